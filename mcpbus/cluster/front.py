@@ -70,7 +70,7 @@ class Front(Endpoint):
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
     ) -> Answer | EagerTask | None:
         """See `Endpoint.respond`. What is elsewhere has a task."""
-        if cleared and names_nothing(head.headers, body):
+        if cleared and head.path == self.options.path and names_nothing(head.headers, body):
             return super().respond(head, body, outlet, cleared=cleared)
         home = self._affinity.destination(head, body)
         if home is None:

@@ -87,10 +87,21 @@ class Writer:
         direct: Called with a drafted notification where nothing waits, and the stream is at rest. It returns whether it has begun
             to write that, and has entered it in the books; otherwise the stream is to be told.
         granted: Set when the stream is this writer's own, if it had to wait for that.
+        left: Called once it is detached.
         retry: After how many seconds the client should come back; None unless the connection is to be closed.
     """
 
-    __slots__ = ("_held_back", "_kept", "_stream", "connection", "direct", "granted", "notify", "retry")
+    __slots__ = (
+        "_held_back",
+        "_kept",
+        "_stream",
+        "connection",
+        "direct",
+        "granted",
+        "left",
+        "notify",
+        "retry",
+    )
 
     def __init__(self, stream: Written, connection: Cancellable | None) -> None:
         self._stream = stream
@@ -100,6 +111,7 @@ class Writer:
         self.notify: Callable[[bool], bool] | None = None
         self.direct: Callable[[OutboundMessage], bool] | None = None
         self.granted: trio.Event | None = None
+        self.left: Callable[[], object] | None = None
         self.retry: float | None = None
 
     def __enter__(self) -> Self:
@@ -111,6 +123,9 @@ class Writer:
             self.stored()
         if not stream.stopped:
             stream.address.tell(Detached(self))
+        left, self.left = self.left, None
+        if left is not None:
+            left()
 
     def grant(self) -> None:
         """Let whoever waits to have the stream see that it has it, or that there is none any more."""

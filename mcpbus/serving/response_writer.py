@@ -14,7 +14,6 @@ from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.protocol.http.messages import Answer
-from mcpbus.protocol.http.sse import encode_event
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
@@ -140,7 +139,7 @@ class GatheringWriter(ABC):
         ):
             return False
         try:
-            begun = self._send_one(message, encode_event(message.data))
+            begun = self._send_one(message, self._rendering.encode(message.data))
         except Exception as failure:  # noqa: BLE001 - as in `_say`
             self._fail(failure)
             return False
@@ -161,10 +160,10 @@ class GatheringWriter(ABC):
                 return
             if head is not None:
                 self._begin(head)
-            before = b""
-            if batch is not None and self._stream.log is not None:
+            before, keeps = b"", self._stream.log is not None
+            if batch is not None and (keeps or head is not None):
                 before = self._rendering.prime(self._writer.retry, begins=head is not None)
-                if batch:
+                if batch and keeps:
                     self._keep(batch, before)
                     return
         except Exception as failure:  # noqa: BLE001 - a field of the head may be one that HTTP cannot say

@@ -35,6 +35,7 @@ class ResponseFormat:
         early: Whether the stream begins before there is anything to say.
         patient: Whether it waits for its first message however long that takes, with no keep-alive before.
         array: Whether it has several replies, which are an array in JSON.
+        address: What the first event of the stream says, `endpoint`, if it is one of HTTP+SSE; all others are of the type `message`.
     """
 
     json: bool = True
@@ -42,6 +43,7 @@ class ResponseFormat:
     early: bool = False
     patient: bool = False
     array: bool = False
+    address: bytes = b""
 
     def transport(self, *, stateless: bool) -> TransportKind:
         """Return how a client with such answers is connected, for routing."""

@@ -19,6 +19,7 @@ from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request import Request as Admitted
 from mcpbus.core.session_messages import Close
 from mcpbus.core.signals import InputEnded
+from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import (
     ProtocolError,
@@ -88,6 +89,11 @@ class Channel:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def stream(self) -> Stream:
+        """What carries all that is said."""
+        return self._stream
 
     @property
     def owner(self) -> Hashable:
@@ -198,22 +204,30 @@ class Channel:
         except Exception as failure:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
             self._tell_wrong([_failed(failure)], faults)
 
-    def take_now(self, data: bytes, scope: trio.CancelScope) -> EagerTask | None:
+    def take_now(
+        self,
+        data: bytes,
+        scope: trio.CancelScope,
+        faults: list[bytes] | None = None,
+        principal: object = None,
+    ) -> EagerTask | None:
         """Take one message of the client that is no array, and run its handler here. No schedule point.
 
         Args:
             data: The message.
             scope: Encloses the task that runs the handler; see `mcpbus_actors.EagerTask`.
+            faults: As for `take`.
+            principal: Likewise.
 
         Returns:
             The handler, if it waits, or has cancelled the scope.
         """
         try:
-            return self._take(decode(data), scope=scope)
+            return self._take(decode(data), principal, scope=scope)
         except Undecodable as fault:
-            self._tell_wrong([fault])
+            self._tell_wrong([fault], faults)
         except Exception as failure:  # noqa: BLE001 - as above
-            self._tell_wrong([_failed(failure)])
+            self._tell_wrong([_failed(failure)], faults)
         return None
 
     def _tell_wrong(self, parts: Sequence[Undecodable], faults: list[bytes] | None = None) -> None:

@@ -93,6 +93,7 @@ class Endpoint:
         self._sse = (
             HttpSse(bus, self.exchange, self._refusals) if options.http_sse and not stateless else None
         )
+        self._sse_path = None if self._sse is None else options.sse_path
 
     @property
     def limits(self) -> Limits:
@@ -115,12 +116,12 @@ class Endpoint:
 
     def is_immediate(self, head: Head) -> bool:
         """Whether `respond` can serve a request once its body is there: nothing has to be waited for but its author's code."""
-        return (self._sse is None or head.path != self.options.sse_path) and head.headers.raw(
-            b"last-event-id"
-        ) is None
+        return head.path == self._sse_path or head.headers.raw(b"last-event-id") is None
 
     def clears(self, head: Head) -> bool:
         """Whether this is the head of a POST in which everything is in order that is judged by the head alone."""
+        if head.path == self._sse_path and self._sse is not None:
+            return self._sse.clears(head)
         verdict = self._judge(head)
         if isinstance(verdict, Answer) or verdict.verb != "POST":
             return False
@@ -141,15 +142,16 @@ class Endpoint:
             The whole answer. Otherwise the outlet is given it, or the stream on which it comes; an eager task waits, and whoever
             runs the task that `outlet.scope` encloses has to finish it, or to leave that task if it has been cancelled.
         """
+        sse = self._sse if head.path == self._sse_path else None
         if (
             cleared and len(body) <= self._longest
         ):  # of a body in chunks the head does not tell how long it is
-            serve = self._post
+            serve = self._post if sse is None else sse.receive
         else:
-            verdict = self._judge(head)
+            verdict = self._judge(head) if sse is None else sse.judge(head)
             if isinstance(verdict, Answer):
                 return self._refuse(verdict, head, outlet.peer)
-            serve = self._judge_and_serve
+            serve = self._judge_and_serve if sse is None else sse.respond
         auth = self._auth
         if auth is not None:
             found = auth.recall(head, outlet.peer)
@@ -218,9 +220,8 @@ class Endpoint:
             trio.BrokenResourceError: The client went away before its request was complete, or did not take the answer.
         """
         head = http.head
-        if self._sse is not None and head.path == self.options.sse_path:
-            await self._sse.serve(http)
-            return None
+        if head.path == self._sse_path and self._sse is not None:
+            return await self._serve_sse(self._sse, http)
         verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
             return self._refuse(verdict, head, http.peer)
@@ -322,6 +323,13 @@ class Endpoint:
         return self._responder.end(decision)
 
     # -- what waits --------------------------------------------------------------------------------
+
+    async def _serve_sse(self, sse: HttpSse, http: HttpRequest) -> Answer | None:
+        answered = await sse.serve(http)
+        if isinstance(answered, Answer):
+            return answered
+        await self.stream(http, answered)
+        return None
 
     async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
         wanted = self.exchange.needs_body if http.cleared else self.exchange.judge_post(http.head)

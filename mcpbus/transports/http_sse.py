@@ -4,13 +4,17 @@ The GET's first event names the address of the POSTs, with the session's id in i
 connection: when the stream drops, all that is in flight is cancelled, nothing is kept, and the id is unknown. Every
 legacy revision may be negotiated over it, and a request that brings the ``_meta`` of a modern one is served as on any
 shared channel. An error that names no request has no place on the stream: it is the body of its POST's 400.
+
+A POST is answered as soon as what it says is taken, and its connection goes on; what it asks for belongs to the session.
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
-import trio
+import attrs
+from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
@@ -18,17 +22,18 @@ from mcpbus.core.session import Session
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.http import origin
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
-from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event
 from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.jsonrpc import encode_error
-from mcpbus.protocol.owners import owner_of
+from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.transports import answers
+from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.authorizing import authorize, refuse_lacking
 from mcpbus.transports.duplex import Channel
+from mcpbus.transports.entered import Entered
 from mcpbus.transports.needed_scopes import Asked, lacking
 from mcpbus.transports.refusals import Refusals
-from mcpbus.transports.response import HttpRequest, watch
+from mcpbus.transports.response import HttpRequest, Opened, ReadyOutlet
 
 _VERBS: Final = b"GET, POST"
 _NAME: Final = "session_id"
@@ -50,40 +55,16 @@ class HttpSse:
         self._bus = bus
         self._exchange = exchange
         self._refusals = refusals
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, Channel] = {}  # by the query that names it
 
-    async def serve(self, http: HttpRequest) -> None:
-        """Serve one request, to its end.
+    def clears(self, head: Head) -> bool:
+        """See `Endpoint.clears`."""
+        if head.verb != "POST" or self.judge(head) is not None:
+            return False
+        return not isinstance(self._exchange.judge_content(head), Answer)
 
-        Raises:
-            trio.BrokenResourceError: The client went away before its request was complete.
-        """
-        principal, refused = None, self._judge_head(http.head)
-        if refused is None:
-            principal, refused = await authorize(self._bus.backend, http.head, http.peer)
-            refused = refused or self._lacking(principal)
-        if refused is not None:
-            await self._answer(http, refused)
-            return
-        if http.head.verb == "GET":
-            await self._open(http, principal)
-        else:
-            try:
-                reply = await self._receive(http, principal)
-            except Overloaded as error:
-                await http.answer(answers.overload(error))
-                return
-            if reply is self._exchange.too_large:
-                owner = owner_of(principal, self._exchange.origin(http.head, http.peer))
-                self._bus.reached.note("max_body_bytes", owner, "a message was refused")
-            await self._answer(http, reply)
-
-    async def _answer(self, http: HttpRequest, reply: Answer) -> None:
-        """Send an answer, and tell the log of it if it is a refusal."""
-        peer = self._exchange.origin(http.head, http.peer)
-        await http.answer(self._refusals.note(reply, http.head, peer))
-
-    def _judge_head(self, head: Head) -> Answer | None:
+    def judge(self, head: Head) -> Answer | None:
+        """Return why a request is refused, whoever sends it."""
         refused = self._exchange.judge_caller(head)
         if refused is not None:
             return refused
@@ -96,81 +77,163 @@ class HttpSse:
             return answer(405, b"text/plain", b"GET or POST.\n", (b"allow", _VERBS))
         return None
 
+    def respond(
+        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
+    ) -> Answer | EagerTask | None:
+        """Serve a request that `judge` lets pass, and whose sender is known; see `Endpoint.respond`."""
+        if head.verb == "GET":
+            opened = self._open(head, principal, outlet.peer)
+            if isinstance(opened, Answer):
+                return opened
+            try:
+                outlet.open(opened)
+            except BaseException:  # there is no memory for it, say
+                opened.writer.__exit__()
+                raise
+            return None
+        content = self._exchange.judge_content(head)
+        if not isinstance(content, Answer) and len(body) > content.limit:
+            content = self._exchange.too_large
+        if isinstance(content, Answer):
+            return self._refuse(content, head, principal, outlet.peer)
+        return self.receive(head, body, principal, outlet)
+
+    def receive(
+        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
+    ) -> Answer | EagerTask | None:
+        """The same, of a POST whose head and length are in order."""
+        channel = self._admit(head, body, principal, outlet.peer)
+        if isinstance(channel, Answer):
+            return channel
+        if (
+            channel.full or body.lstrip()[:1] == b"["
+        ):  # there has to be room, also between the parts of a batch
+            outlet.answer_apart(partial(self._take_apart, channel, body, principal))
+            return None
+        faults: list[bytes] = []
+        eager = channel.take_now(body, outlet.scope, faults, principal)
+        if eager is None:
+            return _accepted(faults)
+        outlet.finish(_ACCEPTED)
+        return eager
+
+    async def serve(self, http: HttpRequest) -> Answer | Opened:
+        """Serve one request; returns the whole answer, or the stream on which it comes.
+
+        Raises:
+            trio.BrokenResourceError: The client went away before its request was complete.
+        """
+        head, peer = http.head, http.peer
+        principal, refused = None, None if http.cleared else self.judge(head)
+        if refused is None:
+            principal, refused = await authorize(self._bus.backend, head, peer)
+        if refused is not None:
+            return self._note(refused, head, peer)
+        return (
+            self._open(head, principal, peer) if head.verb == "GET" else await self._receive(http, principal)
+        )
+
+    async def _receive(self, http: HttpRequest, principal: Any) -> Answer:
+        head, peer = http.head, http.peer
+        content = self._exchange.judge_content(head)
+        if isinstance(content, Answer):
+            return self._refuse(content, head, principal, peer)
+        channel = self._admit(head, b"", principal, peer)
+        if isinstance(channel, Answer):
+            return channel
+        await channel.room()  # before there is a body to keep
+        try:
+            body = await http.read_body(content.limit)
+        except Overloaded as error:
+            return answers.overload(error)
+        if body is None:
+            return self._refuse(self._exchange.too_large, head, principal, peer)
+        channel = self._admit(head, body, principal, peer)  # it may have ended while the body came
+        return channel if isinstance(channel, Answer) else await self._take(channel, body, principal)
+
+    # -- refusals --------------------------------------------------------------------------------
+
+    def _note(self, refusal: Answer, head: Head, peer: Peer) -> Answer:
+        """Tell the log why a request is refused, if this is what the answer is; return the answer."""
+        return self._refusals.note(refusal, head, self._exchange.origin(head, peer))
+
+    def _refuse(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
+        """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
+        insufficient = self._lacking(principal)
+        if insufficient is not None:
+            return self._note(insufficient, head, peer)
+        if refusal is self._exchange.too_large:
+            owner = owner_of(principal, self._exchange.origin(head, peer))
+            self._bus.reached.note("max_body_bytes", owner, "a message was refused")
+        return self._note(refusal, head, peer)
+
+    def _lacking(self, principal: Any, requests: Iterable[Asked] = ()) -> Answer | None:
+        """Return why somebody may not do what they ask for, if their token has to allow more."""
+        backend = self._bus.backend
+        if backend.auth is None:
+            return None
+        return refuse_lacking(backend, lacking(backend, principal, requests))
+
     # -- GET -------------------------------------------------------------------------------------
 
-    async def _open(self, http: HttpRequest, principal: Any) -> None:
-        if not http.head.headers.accepted.sse:
-            await http.answer(_NO_STREAM)
-            return
+    def _open(self, head: Head, principal: Any, peer: Peer) -> Answer | Opened:
+        """Open a session, which is the connection; its stream has to be written, or left."""
+        refused = self._lacking(principal)
+        if refused is not None:
+            return self._note(refused, head, peer)
+        if not head.headers.accepted.sse:
+            return _NO_STREAM
         try:
-            channel = Channel(self._bus, principal, self._exchange.origin(http.head, http.peer))
+            channel = Channel(self._bus, principal, self._exchange.origin(head, peer))
         except Overloaded as error:
-            await http.answer(answers.overload(error))
-            return
-        session_id = channel.session.id
-        self._channels[session_id] = channel
-        try:
-            with channel:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(watch, http, nursery.cancel_scope)
-                    await self._write(http, channel)
-                    nursery.cancel_scope.cancel()
-        finally:
-            del self._channels[session_id]
-
-    async def _write(self, http: HttpRequest, channel: Channel) -> None:
-        async def send(messages: list[bytes]) -> None:
-            events = [encode_event(message, event="message") for message in messages]
-            await http.write(b"".join(events) or COMMENT, more=True)
-
-        options, limits, owner = self._exchange.options, self._bus.limits, channel.session.owner
-        root = options.root_path or http.head.root
-        address = f"{quote(root)}{options.sse_path}?{_NAME}={channel.session.id}"
-        with self._bus.reached.writing(limits.write_deadline, owner) as deadline:
-            await http.start_stream([*HEADERS])
-            await http.write(encode_event(address.encode(), event="endpoint"), more=True)
-        if not deadline.cancelled_caught and await channel.write(send, limits.keep_alive):
-            with self._bus.reached.writing(limits.write_deadline, owner):
-                await http.write(b"", more=False)
+            return answers.overload(error)
+        options, query = self._exchange.options, f"{_NAME}={channel.session.id}"
+        self._channels[query] = channel
+        channel.writer.left = partial(self._channels.pop, query)
+        address = f"{quote(options.root_path or head.root)}{options.sse_path}?{query}"
+        form = attrs.evolve(GET_FORMAT, address=address.encode())
+        return Opened(channel.stream, channel.writer, form, None)
 
     # -- POST ------------------------------------------------------------------------------------
 
-    async def _receive(self, http: HttpRequest, principal: Any) -> Answer:
-        content = self._exchange.judge_content(http.head)
-        if isinstance(content, Answer):
-            return content
-        channel = self._find(http.head, principal)
-        if channel is None:
-            return _unknown()
-        await channel.room()  # before there is a body to keep
-        body = await http.read_body(content.limit)
-        if body is None:
-            return self._exchange.too_large
-        if self._find(http.head, principal) is None:
-            return _unknown()  # it ended while the body came
-        return self._lacking(principal, channel.requests.asked(body)) or await self._take(
-            channel, body, principal
-        )
+    def _admit(self, head: Head, body: bytes, principal: Any, peer: Peer) -> Answer | Channel:
+        """Find the channel for which a message is, or return why it is refused."""
+        channel = self._find(head.query, principal)
+        refused = self._lacking(principal, () if channel is None else channel.requests.asked(body))
+        if refused is None and channel is not None:
+            return channel
+        return self._note(refused or _unknown(), head, peer)
+
+    async def _take_apart(self, channel: Channel, body: bytes, principal: Any, http: HttpRequest) -> None:
+        """Answer a POST that has to wait for room."""
+        await channel.room()
+        ended = channel.session.address.stopped
+        reply = _unknown() if ended else await self._take(channel, body, principal)
+        with Entered(None, self._bus.budget, len(reply.body)):
+            await http.answer(reply)
 
     async def _take(self, channel: Channel, body: bytes, principal: Any) -> Answer:
         faults: list[bytes] = []
         await channel.take(body, faults, principal)
-        if not faults:
-            return _ACCEPTED
-        # Several can only be parts of one batch, whose other parts have been taken.
-        fault = faults[0] if len(faults) == 1 else b"[%b]" % b",".join(faults)
-        return answer(400, b"application/json", fault)
+        return _accepted(faults)
 
-    def _lacking(self, principal: Any, requests: Iterable[Asked] = ()) -> Answer | None:
-        backend = self._bus.backend
-        return refuse_lacking(backend, lacking(backend, principal, requests))
-
-    def _find(self, head: Head, principal: Any) -> Channel | None:
-        named = parse_qs(head.query).get(_NAME, ())
-        channel = self._channels.get(named[0]) if len(named) == 1 else None
+    def _find(self, query: str, principal: Any) -> Channel | None:
+        channel = self._channels.get(query)
+        if channel is None:  # it may say something else, too
+            named = parse_qs(query).get(_NAME, ())
+            channel = self._channels.get(f"{_NAME}={named[0]}") if len(named) == 1 else None
         if channel is None or channel.session.address.stopped:
             return None
         return channel if is_same(channel.session.principal, principal) else None
+
+
+def _accepted(faults: list[bytes]) -> Answer:
+    """The answer to a message that was taken, or not."""
+    if not faults:
+        return _ACCEPTED
+    # Several can only be parts of one batch, whose other parts have been taken.
+    fault = faults[0] if len(faults) == 1 else b"[%b]" % b",".join(faults)
+    return answer(400, b"application/json", fault)
 
 
 def _unknown() -> Answer:

@@ -12,7 +12,14 @@ from mcpbus.core.receipt import Fate, Receipt
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.protocol.http.sse import COMMENT, encode_event, encode_events, encode_numbered
+from mcpbus.protocol.http.sse import (
+    COMMENT,
+    encode_event,
+    encode_events,
+    encode_message,
+    encode_messages,
+    encode_numbered,
+)
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
@@ -194,13 +201,29 @@ class Rendering:
         started: Whether the response has begun as an SSE stream.
 
     Attributes:
+        encode: Makes an event of what the stream says.
         started: Whether the response has begun.
         is_array: Whether replies that were not held back go out as a JSON array in pieces: their client takes no stream of events.
     """
 
-    __slots__ = ("_form", "_leaves", "_revision", "_separator", "_stream", "is_array", "started")
+    __slots__ = (
+        "_encode_all",
+        "_form",
+        "_leaves",
+        "_revision",
+        "_separator",
+        "_stream",
+        "encode",
+        "is_array",
+        "started",
+    )
+
+    encode: Callable[[bytes], bytes]
 
     def __init__(self, opened: Opened, *, started: bool = False) -> None:
+        named = bool(opened.form.address)
+        self.encode = encode_message if named else encode_event
+        self._encode_all = encode_messages if named else encode_events
         self._stream = opened.stream
         self._form = opened.form
         self._revision = opened.revision
@@ -240,12 +263,17 @@ class Rendering:
         return answers.JSON_HEADERS if self.is_array else answers.stream_headers(batch)
 
     def prime(self, retry: float | None, *, begins: bool) -> bytes:
-        """The event that tells a client from where to come back, and after how many seconds if it is to go: then no more is said here.
+        """The event that comes before what is said, if there is one.
+
+        It tells a client where to POST; or from where to come back, and after how many seconds if it is to go: then no more is said
+        here.
 
         Args:
             retry: How many, if it is.
             begins: Whether the response has just begun.
         """
+        if begins and self._form.address:
+            return encode_event(self._form.address, event="endpoint")
         log = self._stream.log
         if log is None or not (retry is not None or (begins and log.primes)):
             return b""
@@ -271,7 +299,7 @@ class Rendering:
             return elements if more else elements + b"]", more
         log = self._stream.log
         if first is None or log is None:
-            events = encode_events(said)
+            events = self._encode_all(said)
         else:
             events = encode_numbered(said, log.name, first)
         return before + events or COMMENT, more

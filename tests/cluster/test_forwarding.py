@@ -171,10 +171,12 @@ async def test_http_sse_takes_posts_at_another_process(way, autojump_clock):
         while stream.endpoint is None:
             await stream.wait_for(lambda: stream.endpoint is not None)
         ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-        fields = {"content-type": "application/json"}
-        posted = await probes[way].send("POST", ping, fields, target=stream.endpoint).ended()
-        assert posted.status == 202
-        assert (await stream.message())["id"] == 1
+        # Of a client that mirrors what it asks, as it does over Streamable HTTP, where that names no session.
+        for mirrored in ({}, {"mcp-method": "tools/list", "mcp-protocol-version": "2026-07-28"}):
+            fields = {"content-type": "application/json", **mirrored}
+            posted = await probes[way].send("POST", ping, fields, target=stream.endpoint).ended()
+            assert posted.status == 202
+            assert (await stream.message())["id"] == 1
 
 
 async def test_a_parked_call_goes_on_where_it_waits(way, autojump_clock):

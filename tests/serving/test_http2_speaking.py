@@ -15,8 +15,9 @@ from mcpbus import Context, Limits, ServeOptions
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
-from mcpbus.serving import Counters, response_writer
+from mcpbus.serving import Counters
 from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing.over_http1 import WireReactor
@@ -183,7 +184,7 @@ async def test_what_there_is_no_memory_to_write_ends_its_stream_and_is_not_raise
 ):
     def leave_no_memory(number):
         if number == 2:
-            scarce.setattr(response_writer, "encode_event", encode)
+            scarce.setattr(Http2ResponseWriter, "_send_one", encode)
 
     def encode(*_):
         scarce.undo()

@@ -305,6 +305,22 @@ async def test_a_post_is_refused_in_its_own_answer_and_nothing_is_said_on_the_st
         assert (after.actors, after.emitted) == (before.actors, before.emitted)
 
 
+async def test_the_query_names_the_session_and_may_say_more(autojump_clock):
+    async with house() as home, sse(home.probe, "2024-11-05") as client:
+        path, _, query = client.stream.endpoint.partition("?")
+        headers = {"content-type": "application/json"}
+        ping = json.dumps(request(1, "ping")).encode()
+        for said, status in [
+            (f"{query}&x=1", 202),
+            (query.replace("_", "%5F"), 202),
+            (query.partition("=")[2], 404),
+            (f"x={query}", 404),
+            (f"{query}&{query}", 404),
+        ]:
+            answer = await home.probe.send("POST", ping, headers, target=f"{path}?{said}").ended()
+            assert (said, answer.status) == (said, status)
+
+
 async def test_an_error_that_names_its_request_is_said_on_the_stream(autojump_clock):
     async with house() as home, sse(home.probe, "2024-11-05") as client:
         answer = await client.ask({"jsonrpc": "2.0", "id": 7, "method": 1})

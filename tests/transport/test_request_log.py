@@ -16,6 +16,7 @@ from mcpbus.transports import access_log
 from mcpbus.transports.refusals import Refusals, plain
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
 def make_server(**options):
@@ -141,7 +142,8 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
         await stream.begun()
         await session.delete().ended()
         sse = probe.send("GET", headers={"accept": "text/event-stream"}, target="/sse")
-        await sse.begun()
+        await sse.wait_for(lambda: sse.endpoint is not None)
+        await probe.send("POST", PING, headers=JSON, target=sse.endpoint).ended()
         await probe.send("GET", target="/healthz").ended()
     told = [re.sub(r" after \d+\.\d ms$", "", line) for line in lines()]
     assert [re.sub(r"\d+ bytes", "N bytes", line) for line in told if not line.startswith("refused")] == [
@@ -157,6 +159,7 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
         "127.0.0.1 GET /mcp -: 200, stream",
         "127.0.0.1 DELETE /mcp -: 204, N bytes",
         "127.0.0.1 GET /sse -: 200, stream",
+        "127.0.0.1 POST /sse ping: 202, N bytes",
         "127.0.0.1 GET /healthz -: 200, N bytes",
     ]
 

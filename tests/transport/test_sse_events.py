@@ -12,6 +12,8 @@ from mcpbus.protocol.http.sse import (
     EventDecoder,
     encode_event,
     encode_events,
+    encode_message,
+    encode_messages,
     encode_numbered,
 )
 
@@ -77,6 +79,8 @@ def test_a_delay_may_be_zero_but_not_negative():
 )
 def test_several_events_are_what_each_is_alone(data):
     assert encode_events(data) == b"".join(encode_event(one) for one in data)
+    named = [encode_event(one, event="message") for one in data]
+    assert (encode_messages(data), [encode_message(one) for one in data]) == (b"".join(named), named)
     numbered = enumerate(data, 7)
     assert encode_numbered(data, "a", 7) == b"".join(encode_event(one, id=f"a.{n}") for n, one in numbered)
 

@@ -23,6 +23,8 @@ COMMENT: Final = b":\n\n"
 _LF: Final = 10
 _CR: Final = 13
 
+_MESSAGE: Final = b"event: message\n"
+
 
 def encode_event(
     data: bytes,
@@ -63,6 +65,19 @@ def encode_events(data: Sequence[bytes]) -> bytes:
     if text.count(b"\n") == 2 * len(data) - 2 and _CR not in text:
         return b"data: %b\n\n" % text
     return b"".join([encode_event(one) for one in data])
+
+
+def encode_message(data: bytes) -> bytes:
+    """One event that says its type, `message`, as HTTP+SSE has it; otherwise as `encode_event` makes it of its data alone."""
+    return _MESSAGE + encode_event(data)
+
+
+def encode_messages(data: Sequence[bytes]) -> bytes:
+    """Several events, each as `encode_message` makes it."""
+    text = b"\n\nevent: message\ndata: ".join(data)
+    if text.count(b"\n") == 3 * len(data) - 3 and _CR not in text:
+        return b"event: message\ndata: %b\n\n" % text
+    return b"".join([encode_message(one) for one in data])
 
 
 def encode_numbered(data: Sequence[bytes], stream: str, first: int) -> bytes:

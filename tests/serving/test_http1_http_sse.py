@@ -1,0 +1,197 @@
+"""HTTP+SSE over HTTP/1.1: the stream needs no task, and the POSTs of a client that reads need none either."""
+
+import re
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+from lanes import get, open_lane, post
+from trio.testing import wait_all_tasks_blocked
+
+from mcpbus import Context, Limits, Server
+from tests.at_home import ACTORS
+
+JSON = b"content-type: application/json"
+
+
+class Client:
+    """A client that has initialized its session.
+
+    Attributes:
+        stream: The connection of its stream.
+        path: Where it POSTs.
+    """
+
+    def __init__(self, house, stream, path):
+        self.house = house
+        self.stream = stream
+        self.path = path
+
+    async def said(self):
+        """The next message on the stream, or None for a comment."""
+        size = int(await self.stream.until(b"\r\n"), 16)
+        event = await self.stream.exactly(size)
+        assert await self.stream.exactly(2) == b"\r\n"
+        if event == b":\n\n":
+            return None
+        (data,) = re.findall(rb"^event: message\ndata: (.*)\n\n$", event)
+        return msgspec.json.decode(data)
+
+    def post(self, method, params=None, **id_):
+        message = {"jsonrpc": "2.0", "method": method, "params": params or {}} | id_
+        return post(msgspec.json.encode(message), JSON, path=self.path)
+
+    def call(self, tool, number=1, **arguments):
+        return self.post("tools/call", {"name": tool, "arguments": arguments}, id=number)
+
+
+def make_server(ran):
+    server = Server("sse", version="1")
+    server.go_on = trio.Event()
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def chat(ctx: Context) -> str:
+        await ctx.info("one")
+        await ctx.info("two")
+        return "said"
+
+    @server.tool
+    async def wait() -> str:
+        try:
+            await server.go_on.wait()
+        except trio.Cancelled:
+            ran.append("cancelled")
+            raise
+        return "waited"
+
+    return server
+
+
+@asynccontextmanager
+async def open_house(ran=None, *, turns=True, limits=None):
+    server = make_server([] if ran is None else ran)
+    async with server.open(limits=limits) as bus, open_lane(turns=turns, app=bus.asgi()) as house:
+        house.bus, house.server = bus, server
+        yield house
+
+
+async def connect(house):
+    stream = await house.connect()
+    await stream.say(get("/sse", b"accept: text/event-stream"))
+    assert (await stream.head())[0] == 200
+    size = int(await stream.until(b"\r\n"), 16)
+    first = await stream.exactly(size + 2)
+    client = Client(house, stream, re.findall(rb"^event: endpoint\ndata: (\S+)\n\n\r\n$", first)[0].decode())
+    hello = {
+        "protocolVersion": "2024-11-05",
+        "capabilities": {},
+        "clientInfo": {"name": "sse", "version": "1"},
+    }
+    poster = await house.connect()
+    await poster.say(client.post("initialize", hello, id=0))
+    assert (await poster.answer())[0] == 202
+    assert (await client.said())["id"] == 0
+    await poster.say(client.post("notifications/initialized"))
+    assert (await poster.answer())[0] == 202
+    return client, poster
+
+
+def text(message):
+    return message["result"]["content"][0]["text"]
+
+
+@ACTORS
+async def test_a_call_is_answered_in_the_turn_of_its_post_by_no_task_and_no_further_actor(autojump_clock):
+    async with open_house() as house:
+        client, poster = await connect(house)
+        spawned, tasks = house.bus.system.statistics().spawned, house.bus.statistics().tasks
+        assert poster.connection.work is client.stream.connection.work is None
+        for number in range(3):
+            await poster.say(client.call("echo", number, text="hi"))
+            status, _, body = await poster.answer()
+            assert (status, body) == (202, b"Accepted")
+            assert text(await client.said()) == "hi"
+            assert poster.connection.work is None
+        assert house.bus.system.statistics().spawned == spawned
+        assert house.bus.statistics().tasks == tasks
+
+
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
+async def test_a_call_outlives_the_connection_of_its_post(turns, autojump_clock):
+    ran = []
+    async with open_house(ran, turns=turns) as house:
+        client, poster = await connect(house)
+        await poster.say(client.call("wait"))
+        assert (await poster.answer())[0] == 202
+        await poster.leave()
+        await wait_all_tasks_blocked()
+        assert poster.over.is_set()
+        house.server.go_on.set()
+        assert text(await client.said()) == "waited"
+        assert ran == []
+
+
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
+async def test_a_call_is_cancelled_with_the_stream_and_the_connection_of_its_post_goes_on(
+    turns, autojump_clock
+):
+    ran = []
+    async with open_house(ran, turns=turns) as house:
+        client, poster = await connect(house)
+        await poster.say(client.call("wait"))
+        assert (await poster.answer())[0] == 202
+        await client.stream.leave()
+        await wait_all_tasks_blocked()
+        assert ran == ["cancelled"]
+        await poster.say(client.call("echo", text="hi"))
+        assert (await poster.answer())[0] == 404
+        assert house.bus.statistics().actors == 0
+
+
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
+async def test_what_a_handler_says_is_on_the_stream_in_order_and_comments_follow(turns, autojump_clock):
+    async with open_house(turns=turns, limits=Limits(keep_alive=15)) as house:
+        client, poster = await connect(house)
+        await poster.say(client.call("chat"))
+        assert (await poster.answer())[0] == 202
+        heard = []
+        while not heard or "result" not in heard[-1]:
+            size = int(await client.stream.until(b"\r\n"), 16)
+            piece = await client.stream.exactly(size + 2)
+            heard += [
+                msgspec.json.decode(data)
+                for data in re.findall(rb"^event: message\ndata: (.*)$", piece, re.MULTILINE)
+            ]
+        assert [message.get("method", "reply") for message in heard] == [
+            *["notifications/message"] * 2,
+            "reply",
+        ]
+        began = trio.current_time()
+        assert await client.said() is None
+        assert trio.current_time() - began == pytest.approx(15)
+
+
+async def test_a_session_ends_while_a_post_waits_for_room(autojump_clock):
+    limits = Limits(outbox_items=1, max_requests_per_session=1, write_deadline=30)
+    async with open_house(limits=limits) as house:
+        client, poster = await connect(house)
+        client.stream.wire.room = 0
+        posts = []
+        for number in range(6):
+            poster = await house.connect()
+            await poster.say(client.call("echo", number, text="x"))
+            await wait_all_tasks_blocked()
+            posts.append(poster)
+        await trio.sleep(29)
+        waiting = [poster for poster in posts if poster.connection.work is not None]
+        assert 0 < len(waiting) < 6
+        await trio.sleep(2)
+        for poster in posts:
+            status = (await poster.answer())[0]
+            assert status == (404 if poster in waiting else 202)
+        assert house.bus.statistics().actors == 0

@@ -260,7 +260,7 @@ class Channel:
         except Undecodable as fault:
             return [fault]
         for member in members:
-            if not self._room:
+            if self.session.address.stopped:
                 return []  # nobody is connected any more
             if not isinstance(member, Undecodable):
                 self._take(member, principal, alone=False)

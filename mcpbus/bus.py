@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, Unpack
 
 import attrs
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mcpbus.client.conversation import OnQuestion
     from mcpbus.cluster.node import Node
     from mcpbus.protocol.http.origin import HttpFields
+    from mcpbus.serving.counters import Counters
     from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.sharing import Sharing
     from mcpbus.transports.asgi import AsgiApp
@@ -94,6 +95,7 @@ class Bus(Hub, Generic[StateT]):
         bind: str | Iterable[str] | None = None,
         response: "ResponseMode" = "auto",
         options: "ServeOptions | None" = None,
+        metrics: str | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
         **http: "Unpack[HttpFields]",
@@ -104,6 +106,8 @@ class Bus(Hub, Generic[StateT]):
             bind: Where to listen: one or several ``HOST:PORT``; port 0 takes any free one. As `options` say if left out.
             response: As for `asgi`.
             options: All else about serving: TLS, deadlines, the drain.
+            metrics: Where Prometheus finds what the bus has done and holds, at ``/metrics``: one more ``HOST:PORT``. With several
+                workers the first one is there, and each other one at the next port.
             shutdown: Set it to drain the bus, with all that is attached to it, and return.
             task_status: Reports the URLs of the endpoint.
             **http: The fields of `HttpOptions`.
@@ -115,7 +119,7 @@ class Bus(Hub, Generic[StateT]):
             ValueError: An option cannot be right; the message says what would be.
         """
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
-        from mcpbus.serving import ServeOptions, serve  # noqa: PLC0415
+        from mcpbus.serving import Counters, ServeOptions, serve  # noqa: PLC0415
 
         read_http_options("bus.serve()", http, self.serve)
         if options is not None and not isinstance(options, ServeOptions):
@@ -126,7 +130,27 @@ class Bus(Hub, Generic[StateT]):
         _check_exposure(self.backend, options.bind)
         app = self.asgi(response=response, **http)
         status = _WithPath(task_status, app.path)
-        await serve(app, options, shutdown=shutdown, sharing=self.sharing, task_status=status)
+        counters = Counters() if options.server == "mcpbus" else None
+        async with self._measured(metrics, counters):
+            await serve(
+                app,
+                options,
+                shutdown=shutdown,
+                counters=counters,
+                sharing=self.sharing,
+                task_status=status,
+            )
+
+    def _measured(
+        self, metrics: str | None, counters: "Counters | None"
+    ) -> AbstractAsyncContextManager[None]:
+        """Tell what the bus has done and holds to whoever asks, if that is wanted."""
+        if metrics is None:
+            return nullcontext()
+        from mcpbus.metrics import metrics_served  # noqa: PLC0415 - as said above
+
+        number = 0 if self.sharing is None else self.sharing.board.number
+        return metrics_served(self, counters, metrics, number)
 
     @explained
     async def stdio(self, *, shutdown: trio.Event | None = None, drain_seconds: float = 5.0) -> bool:

@@ -181,14 +181,22 @@ def test_what_is_given_is_what_the_server_is_run_with(weather, monkeypatch):
     ran = []
     monkeypatch.setattr(Server, "run", lambda _, **given: ran.append(given))
     proxies = ["--trusted-proxy", "10.0.0.0/8", "--trusted-proxy", "unix"]
-    assert run("serve", "weather:server", *proxies, "--max-connections", "500")[0] == 0
+    others = ["--max-connections", "500", "--metrics", "127.0.0.1:9464"]
+    assert run("serve", "weather:server", *proxies, *others)[0] == 0
     (given,) = ran
     assert given == {
         "bind": ServeOptions().bind,
         "options": ServeOptions(max_connections=500),
         "workers": 1,
+        "metrics": "127.0.0.1:9464",
         "trusted_proxies": ("10.0.0.0/8", "unix"),
     }
+
+
+def test_where_figures_are_is_looked_at_before_anything_runs(weather):
+    status, output = run("serve", "weather:server", "--metrics", "9464")
+    assert status == 2
+    assert "Error: cannot bind to '9464': write HOST:PORT" in output
 
 
 def test_options_are_environment_variables_too(weather, monkeypatch):

@@ -124,6 +124,12 @@ def _http_options(command: _Command) -> _Command:
                 help=f"Whether to log a line about each request. [default: {_yes_no(_HTTP.access_log)}]",
             ),
             click.option(
+                "--metrics",
+                metavar="HOST:PORT",
+                help="Where Prometheus finds figures, at /metrics; with several workers the first one is there, each other one at "
+                "the next port. [default: nowhere]",
+            ),
+            click.option(
                 "--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."
             ),
             click.option(
@@ -238,10 +244,11 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     workers = given.pop("workers")
     http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
-    response: dict[str, Any] = {"response": given["response"]} if "response" in given else {}
+    asked: dict[str, Any] = {name: given[name] for name in ("response", "metrics") if name in given}
     try:
         HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs
         options = ServeOptions(**serving)
+        ServeOptions(bind=given.get("metrics", options.bind))
         cluster = _cluster(given, workers)
     except ValueError as error:
         raise click.UsageError(str(error.args[0])) from error
@@ -250,6 +257,6 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
             sys.exit(run_workers(workers, options))  # which load the server, and this process does not
         server = find_server(target)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
-        server.run(bind=options.bind, options=options, workers=workers, **cluster, **response, **http)
+        server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)
     except ServingError as error:
         raise click.ClickException(str(error)) from None

@@ -25,21 +25,24 @@ class Board:
     Args:
         memory: A count of four bytes for each process.
         number: Which of them is this one's.
+
+    Attributes:
+        number: The same.
     """
 
     def __init__(self, memory: mmap, number: int) -> None:
         self._counts = memoryview(memory).cast("I")
-        self._number = number
+        self.number = number
         self.note(0)
 
     def note(self, connections: int) -> None:
         """Note how many connections there are here."""
-        self._counts[self._number] = connections
+        self._counts[self.number] = connections
 
     async def give_way(self) -> None:
         """Wait for a moment if there are more connections here than elsewhere."""
         for _ in range(_MOST_WAITS):
-            if self._counts[self._number] <= min(self._counts) + _AHEAD:
+            if self._counts[self.number] <= min(self._counts) + _AHEAD:
                 return
             await trio.sleep(_WAIT_SECONDS)
 

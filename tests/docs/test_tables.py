@@ -9,6 +9,7 @@ import pytest
 from doc_blocks import ROOT
 
 from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
+from mcpbus.metrics import OF_A_BUS, OF_CONNECTIONS
 from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.protocol.routes import Kind, StreamKind, TransportKind, route
 
@@ -43,6 +44,13 @@ def defaults(options):
 )
 def test_every_limit_is_there_with_its_default(owner, options):
     assert documented()[owner] == defaults(options)
+
+
+def test_every_figure_is_there_with_its_label():
+    figures = {
+        f"{each.name}{{{each.label}}}" if each.label else each.name for each in (*OF_A_BUS, *OF_CONNECTIONS)
+    }
+    assert {name.strip("`") for name, _ in rows("metrics.md") if name.startswith("`mcpbus_")} == figures
 
 
 def test_defaults_of_the_server_are_its_own():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -104,6 +105,19 @@ async def test_whoever_connects_while_they_drain_is_refused_and_does_not_wait_fo
         process.send_signal(signal.SIGTERM)
         assert (await peer.said())["result"]["content"][0]["text"] == "refused"
         assert await process.wait() == 0
+
+
+async def test_each_worker_has_figures_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("METRICS", f"unix:{tmp_path}/figures")
+    async with running() as (_, served):
+        found = await peers_of_both(served)
+        assert len(found) == 2
+        for place in ("figures", "figures.1"):
+            stream = await trio.open_unix_socket(str(tmp_path / place))
+            async with stream:
+                await stream.send_all(b"GET /metrics HTTP/1.0\r\nhost: localhost\r\n\r\n")
+                page = b"".join([data async for data in stream])
+            assert re.search(rb"\nmcpbus_sessions [1-9]", page)
 
 
 async def test_workers_of_several_machines_serve_as_one(engines):

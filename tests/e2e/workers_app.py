@@ -1,4 +1,4 @@
-"""A program that serves with several processes: ``BIND``, and ``URL NAMESPACE`` of Redis if they are some of many."""
+"""A program that serves with several processes: ``BIND``, and ``URL NAMESPACE`` of Redis if they are some of many; the variable METRICS says where their figures are."""
 
 import os
 import sys
@@ -56,4 +56,4 @@ if __name__ == "__main__":
     bind, *redis = sys.argv[1:]
     # Nobody in a test waits for the end of such a lease.
     cluster = Redis(*redis, link="127.0.0.1:0", lease=600) if redis else None
-    server.run(bind=bind, workers=2, cluster=cluster)
+    server.run(bind=bind, workers=2, cluster=cluster, metrics=os.environ.get("METRICS"))

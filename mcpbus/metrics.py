@@ -1,0 +1,155 @@
+"""What a bus has done and holds, in the text format that Prometheus and its kin read."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from enum import Enum
+from functools import partial
+from typing import Final, NamedTuple
+
+from mcpbus.core.hub import Hub
+from mcpbus.core.nursery import background
+from mcpbus.core.receipt import Place
+from mcpbus.core.statistics import Statistics
+from mcpbus.protocol.routes import Reason
+from mcpbus.serving import ServeOptions, serve
+from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
+from mcpbus.serving.counters import Counters
+
+_log = logging.getLogger("mcpbus")
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Of what `exposition` returns."""
+_MOST_READERS: Final = 64
+
+
+class Figure(NamedTuple):
+    """One of the figures.
+
+    Attributes:
+        name: What it is called.
+        source: The attribute of `Statistics` or `Counters` that has it.
+        kind: `counter`, which only grows, or `gauge`.
+        label: What sets its values apart, if there are several.
+        values: The values of the label that are there from the start, so that the first of a kind is seen to grow from 0.
+    """
+
+    name: str
+    source: str
+    kind: str
+    label: str = ""
+    values: tuple[Enum, ...] = ()
+
+
+OF_A_BUS: Final = (
+    Figure("mcpbus_sessions", "sessions", "gauge"),
+    Figure("mcpbus_requests", "requests", "gauge"),
+    Figure("mcpbus_listens", "listens", "gauge"),
+    Figure("mcpbus_messages_emitted_total", "emitted", "counter"),
+    Figure("mcpbus_messages_adopted_total", "adopted", "counter"),
+    Figure("mcpbus_messages_delivered_total", "delivered", "counter"),
+    Figure("mcpbus_messages_stored_total", "stored", "counter"),
+    Figure("mcpbus_messages_discarded_total", "discarded", "counter", "reason", tuple(Reason)),
+    Figure("mcpbus_messages_refused_total", "refused", "counter"),
+    Figure("mcpbus_messages_moved_total", "moved", "counter"),
+    Figure("mcpbus_messages_pending", "pending", "gauge", "place", tuple(Place)),
+    Figure("mcpbus_actors", "actors", "gauge"),
+    Figure("mcpbus_tasks", "tasks", "gauge"),
+    Figure("mcpbus_held_bytes", "held_bytes", "gauge"),
+    Figure("mcpbus_limits_reached_total", "limits_reached", "counter", "limit"),
+)
+OF_CONNECTIONS: Final = (
+    Figure("mcpbus_connections", "open", "gauge"),
+    Figure("mcpbus_connections_accepted_total", "accepted", "counter"),
+    Figure("mcpbus_connections_displaced_total", "displaced", "counter"),
+    Figure("mcpbus_connections_turned_away_total", "turned_away", "counter"),
+    Figure("mcpbus_connections_failed_total", "failed", "counter"),
+    Figure("mcpbus_connections_stalled_total", "stalled", "counter"),
+    Figure("mcpbus_connections_abusive_total", "abusive", "counter"),
+    Figure("mcpbus_http2_streams_malformed_total", "malformed", "counter"),
+    Figure("mcpbus_http2_streams_refused_total", "refused", "counter"),
+    Figure("mcpbus_http2_streams_withheld_total", "withheld", "counter"),
+    Figure("mcpbus_http2_buffered_bytes", "buffered", "gauge"),
+)
+
+
+def exposition(statistics: Statistics, counters: Counters | None = None) -> bytes:
+    """Return what `Bus.statistics` returned as a page for Prometheus, of the type `CONTENT_TYPE`.
+
+    Args:
+        statistics: Of the bus.
+        counters: Of its connections, if who serves it counts them.
+    """
+    lines = [line for figure in OF_A_BUS for line in _lines(figure, getattr(statistics, figure.source))]
+    if counters is not None:
+        lines += [
+            line for figure in OF_CONNECTIONS for line in _lines(figure, getattr(counters, figure.source))
+        ]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _lines(figure: Figure, found: int | Mapping[Enum | str, int]) -> Iterator[str]:
+    yield f"# TYPE {figure.name} {figure.kind}"
+    if not isinstance(found, Mapping):
+        yield f"{figure.name} {found}"
+        return
+    numbers: dict[Enum | str, int] = {}
+    numbers.update(dict.fromkeys(figure.values, 0))
+    numbers.update(found)
+    for value, number in numbers.items():
+        named = value.name.lower() if isinstance(value, Enum) else value
+        yield f'{figure.name}{{{figure.label}="{named}"}} {number}'
+
+
+def metrics_app(read: Callable[[], bytes]) -> AsgiApp:
+    """Return an ASGI application that has such a page at ``/metrics``, and nothing else.
+
+    Args:
+        read: Returns it.
+    """
+
+    async def app(scope: Scope, _: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        there = scope["path"] == "/metrics" and scope["method"] in {"GET", "HEAD"}
+        status, body = (200, read()) if there else (404, b"Not found: figures are at /metrics\n")
+        fields = [
+            (b"content-type", CONTENT_TYPE.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"cache-control", b"no-store"),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": fields})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+@asynccontextmanager
+async def metrics_served(bus: Hub, counters: Counters | None, bind: str, number: int) -> AsyncIterator[None]:
+    """Have the figures of a bus at an address of their own while the block lasts, its drain included.
+
+    Args:
+        bus: Whose.
+        counters: Of its connections.
+        bind: Where to listen, as `ServeOptions` has it.
+        number: Which of several workers this is: each has the port above that of the one before it.
+
+    Raises:
+        CannotListenError: It cannot be listened on.
+        ValueError: It is no address.
+    """
+    app = metrics_app(lambda: exposition(bus.statistics(), counters))
+    options = ServeOptions(bind=address_of(bind, number), max_connections=_MOST_READERS)
+    async with background() as nursery:
+        for url in await nursery.start(partial(serve, app, options)):
+            _log.info("figures are at %s/metrics", url)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def address_of(bind: str, number: int) -> str:
+    """Return where one of several workers has its figures: of `HOST:PORT` the port above, of `unix:PATH` with its number behind it."""
+    host, _, port = bind.rpartition(":")
+    if number == 0 or port == "0":
+        return bind
+    return f"{host}:{int(port) + number}" if port.isdecimal() else f"{bind}.{number}"

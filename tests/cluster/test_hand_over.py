@@ -10,7 +10,7 @@ from test_held import SAID, held, said, say
 from mcpbus import Limits
 from mcpbus.core.receipt import LOST, MOVED, Place
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import MemoryDirectory
+from mcpbus.testing import MemoryDirectory, open_probe
 
 
 async def test_a_session_goes_on_elsewhere_as_soon_as_nothing_of_it_is_in_flight(autojump_clock):
@@ -301,6 +301,27 @@ async def test_who_sends_a_request_is_still_being_asked_while_its_session_leaves
         else:
             assert (await waiting.ended()).status == (200 if verb == "POST" else 204)
             assert sum(len(bus.sessions) for bus in buses) == (verb == "POST")
+
+
+async def test_the_body_of_a_request_is_still_coming_while_its_session_leaves(autojump_clock):
+    async with open_buses(make) as (buses, probes):
+        session = await probes[0].initialize()
+        app, _ = [bus.asgi() for bus in buses]
+
+        async def be_slow(scope, receive, send):
+            async def receive_late():
+                await trio.sleep(2)
+                return await receive()
+
+            await app(scope, receive_late, send)
+
+        async with open_probe(be_slow, shell="asgi") as probe:
+            waiting = call(at(session, probe), "echo", text="late")
+            await trio.sleep(1)
+            buses[0].node.hand_over.begin()
+            await quiet(buses)
+            assert text(await waiting.reply()) == "late"
+            assert [len(bus.sessions) for bus in buses] == [0, 1]
 
 
 async def test_and_nobody_is_there_to_go_on_with_it(autojump_clock):

@@ -156,6 +156,15 @@ async def test_a_link_that_is_lost_is_made_anew(autojump_clock):
         assert text(await call(session, "echo", text="again").reply()) == "again"
 
 
+async def test_nothing_is_kept_of_links_to_a_process_that_has_ended(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, 3, directory=directory) as (buses, _):
+        known = buses[1].node.links.by_home
+        assert buses[0].node.home in known
+        await kill(buses[0], directory)
+        assert [*known] == [buses[2].node.home]
+
+
 async def test_a_call_that_was_lost_with_its_link_says_so(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):

@@ -15,7 +15,9 @@ from mcpbus.cluster.directory import Kept, Ownership, released_home
 from mcpbus.cluster.frames import Kind as FrameKind
 from mcpbus.cluster.messages import Told, decode_tell, encode
 from mcpbus.core.notification import custom
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Place
+from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe, settle
 
@@ -295,6 +297,37 @@ async def test_what_has_been_told_makes_room(autojump_clock):
             (receipt,) = tell(found, 1)
             await quiet(buses)
             assert receipt.fate is DELIVERED
+
+
+async def test_and_so_does_what_has_waited_for_a_session_that_comes_here(autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory, limits=Limits(outbox_items=3)) as (buses, probes):
+        session = await probes[0].initialize()
+        found = await remote(buses[1], session)
+        await kill(buses[0], directory)
+        receipts = tell(found, 1, 2, 3)
+        stream = await at(session, probes[1]).get().begun()
+        await trio.sleep(1)
+        receipts += tell(found, 4, 5, 6)
+        await trio.sleep(1)
+        assert (said(stream), fates(receipts)) == ([*range(1, 7)], [DELIVERED] * 6)
+
+
+async def test_what_was_kept_while_its_session_was_here_is_lost_where_that_comes_back(autojump_clock):
+    async with open_buses(make) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await session.get().begun()
+        messages = []
+        for number in (1, 2):
+            notice = custom(buses[0].ledger, Kind.SESSION_CUSTOM, SAID, {"number": number})
+            messages.append(OutboundMessage(notice.kind, Era.LEGACY, notice.data, notice.receipt))
+        # Between then and now it was elsewhere, where the first one may have been said: it was in the directory.
+        there = Ownership(session.id, "elsewhere")
+        buses[0].node.remote_sessions.pass_on(there, messages[0], "1")
+        buses[0].node.remote_sessions.pass_on(there, messages[1], None)
+        await quiet(buses)
+        assert [str(message.receipt.fate) for message in messages] == [str(LOST), str(DELIVERED)]
+        assert said(stream) == [2]
 
 
 async def test_a_directory_that_fails_in_its_own_way_ends_nothing_else(autojump_clock, monkeypatch, caplog):

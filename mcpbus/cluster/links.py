@@ -167,7 +167,8 @@ class Links:
         try:
             await link.run()
         except* LOST as why:
-            _log.info("the link to process %s was lost: %s", link.home, why.exceptions)
+            said = "; ".join(str(each) or repr(each) for each in why.exceptions)
+            _log.info("the link to process %s has ended: %s", link.home, said)
         finally:
             links = self.by_home[link.home]
             links.remove(link)

@@ -438,3 +438,13 @@ async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_compu
         calls = [call(session, "compute") for _ in range(3)]
         assert [text(await each.reply()) for each in calls] == ["computed"] * 3
     assert before == [0, 0, 1, 2]
+
+
+async def test_the_end_of_a_link_is_told_in_words(autojump_clock, caplog):
+    caplog.set_level("INFO", "mcpbus")
+    async with open_buses(make) as ((one, other), probes):
+        session = await probes[0].initialize()
+        assert text(await call(at(session, probes[1]), "echo", text="x").reply()) == "x"
+        await one.drain(1)
+        await quiet([one, other])
+    assert f"the link to process {other.node.home} has ended: it has said goodbye" in caplog.messages

@@ -142,10 +142,12 @@ async def asking(revision):
         yield client
 
 
-async def test_a_question_in_the_newest_revision_says_what_to_install(missing, autojump_clock):
+async def test_a_question_in_the_newest_revision_says_what_to_install(missing, autojump_clock, caplog):
     async with asking(LATEST.name) as client:
         with pytest.raises(ProtocolError, match=r"pip install 'mcpbus-server\[asking\]'"):
             await client.call_tool("ask")
+    (said,) = caplog.messages  # whoever runs the server cannot see what its clients are told
+    assert said.endswith("pip install 'mcpbus-server[asking]'")
 
 
 async def test_a_session_is_asked_without_it(missing, autojump_clock):

@@ -262,6 +262,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         ask = make_ask(questions, context.client_capabilities, context.revision, on_progress)
         missing = self._bus.parked_calls.sealer.missing
         if missing is not None and not self._call.direct:
+            self._bus.complaints.warn("a client of 2026-07-28 could not be asked: %s", missing)
             raise cannot_ask(missing)
         return ask
 

@@ -1,5 +1,6 @@
 """What all actors of one bus have in common, whatever they are: its limits and books, its clock, and whom a change concerns."""
 
+import logging
 import math
 import secrets
 import time
@@ -12,6 +13,7 @@ from mcpbus_actors import Address, System
 
 from mcpbus.core.admission import Admission
 from mcpbus.core.budget import Budget
+from mcpbus.core.complaints import Complaints
 from mcpbus.core.from_thread import FromThread
 from mcpbus.core.lease import Lease
 from mcpbus.core.limits import Limits
@@ -28,6 +30,8 @@ from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
 
+_log = logging.getLogger("mcpbus")
+
 
 class Services:
     """What every actor of a bus may use. It knows no session, no call and no stream; see `Hub` for those.
@@ -43,6 +47,7 @@ class Services:
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
         from_thread: Does what worker threads want done in the thread that trio runs in.
         ledger: The books of all that is said.
+        complaints: What the log says of clients that cannot be served as they could be.
         reached: Which of the limits were reached, and how often.
         budget: What is kept in memory for clients, in bytes.
         admission: The requests in flight.
@@ -76,6 +81,7 @@ class Services:
         self._thread = get_ident()
         self.from_thread = FromThread()
         self.ledger = Ledger()
+        self.complaints = Complaints(_log)
         self.reached = ReachedLimits()
         self.budget = Budget(limits.memory_bytes, self.reached)
         self.admission = Admission(limits.max_requests, self.budget, reached=self.reached, now=self.now)

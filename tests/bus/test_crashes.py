@@ -369,7 +369,7 @@ async def test_a_handler_whose_request_cannot_wait_is_cancelled(where, autojump_
                 handler = channel.take_now(json.dumps(call).encode(), scope)
                 await handler.finish()
             [answer] = [json.loads(message.data) for message in channel.writer.take_now()]
-            channel.written()
+            channel.writer.written()
         assert (answer["id"], answer["error"]["code"]) == (1, -32603)
         assert {call.outcome for call in stage.calls.values()} <= {"cancelled"}
         assert scope.cancelled_caught

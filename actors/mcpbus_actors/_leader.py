@@ -99,10 +99,9 @@ class Leader:
                         leads = None
                         await eager.finish()
                         eager = None  # what came of it may be long, and this task may rest for long
-                    if scope.cancel_called:
-                        break
-                    # It helps where there is more to take: who rests has to be woken for that.
-                    leads = False if leads is None and self._work else await self._rest(follower)
+                    # It helps where there is more to take: who rests has to be woken for that. One that is cancelled rests anew.
+                    helps = leads is None and self._work and not scope.cancel_called
+                    leads = False if helps else await self._rest(follower)
             # One that was cancelled while it led, because of an eager task that had ended in its first step, leads on.
             if leads is None:
                 leads = await self._rest(follower)

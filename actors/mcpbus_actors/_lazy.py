@@ -53,6 +53,7 @@ _AT_WORK: Final = _Life.AT_WORK
 _STOPPING: Final = _Life.STOPPING
 _ACTIVE: Final = _Life.ACTIVE
 _STOPPED: Final = _Life.STOPPED
+_ENDED: Final = StopReason.STOPPED
 
 
 class LazyActor(msgspec.Struct, Generic[M], eq=False):
@@ -179,19 +180,19 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
     @trio.lowlevel.enable_ki_protection
     def stop(self) -> None:
         """End it after the message that it is at work on; see `Cell.stop`."""
-        if self._life is _AT_WORK:
-            self._life = _STOPPING
-        elif self._cell is not None:
-            self._cell.stop()
-        elif self._life is None:
+        if self._life is None:
             dispatcher = self.system.dispatcher
             busy, dispatcher.busy = dispatcher.busy, True
-            self._end_turn()
+            self._end()
             if not busy:
                 if dispatcher.queue or dispatcher.urgent:
                     dispatcher.drain()
                 else:
                     dispatcher.busy = False
+        elif self._life is _AT_WORK:
+            self._life = _STOPPING
+        elif self._cell is not None:
+            self._cell.stop()
 
     # -- between the two states ------------------------------------------------------------------
 
@@ -236,11 +237,15 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
             if self._behind:
                 self._behind, self.system.dispatcher.behind = False, True
         elif self._life is not _STOPPED:
-            self._life = _STOPPED
-            try:
-                self.ended(StopReason.STOPPED)
-            except BaseException as error:  # noqa: BLE001 - reported
-                _ending.callback_raised(self.system, self.address, error)
+            self._end()
+
+    def _end(self) -> None:
+        """End without ever having had a cell."""
+        self._life = _STOPPED
+        try:
+            self.ended(_ENDED)
+        except BaseException as error:  # noqa: BLE001 - reported
+            _ending.callback_raised(self.system, self.address, error)
 
 
 def _wake(cell: Cell[M], lazy: LazyActor[M]) -> LazyActor[M]:

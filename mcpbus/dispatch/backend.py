@@ -87,7 +87,7 @@ class FeaturesBackend:
 
     def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
         """See `Backend.mirrored_parameters`."""
-        found = self._features.find_tool(tool, principal) if self._features.mirrors() else None
+        found = self._features.find_tool(tool, principal) if self._features.mirrors else None
         return () if found is None else found.mirrored
 
     def call_reader(self, tool: str) -> CallReader | None:

@@ -27,6 +27,9 @@ class Features:
         visible: who sees which tool; everybody sees every one if left out.
         declared: capabilities that are offered while nothing is registered under them yet.
         base: the features underneath those of a session.
+
+    Attributes:
+        mirrors: whether there ever was a tool here with arguments that HTTP mirrors into headers.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Features:
         self._base = base
         self._completes = False
         self._has_tasks = False
-        self._mirrors = False
+        self.mirrors = False
         self._scoped = False
         self._open_to_all = False
         self._listeners: list[Callable[[ListName], object]] = []
@@ -121,7 +124,7 @@ class Features:
         self._note_scopes(made.scopes, f"tool {made.name!r}")
         self.tools.check_free(made.name)
         self._has_tasks = self._has_tasks or made.task is not None
-        self._mirrors = self._mirrors or bool(made.mirrored)
+        self.mirrors = self.mirrors or bool(made.mirrored)
         self.tools.add(made.name, made)
         return made
 
@@ -250,7 +253,7 @@ class Features:
             RegistrationError: it has what not every token allows, and nobody is asked for one here.
         """
         self._has_tasks = self._has_tasks or below._has_tasks  # noqa: SLF001 - its own kind
-        self._mirrors = self._mirrors or below._mirrors  # noqa: SLF001 - its own kind
+        self.mirrors = self.mirrors or below.mirrors
         self._completes = self._completes or below._completes  # noqa: SLF001 - its own kind
         if below._scoped:  # noqa: SLF001 - its own kind
             self._note_scopes(("",), "a mounted server")
@@ -293,10 +296,6 @@ class Features:
         if not self.selective:
             return None
         return [entry for entry in self.tools.entries() if self._shows(entry.item, principal)]
-
-    def mirrors(self) -> bool:
-        """Whether there ever was a tool with arguments that HTTP mirrors into headers."""
-        return self._mirrors or (self._base is not None and self._base.mirrors())
 
     @property
     def scoped(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 import trio
 
@@ -20,6 +21,9 @@ from mcpbus.core.stream import Stream
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.protocol.routes import TransportKind
+
+# Before Python 3.12 each look-up by a class's name is a search.
+_DUPLEX: Final = TransportKind.DUPLEX
 
 
 class SessionDirectory:
@@ -58,21 +62,17 @@ class SessionDirectory:
         Raises:
             SessionMovedError: Another process goes on with it.
         """
-        session = self._sessions.get(session_id)
-        # With requests in flight it is still here, where their client answers and cancels.
-        busy = session is not None and session.in_flight
-        if self.successors is not None and not busy and self.successors.has(session_id):
-            raise SessionMovedError
+        if self.successors is not None and self.successors.has(session_id):
+            session = self._sessions.get(session_id)
+            # With requests in flight it is still here, where their client answers and cancels.
+            if session is None or not session.in_flight:
+                raise SessionMovedError
         return self.find_own(session_id, principal)
 
     def find_own(self, session_id: str, principal: object) -> Session | None:
         """Return the session of that id, if it is `principal`'s own, also where another process is about to go on with it."""
         session = self._sessions.get(session_id)
-        if (
-            session is None
-            or session.transport is TransportKind.DUPLEX
-            or not is_same(session.principal, principal)
-        ):
+        if session is None or session.transport is _DUPLEX or not is_same(session.principal, principal):
             return None
         return session
 

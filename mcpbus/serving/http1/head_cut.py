@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from mcpbus.protocol.http.announcement import Values
 from mcpbus.serving.head_limits import LOOKED_AT, MOST_DIGITS
 
@@ -50,17 +52,14 @@ class HeadCut:
         self.names = [name for name in pieces[2::4] if name]
 
 
-class FieldsApart:
+class FieldsApart(msgspec.Struct, frozen=True, gc=False):
     """The fields of a head that are not looked at before one is asked for; see `mcpbus.protocol.http.headers.LateFields`.
 
     Args:
         data: The whole head, each line of which is well-formed.
     """
 
-    __slots__ = ("_data",)
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    _data: bytes
 
     def find(self, name: bytes) -> Values | None:
         """See `LateFields.find`."""

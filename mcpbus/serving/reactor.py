@@ -179,7 +179,8 @@ class Reactor:
                     self._write()
         finally:
             self.in_turn = False
-        self._write()
+        if self._writers:
+            self._write()
         if self._last:
             self._writers, self._last = self._last, []
             self._write()

@@ -326,7 +326,7 @@ class Endpoint:
 
     async def _serve_sse(self, sse: HttpSse, http: HttpRequest) -> Answer | None:
         answered = await sse.serve(http)
-        if isinstance(answered, Answer):
+        if not isinstance(answered, Opened):
             return answered
         await self.stream(http, answered)
         return None

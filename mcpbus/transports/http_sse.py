@@ -105,9 +105,7 @@ class HttpSse:
         channel = self._admit(head, body, principal, outlet.peer)
         if isinstance(channel, Answer):
             return channel
-        if (
-            channel.full or body.lstrip()[:1] == b"["
-        ):  # there has to be room, also between the parts of a batch
+        if channel.full or _is_batch(body):
             outlet.answer_apart(partial(self._take_apart, channel, body, principal))
             return None
         faults: list[bytes] = []
@@ -117,8 +115,8 @@ class HttpSse:
         outlet.finish(_ACCEPTED)
         return eager
 
-    async def serve(self, http: HttpRequest) -> Answer | Opened:
-        """Serve one request; returns the whole answer, or the stream on which it comes.
+    async def serve(self, http: HttpRequest) -> Answer | Opened | None:
+        """Serve one request; returns the whole answer, or the stream on which it comes; None if it has been answered.
 
         Raises:
             trio.BrokenResourceError: The client went away before its request was complete.
@@ -133,7 +131,7 @@ class HttpSse:
             self._open(head, principal, peer) if head.verb == "GET" else await self._receive(http, principal)
         )
 
-    async def _receive(self, http: HttpRequest, principal: Any) -> Answer:
+    async def _receive(self, http: HttpRequest, principal: Any) -> Answer | None:
         head, peer = http.head, http.peer
         content = self._exchange.judge_content(head)
         if isinstance(content, Answer):
@@ -149,7 +147,7 @@ class HttpSse:
         if body is None:
             return self._refuse(self._exchange.too_large, head, principal, peer)
         channel = self._admit(head, body, principal, peer)  # it may have ended while the body came
-        return channel if isinstance(channel, Answer) else await self._take(channel, body, principal)
+        return channel if isinstance(channel, Answer) else await self._take_in(http, channel, body, principal)
 
     # -- refusals --------------------------------------------------------------------------------
 
@@ -204,6 +202,21 @@ class HttpSse:
             return channel
         return self._note(refused or _unknown(), head, peer)
 
+    async def _take_in(
+        self, http: HttpRequest, channel: Channel, body: bytes, principal: Any
+    ) -> Answer | None:
+        """Take a message in the task that has brought it; if a handler waits there, another one goes on with its connection."""
+        host = http.host
+        if host is None or _is_batch(body):
+            return await self._take(channel, body, principal)
+        faults: list[bytes] = []
+        eager = channel.take_now(body, host.scope, faults, principal)
+        if eager is None:
+            return _accepted(faults)
+        host.leave(partial(http.answer, _ACCEPTED))
+        await eager.finish()
+        return None
+
     async def _take_apart(self, channel: Channel, body: bytes, principal: Any, http: HttpRequest) -> None:
         """Answer a POST that has to wait for room."""
         await channel.room()
@@ -225,6 +238,11 @@ class HttpSse:
         if channel is None or channel.session.address.stopped:
             return None
         return channel if is_same(channel.session.principal, principal) else None
+
+
+def _is_batch(body: bytes) -> bool:
+    """Whether there has to be room between the parts of a message."""
+    return body.lstrip()[:1] == b"["
 
 
 def _accepted(faults: list[bytes]) -> Answer:

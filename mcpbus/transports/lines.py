@@ -99,7 +99,7 @@ class _Said:
         self._intake = Intake(channel, bus.budget, self._next_line)
         self._over = False
         self._more, self._taken = trio.Event(), trio.Event()
-        Leader(self._wait, self._intake.take).run_in(bus.system, contextvars.copy_context())
+        Leader(self._wait, self._intake.take, self._lines).run_in(bus.system, contextvars.copy_context())
 
     async def take(self, lines: list[bytes]) -> None:
         """Have lines taken, and wait until they are. Their handlers may go on."""

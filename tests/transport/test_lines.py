@@ -114,6 +114,33 @@ async def test_a_handler_that_waits_holds_nobody_up(autojump_clock):
         assert client.ids == [10, 11, 12, 13, 2, 1, 0]
 
 
+async def test_handlers_that_wait_begin_in_order_and_several_in_a_turn(autojump_clock):
+    async with served(BATCHES) as (home, client):
+        begun = []
+
+        @home.bus.server.tool
+        async def wait_once(number: int) -> str:
+            begun.append(number)
+            await trio.lowlevel.checkpoint()
+            return ""
+
+        def some(beginning):
+            calls = [call(n, "wait_once", {"number": n}) for n in range(beginning, beginning + 40)]
+            return [*calls[:20], pings(1000 + beginning), *calls[20:]]
+
+        client.say(*some(0))  # those who run them are there from then on
+        await home.quiet()
+        client.say(*some(40))
+        turns = 0
+        while len(begun) < 80:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+        assert begun == list(range(80))
+        assert turns < 30
+        await home.quiet()
+        assert {each for each in client.ids if isinstance(each, int)} == {*range(80), 1000, 1040}
+
+
 async def test_what_is_said_comes_before_the_reply_and_in_order(autojump_clock):
     async with served() as (home, client):
         client.say(call(1, "count", modern=True, token="t"), *pings(2))

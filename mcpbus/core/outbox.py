@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from mcpbus.core.receipt import Place, Receipt, move_all
+from mcpbus.core.receipt import Place, Receipt, enter_all, move_all
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
@@ -189,9 +189,10 @@ class Outbox:
             self._queue = [message]
         return full
 
-    def gather(self, most: int) -> None:
-        """Let notifications `join` an empty outbox, as `relax` does one in which something waits."""
-        self._queue, self.ease = [], self._ease(most)
+    def begin(self, said: list[OutboundMessage], held: int) -> None:
+        """Queue drafted notifications, which take so many bytes and do not crowd it, in an empty outbox; enter them in the books."""
+        self._queue, self.held = said, held
+        enter_all(receipts_of(said), _OUTBOX)
 
     def relax(self, most: int) -> None:
         """Let others `join` what waits until that is taken, which will be soon; up to so many bytes, and before it is crowded.
@@ -199,10 +200,7 @@ class Outbox:
         Not once it was full: then it is noted of each who says what.
         """
         if self._queue and self._said is None:
-            self.ease = self._ease(most)
-
-    def _ease(self, most: int) -> int:
-        return min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
+            self.ease = min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
 
     def join(self, message: OutboundMessage) -> bool:
         """Queue a drafted notification, and enter it in the books, if nobody has to hear of it; return whether that is so."""

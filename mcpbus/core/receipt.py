@@ -66,7 +66,7 @@ class Place(IdentityEnum):
     """Where a message without a fate is."""
 
     MAILBOX = "mailbox"
-    """On its way to its stream, in some actor's mailbox."""
+    """On its way to its stream: in some actor's mailbox, or with its request for as long as it may go out together with the answer."""
     HELD = "held"
     """Kept by its session until a stream opens that may carry it."""
     KEPT = "kept"
@@ -253,6 +253,16 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
 
     def __repr__(self) -> str:
         return f"<Receipt {self.method}: {self._fate or self._place.value}>"
+
+
+def enter_all(receipts: Sequence[Receipt], place: Place) -> None:
+    """Enter drafted messages of one bus in the books, in `place`; as `Receipt.enter` for each."""
+    if receipts:
+        ledger = receipts[0]._ledger
+        ledger.emitted += len(receipts)
+        ledger.pending[place] += len(receipts)
+        for receipt in receipts:
+            receipt._place = place
 
 
 def move_all(receipts: Sequence[Receipt], place: Place) -> None:

@@ -21,12 +21,13 @@ from mcpbus_actors import Cell, EagerTask, Outcome, Stopped, StopReason, Succeed
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core.burst import Burst
 from mcpbus.core.call import Call, read_failure
 from mcpbus.core.carriers import Carrier, Silence
 from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
-from mcpbus.core.outbox import OutboundMessage, Outbox
+from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.request_context import OpenStream, RequestContext
@@ -115,7 +116,7 @@ class Request(Carrier, kw_only=True, eq=False):
     answering: Answering | None = None
     session_id: str | None = None
     stream: Stream | None = None
-    gathered: Outbox | None = None
+    gathered: Burst | None = None
     _defect: BaseException | None = None  # what was raised when something was said, for its supervisor
     _threshold: LogThreshold | None = None
     _progress: float = float("-inf")
@@ -247,9 +248,9 @@ class Request(Carrier, kw_only=True, eq=False):
             stream.maker = self
         # The task outlives its connection, which is not to wait for the garbage collector with it.
         answering, self.answering = self.answering, None
-        if self.gathered is not None:
-            stream.outbox, self.gathered = self.gathered, None
-            stream.outbox.ease = 0
+        gathered, self.gathered = self.gathered, None
+        if gathered is not None:
+            stream.outbox.begin(gathered.messages, gathered.held)
         if answering is not None:
             answering.open(stream)
         return stream
@@ -302,11 +303,10 @@ class Request(Carrier, kw_only=True, eq=False):
 
     def _gather(self, message: OutboundMessage) -> bool:
         """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""
-        answering, limits = self.answering, self.call.bus.limits
+        answering = self.answering
         if answering is None or answering.said is None:
             return False
-        gathered = Outbox(limits.outbox_items, limits.outbox_bytes)
-        gathered.gather(SHORT_BYTES)
+        gathered = Burst(self.call.bus.limits)
         if not gathered.join(message):
             return False
         self.gathered = gathered
@@ -413,7 +413,7 @@ class Request(Carrier, kw_only=True, eq=False):
             self._send(self._encode_reply(result, self.stream))
         self._finish(Reason.PARKED if self._parked else _FINISHED)
 
-    def _is_one_answer(self, gathered: Outbox, result: bytes | ProtocolError) -> bool:
+    def _is_one_answer(self, gathered: Burst, result: bytes | ProtocolError) -> bool:
         """Tell whether the reply goes out together with what was said: what waits for a store is counted on a stream if it is long."""
         if self.answering is None or not self.answering.keeps:
             return True

@@ -6,10 +6,11 @@ part of it fetches the rest.
 
 import math
 
+from mcpbus.core.burst import Burst
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.hub import Hub
-from mcpbus.core.outbox import OutboundMessage, Outbox, data_of, receipts_of
-from mcpbus.core.receipt import LOST, STORED, Place, move_all, settle_all
+from mcpbus.core.outbox import OutboundMessage, data_of, receipts_of
+from mcpbus.core.receipt import LOST, STORED, Place, enter_all, settle_all
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
@@ -24,7 +25,7 @@ def answer_burst(
     bus: Hub,
     context: RequestContext,
     outlet: Outlet,
-    gathered: Outbox,
+    gathered: Burst,
     result: bytes | ProtocolError,
     *,
     keeps: bool,
@@ -42,8 +43,9 @@ def answer_burst(
     Returns:
         The answer; None if the outlet has it written when the store has told what is kept.
     """
-    said = gathered.remove()
+    said = gathered.messages
     receipts = receipts_of(said)
+    enter_all(receipts, Place.WRITING)
     try:
         reply = _encode_reply(context, result)
         body = b"" if keeps else encode_events([*data_of(said), reply])
@@ -53,7 +55,6 @@ def answer_burst(
     request = context.request
     if keeps:
         receipt = bus.ledger.enter(request.method)
-        move_all(receipts, Place.WRITING)
         receipt.move(Place.WRITING)
         said.append(OutboundMessage(Kind.REPLY, context.revision.era, reply, receipt, final=True))
         return _open_burst(bus, context, outlet, said).keep()

@@ -87,7 +87,7 @@ async def test_what_is_said_in_a_turn_that_is_expected_to_be_brief_is_one_write(
         await client.answer()
         return places
 
-    at_once, together = [None, Place.OUTBOX, Place.OUTBOX], [Place.OUTBOX] * 3
+    at_once, together = [None, Place.OUTBOX, Place.OUTBOX], [Place.MAILBOX] * 3
     async with open_house() as house:
         notes = add_chat(house, between)
         client = await house.connect()

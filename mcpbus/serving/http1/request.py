@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import trio
 
-from mcpbus.core.receipt import DELIVERED, LOST, STORED, Fate, Place, Receipt, move_all, settle_all
+from mcpbus.core.receipt import DELIVERED, LOST, STORED, Fate, Receipt, settle_all
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.head_facts import HeadFacts
@@ -245,7 +245,6 @@ class Http1Request(msgspec.Struct, eq=False):
         connection, wire = self._connection, self._wire
         account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
         account.hold(2 * len(rest))  # it is there twice while it is sent
-        move_all(self._said or (), Place.WRITING)
         try:
             await wire.send(rest)
         finally:

@@ -29,13 +29,12 @@ from mcpbus.cluster.mentions import (
 from mcpbus.cluster.messages import Open, encode
 from mcpbus.cluster.node import Node
 from mcpbus.cluster.owed_replies import OwedReplies
-from mcpbus.cluster.quick_relay import QuickRelay, RelayedAnswer
+from mcpbus.cluster.quick_relay import QuickRelay
 from mcpbus.cluster.relay import Relayed, relay
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
 from mcpbus.core.other_processes import SessionMovedError
-from mcpbus.core.receipt import Fate
 from mcpbus.core.session_messages import Reconnect
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.mirrored_headers import claims_modern
@@ -45,7 +44,7 @@ from mcpbus.transports import answers
 from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.responder import ResponseMode
-from mcpbus.transports.response import Entry, HttpRequest, ReadyOutlet, watch
+from mcpbus.transports.response import HttpRequest, ReadyOutlet, watch
 
 _ATTEMPTS: Final = 8
 
@@ -82,19 +81,6 @@ class Front(Endpoint):
         else:
             QuickRelay(link, self._ask(head, outlet.peer, body), go_on).ask(outlet)
         return None
-
-    def enter(self, answer: Answer) -> Entry | None:
-        """See `Endpoint.enter`; one that has come from elsewhere is in the books there."""
-        if isinstance(answer, RelayedAnswer):
-            return answer
-        return super().enter(answer)
-
-    def record(self, answer: Answer, fate: Fate) -> None:
-        """See `Endpoint.record`."""
-        if isinstance(answer, RelayedAnswer):
-            answer.settle(fate)
-        else:
-            super().record(answer, fate)
 
     async def _ask_and_serve(
         self,

@@ -14,7 +14,7 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import Answered, Said, Started, encode
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.containment import Contained
-from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
@@ -103,6 +103,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
 
     cleared: ClassVar[bool] = False
     host: ClassVar[None] = None
+    gathers: ClassVar[bool] = False
 
     _place: Workplace
     _endpoint: Served
@@ -135,11 +136,6 @@ class LinkedRequest(msgspec.Struct, eq=False):
         if not isinstance(result, Answer):
             return result
         self.finish(result)
-        return None
-
-    @property
-    def said(self) -> list[Receipt] | None:
-        """See `Outlet`: what is said is written as it comes."""
         return None
 
     def open(self, opened: Opened) -> None:

@@ -11,7 +11,7 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import decode_answered
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, Fate
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.transports.entered_answer import EnteredAnswer
 from mcpbus.transports.response import HttpRequest, ReadyOutlet, WaitingOutlet
 
 
@@ -82,7 +82,7 @@ class QuickRelay:
         return forwarded
 
 
-class RelayedAnswer(Answer, frozen=True, gc=False, kw_only=True):
+class RelayedAnswer(EnteredAnswer, frozen=True, gc=False, kw_only=True):
     """An answer of another process, in whose books it is.
 
     It knows nothing of its request, which has it: of what knows each other in a circle, this would not be found.

@@ -29,7 +29,7 @@ from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Place, Receipt
+from mcpbus.core.receipt import Place
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import LogThreshold
@@ -69,7 +69,7 @@ class Answering(Protocol):
     """Who has the answer of a request written that is the only one on its stream."""
 
     @property
-    def said(self) -> list[Receipt] | None:
+    def gathers(self) -> bool:
         """See `mcpbus.transports.response.Outlet`."""
 
     @property
@@ -304,7 +304,7 @@ class Request(Carrier, kw_only=True, eq=False):
     def _gather(self, message: OutboundMessage) -> bool:
         """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""
         answering = self.answering
-        if answering is None or answering.said is None:
+        if answering is None or not answering.gathers:
             return False
         gathered = Burst(self.call.bus.limits)
         if not gathered.join(message):

@@ -9,7 +9,6 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.receipt import Receipt
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.jsonrpc import Response, Undecodable, decode
 from mcpbus.protocol.owners import Peer
@@ -160,9 +159,8 @@ class _LoggedOutlet:
         return self._outlet.scope
 
     @property
-    def said(self) -> list[Receipt] | None:
-        """See `Outlet`: what is said is written as it comes."""
-        return None
+    def gathers(self) -> bool:
+        return self._outlet.gathers
 
     def open(self, opened: Opened) -> None:
         self._outlet.open(

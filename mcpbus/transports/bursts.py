@@ -10,7 +10,7 @@ from mcpbus.core.burst import Burst
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage, data_of, receipts_of
-from mcpbus.core.receipt import LOST, STORED, Place, enter_all, settle_all
+from mcpbus.core.receipt import LOST, STORED, Place, Receipt, enter_all, settle_all
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
@@ -18,6 +18,7 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events, encode_numbered
 from mcpbus.protocol.jsonrpc import encode_error, encode_result
 from mcpbus.protocol.routes import Kind, StreamKind
+from mcpbus.transports.entered_answer import SpokenAnswer
 from mcpbus.transports.response import Outlet, ReadyOutlet
 
 
@@ -43,25 +44,18 @@ def answer_burst(
     Returns:
         The answer; None if the outlet has it written when the store has told what is kept.
     """
-    said = gathered.messages
-    receipts = receipts_of(said)
+    said, reply = gathered.messages, bus.ledger.drafts.enter(context.request.method)
+    receipts = [*receipts_of(said), reply]
     enter_all(receipts, Place.WRITING)
     try:
-        reply = _encode_reply(context, result)
-        body = b"" if keeps else encode_events([*data_of(said), reply])
+        data = _encode_reply(context, result)
+        said.append(OutboundMessage(Kind.REPLY, context.revision.era, data, reply, final=True))
+        if not keeps:
+            return SpokenAnswer(200, HEADERS, encode_events(data_of(said)), receipts=receipts)
     except Exception:  # there is no memory for it
         settle_all(receipts, LOST)
         raise
-    request = context.request
-    if keeps:
-        receipt = bus.ledger.enter(request.method)
-        receipt.move(Place.WRITING)
-        said.append(OutboundMessage(Kind.REPLY, context.revision.era, reply, receipt, final=True))
-        return _open_burst(bus, context, outlet, said).keep()
-    written = outlet.said
-    assert written is not None  # noqa: S101 - else nothing was gathered
-    written.extend(receipts)
-    return Answer(200, HEADERS, body, request.method)
+    return _open_burst(bus, context, outlet, said, receipts).keep()
 
 
 def _encode_reply(context: RequestContext, result: bytes | ProtocolError) -> bytes:
@@ -71,7 +65,11 @@ def _encode_reply(context: RequestContext, result: bytes | ProtocolError) -> byt
 
 
 def _open_burst(
-    bus: Hub, context: RequestContext, outlet: Outlet, messages: list[OutboundMessage]
+    bus: Hub,
+    context: RequestContext,
+    outlet: Outlet,
+    messages: list[OutboundMessage],
+    receipts: list[Receipt],
 ) -> "_KeptBurst":
     session = context.session
     assert session is not None  # noqa: S101 - the caller looked
@@ -79,7 +77,7 @@ def _open_burst(
     assert log is not None  # noqa: S101 - likewise
     if bus.process is not None:
         session.streams.name_after(log, bus.process, context.request.id)
-    return _KeptBurst(session, log, messages, outlet)
+    return _KeptBurst(session, log, messages, receipts, outlet)
 
 
 class _KeptBurst:
@@ -89,17 +87,24 @@ class _KeptBurst:
         session: The session.
         log: Its log there.
         messages: What was said, and the reply, in order.
+        receipts: Theirs.
         outlet: Who is to write it.
     """
 
-    __slots__ = ("_answer", "_client_left", "_log", "_messages", "_outlet", "_ready", "_session")
+    __slots__ = ("_answer", "_client_left", "_log", "_messages", "_outlet", "_ready", "_receipts", "_session")
 
     def __init__(
-        self, session: Session, log: EventLog, messages: list[OutboundMessage], outlet: Outlet
+        self,
+        session: Session,
+        log: EventLog,
+        messages: list[OutboundMessage],
+        receipts: list[Receipt],
+        outlet: Outlet,
     ) -> None:
         self._session = session
         self._log = log
         self._messages = messages
+        self._receipts = receipts
         self._outlet = outlet
         self._ready: ReadyOutlet | None = None
         self._answer: Answer | None = None
@@ -123,21 +128,18 @@ class _KeptBurst:
     def _hear(self, first: int | None) -> None:
         """Hear what is kept."""
         self._session.streams.ended(self._log, complete=True)
-        receipts, kept = receipts_of(self._messages), first is not None
+        receipts, kept = self._receipts, first is not None
         if self._client_left:
             settle_all(receipts, STORED if kept else LOST)
             return
         try:
-            self._answer = Answer(200, HEADERS, self._encode(first), kept=kept)
+            self._answer = SpokenAnswer(200, HEADERS, self._encode(first), receipts=receipts, kept=kept)
         except Exception as failure:  # there is no memory: others that wait for the store are not to blame
             settle_all(receipts, STORED if kept else LOST)
             if self._ready is None:
                 raise
             self._ready.fail(failure)
             return
-        said = self._outlet.said
-        assert said is not None  # noqa: S101 - else nothing was gathered
-        said.extend(receipts)
         if self._ready is not None:
             self._ready.finish(self._answer)
 

@@ -38,6 +38,7 @@ from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize, refuse_lacking, verify
 from mcpbus.transports.entered import Entered
+from mcpbus.transports.entered_answer import EnteredAnswer
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.needed_scopes import lacking
 from mcpbus.transports.refusals import Refusals
@@ -247,12 +248,16 @@ class Endpoint:
 
     def enter(self, answer: Answer) -> Entry | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
-        return None if answer.method is None else self._bus.ledger.enter(answer.method)
+        if answer.method is not None:
+            return self._bus.ledger.enter(answer.method)
+        return answer if isinstance(answer, EnteredAnswer) else None
 
     def record(self, answer: Answer, fate: Fate) -> None:
         """Enter an answer of `respond` in the books, if it is a reply, together with what has become of it."""
         if answer.method is not None:
             self._bus.ledger.record(fate)
+        elif isinstance(answer, EnteredAnswer):
+            answer.settle(fate)
 
     # -- what is the same for whoever waits and whoever does not -----------------------------------
 

@@ -9,7 +9,6 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
-from mcpbus.core.receipt import Receipt
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
@@ -212,9 +211,9 @@ class _Answering(msgspec.Struct):
     request: Request | None = None
 
     @property
-    def said(self) -> list[Receipt] | None:
+    def gathers(self) -> bool:
         """See `mcpbus.core.request.Answering`."""
-        return self.outlet.said if self.form.sse else None
+        return self.form.sse and self.outlet.gathers
 
     @property
     def keeps(self) -> bool:

@@ -8,7 +8,7 @@ import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage, data_of
-from mcpbus.core.receipt import Fate, Receipt
+from mcpbus.core.receipt import Fate
 from mcpbus.core.stream import Stream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.http.messages import Answer, Head
@@ -78,11 +78,8 @@ class Outlet(Protocol):
     """Who is to write the answer of one request."""
 
     @property
-    def said(self) -> list[Receipt] | None:
-        """The receipts of what is said in a whole answer, which are settled together with that, by whoever writes it.
-
-        With None, what is said before the answer does not wait for it.
-        """
+    def gathers(self) -> bool:
+        """Whether what is said before the answer may wait for it: a turn is under way that is about to end, and then it is written."""
 
     @property
     def scope(self) -> trio.CancelScope | None:

@@ -2,7 +2,6 @@
 
 import trio
 
-from mcpbus.core.receipt import Receipt
 from mcpbus.transports.response import Awaited, Opened
 
 
@@ -11,14 +10,11 @@ class StreamOutlet:
 
     __slots__ = ("opened", "scope")
 
+    gathers = False
+
     def __init__(self, scope: trio.CancelScope | None = None) -> None:
         self.scope = scope
         self.opened: Opened | None = None
-
-    @property
-    def said(self) -> list[Receipt] | None:
-        """See `Outlet`: what is said is written as it comes."""
-        return None
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`: whoever has made it looks for the stream here."""

@@ -68,12 +68,12 @@ def make_server():
 
 
 @asynccontextmanager
-async def open_house(*, limits=None, authenticate=None, event_store=None, **options):
+async def open_house(*, limits=None, authenticate=None, event_store=None, http=None, **options):
     server = make_server()
     server.authenticate = authenticate
     async with (
         server.open(limits=limits, event_store=event_store) as bus,
-        open_lane(turns=True, app=bus.asgi(), **options) as house,
+        open_lane(turns=True, app=bus.asgi(**(http or {})), **options) as house,
     ):
         house.bus, house.server = bus, server
         yield house

@@ -1,5 +1,6 @@
 """What a handler says in a brief turn of a session whose events are kept goes out with its reply, once the store has all of it."""
 
+import logging
 import re
 from contextlib import asynccontextmanager
 
@@ -66,9 +67,9 @@ def ids_of(body):
 
 
 @asynccontextmanager
-async def staged(monkeypatch, store, revision="2025-11-25", **limits):
+async def staged(monkeypatch, store, revision="2025-11-25", http=None, **limits):
     monkeypatch.setattr(reactor, "perf_counter", lambda: 0.0)
-    async with open_house(event_store=store, limits=Limits(**limits)) as house:
+    async with open_house(event_store=store, limits=Limits(**limits), http=http) as house:
         house.bus.clock = trio.current_time
         notes = []
 
@@ -114,6 +115,21 @@ async def test_all_of_it_is_one_answer_once_the_store_has_it_without_a_stream(au
         await stage.call("again")
         store.keep()
         assert b"again" in (await stage.client.answer())[2]
+
+
+@ONE_PIECE
+@pytest.mark.parametrize("kind", [None, MemoryEventStore, PromisingStore])
+async def test_it_has_a_line_in_the_access_log_as_any_whole_answer(kind, autojump_clock, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "mcpbus.access")
+    async with staged(monkeypatch, kind and kind(), http={"access_log": True}) as stage:
+        await stage.call("said")
+        if kind is PromisingStore:
+            assert "tools/call" not in caplog.records[-1].getMessage()  # it has not begun
+            stage.bus.event_store.keep()
+        _, fields, body = await stage.client.answer()
+        assert "content-length" in fields
+        assert f"POST /mcp tools/call: 200, {len(body)} bytes after" in caplog.records[-1].getMessage()
+        assert stage.fates == [DELIVERED] * 3
 
 
 @ONE_PIECE

@@ -34,11 +34,11 @@ class WireOwner(Owner):
 
 
 @asynccontextmanager
-async def connected(tools, **limits):
+async def connected(tools, event_store=None, **limits):
     """A client whose connection is written at once, as far as it has room."""
     reactor = WireReactor()
     async with (
-        tools.server.open(limits=Limits(**limits), drain_seconds=0) as bus,
+        tools.server.open(limits=Limits(**limits), event_store=event_store, drain_seconds=0) as bus,
         trio.open_nursery() as nursery,
     ):
         service = Http2Service(ServedApp(bus.asgi()), ServeOptions(), Counters(), reactor)

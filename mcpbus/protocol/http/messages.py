@@ -84,15 +84,13 @@ def plain_path(path: str) -> str:
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """The whole response. `Exchange.cors_headers` come on top.
 
-    `method` is that of the request to which it is the reply, if it is one that is entered in the books. Of what is `kept` its client
-    finds in a store what it did not get.
+    `method` is that of the request to which it is the reply, if it is one that is still to be entered in the books.
     """
 
     status: int
     headers: Sequence[tuple[bytes, bytes]] = ()
     body: bytes = b""
     method: str | None = None
-    kept: bool = False
 
 
 class Proceed(msgspec.Struct, frozen=True, gc=False):

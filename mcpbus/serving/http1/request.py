@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import trio
 
-from mcpbus.core.receipt import DELIVERED, LOST, STORED, Fate, Receipt, settle_all
+from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.head_facts import HeadFacts
@@ -103,7 +103,6 @@ class Http1Request(msgspec.Struct, eq=False):
     reply: Answer | None = None
     _awaited: Awaited | None = None  # while the handler waits before anything is said
     _unsaid: bytes | None = None  # a head that waits for what comes after it
-    _said: list[Receipt] | None = None  # in the answer, and not settled
     _said_continue: bool = False
     started: bool = False
     ended: bool = False
@@ -125,13 +124,13 @@ class Http1Request(msgspec.Struct, eq=False):
         self._connection.leave(self, answer)
 
     @property
-    def said(self) -> list[Receipt] | None:
+    def gathers(self) -> bool:
         """See `Outlet`."""
         reactor = self._connection.reactor
-        if self._said is None and reactor is not None and reactor.in_brief_turn:
-            reactor.measure()
-            self._said = []
-        return self._said
+        if reactor is None or not reactor.in_brief_turn:
+            return False
+        reactor.measure()
+        return True
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
@@ -220,20 +219,16 @@ class Http1Request(msgspec.Struct, eq=False):
         try:
             rest = self._wire.send_now(self.encode_answer(reply))
         except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
-            self._settle_said(_not_written(reply))
             endpoint.record(reply, LOST)
             self.fail(failure)
             return
         if rest:
             self.reply = None  # what is left of it is in the rest
-            connection.start(self._write_rest, rest, endpoint.enter(reply), _not_written(reply))
+            connection.start(self._write_rest, rest, endpoint.enter(reply))
         elif rest is None:
-            self._settle_said(_not_written(reply))
             endpoint.record(reply, LOST)
             connection.lose()
         else:
-            if self._said is not None:  # as nearly never
-                self._settle_said(DELIVERED)
             endpoint.record(reply, DELIVERED)
             connection.answered(self)
 
@@ -241,7 +236,7 @@ class Http1Request(msgspec.Struct, eq=False):
         """End in the middle of the answer. See `Writer`."""
         self._connection.lose()
 
-    async def _write_rest(self, rest: bytes, entry: Entry | None, not_written: Fate) -> None:
+    async def _write_rest(self, rest: bytes, entry: Entry | None) -> None:
         connection, wire = self._connection, self._wire
         account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
         account.hold(2 * len(rest))  # it is there twice while it is sent
@@ -249,18 +244,12 @@ class Http1Request(msgspec.Struct, eq=False):
             await wire.send(rest)
         finally:
             account.close()
-            self._settle_said(not_written if wire.gone else DELIVERED)
             if entry is not None:
                 entry.settle(LOST if wire.gone else DELIVERED)
             if wire.gone:
                 connection.lose()
             else:
                 connection.answered(self)
-
-    def _settle_said(self, fate: Fate) -> None:
-        said, self._said = self._said, None
-        if said:
-            settle_all(said, fate)
 
     def encode_answer(self, reply: Answer) -> bytes:
         """A whole answer; nothing can be written after it."""
@@ -321,11 +310,6 @@ class Http1Request(msgspec.Struct, eq=False):
             self.closes = True
             return CLOSE
         return said
-
-
-def _not_written(reply: Answer) -> Fate:
-    """What becomes of what is said in a whole answer that is not written to its end."""
-    return STORED if reply.kept else LOST
 
 
 async def client_left(wire: Wire, readiness: Readiness) -> None:

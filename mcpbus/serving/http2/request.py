@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.receipt import DELIVERED, LOST, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
@@ -281,9 +281,9 @@ class Http2Request:
     # -- for a request that is served in a turn ----------------------------------------------------
 
     @property
-    def said(self) -> list[Receipt] | None:
-        """See `Outlet`: what is said is written as it comes."""
-        return None
+    def gathers(self) -> bool:
+        """See `Outlet`."""
+        return self._connection.writer.in_turn and self.facts is not None and not self.facts.pace.long
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""

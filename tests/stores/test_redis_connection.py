@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.core.stores import redis_connection
+from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.redis_connection import (
     RedisConnection,
     RedisDownError,
@@ -34,6 +36,11 @@ def redis(shared_engine):
         yield made
 
 
+async def has_blocked(other):
+    while b"cmd=blpop" not in await other.call("CLIENT LIST"):  # noqa: ASYNC110 - it tells nobody
+        await trio.sleep(0.005)
+
+
 async def test_all_commands_go_over_one_connection_at_once(redis):
     answers = {}
 
@@ -54,6 +61,66 @@ async def test_a_script_that_was_forgotten_is_sent_whole_once_more(redis):
     assert await redis.call("EVALSHA", PUT.digest, 1, "key", b"three") == b"three"
 
 
+async def test_what_can_be_sent_at_once_is_promised_and_one_task_hears_of_all(redis):
+    await redis.call("PING")
+    before = trio.lowlevel.current_statistics().tasks_living
+    promised = [redis.run_soon(PUT, [f"key {number}"], [number]) for number in range(50)]
+    assert all(isinstance(promise, Promise) for promise in promised)
+    assert trio.lowlevel.current_statistics().tasks_living == before + 1
+    assert [await promise for promise in promised] == [str(number).encode() for number in range(50)]
+    await wait_all_tasks_blocked()
+    assert trio.lowlevel.current_statistics().tasks_living == before
+
+
+async def test_where_there_is_no_connection_yet_what_is_to_be_run_soon_has_to_be_awaited(redis):
+    run = redis.run_soon(PUT, ["key"], ["value"])
+    assert not isinstance(run, Promise)
+    assert await run == b"value"
+
+
+async def test_what_is_promised_comes_in_order_though_its_script_was_forgotten(redis):
+    push = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
+    await redis.call("SCRIPT FLUSH")
+    promised = [redis.run_soon(push, ["in order"], [number]) for number in range(5)]
+    assert [await promise for promise in promised] == [1, 2, 3, 4, 5]
+    assert await redis.call("LRANGE", "in order", 0, -1) == [b"%d" % number for number in range(5)]
+
+
+async def test_what_is_promised_and_refused_says_so(redis):
+    await redis.call("PING")
+    fails, works = redis.run_soon(Script("return redis.call('NONSENSE')")), redis.run_soon(PUT, ["k"], ["v"])
+    with pytest.raises(RedisRefusalError):
+        await fails
+    assert await works == b"v"
+
+
+async def test_what_is_promised_as_the_connection_is_lost_is_asked_for_once_more(redis, shared_engine):
+    with connection(shared_engine.url) as other, trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(redis.call, "BLPOP", "list", PATIENCE)
+            await has_blocked(other)
+            promised = [redis.run_soon(PUT, [f"key {number}"], [number]) for number in range(3)]
+            assert all(isinstance(promise, Promise) for promise in promised)
+            await other.call("CLIENT KILL", "TYPE", "normal", "SKIPME", "yes")
+            await has_blocked(other)
+            await other.call("RPUSH", "list", "found")
+            assert [await promise for promise in promised] == [b"0", b"1", b"2"]
+
+
+async def test_what_is_promised_by_an_engine_that_says_nothing_fails_in_time(caplog):
+    with engine() as server, connection(server.url, timeout=0.2) as redis:
+        await redis.call("PING", within=PATIENCE)
+        server.pause()
+        promised = [redis.run_soon(PUT, ["key"], [number]) for number in range(3)]
+        with pytest.raises(RedisDownError, match=r"did not answer within 0.2 s"):
+            await promised[0]
+        for promise in promised[1:]:
+            with pytest.raises(RedisDownError):
+                await promise
+        server.go_on()
+        assert await redis.run(PUT, ["key"], ["new"], within=PATIENCE) == b"new"
+
+
 async def test_what_is_refused_says_so_and_the_connection_goes_on(redis):
     await redis.call("SET", "text", "no number")
     with pytest.raises(RedisRefusalError, match=r"^Redis at unix:///.*not an integer"):
@@ -68,10 +135,6 @@ async def test_what_was_under_way_when_the_connection_was_lost_is_asked_for_once
 
     async def pop():
         popped.append(await redis.call("BLPOP", "list", PATIENCE))
-
-    async def has_blocked(other):
-        while b"cmd=blpop" not in await other.call("CLIENT LIST"):  # noqa: ASYNC110 - it tells nobody
-            await trio.sleep(0.005)
 
     with connection(shared_engine.url) as other, trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:

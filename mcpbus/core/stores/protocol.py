@@ -36,6 +36,8 @@ class EventStore(Protocol):
     ) -> Awaitable[None]:
         """Keep events, the first of them numbered `first`; `final` if they end the stream.
 
+        Of one stream it is asked for the next events only when it has kept those before.
+
         A coroutine as a rule. For one that returns a `mcpbus.stores.Promise` no task is needed that waits for it.
         """
 

@@ -3,8 +3,9 @@
 import hashlib
 import logging
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
+from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.redis_url import check_redis_url
 
 try:
@@ -73,6 +75,23 @@ class Script:
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
+@attrs.define(eq=False, kw_only=True)
+class _Sent(Promise):
+    """A script that was sent, of whose answer one task hears for all.
+
+    Attributes:
+        connection: On which it was sent.
+        answer: What is answered there, to be awaited; it is `complete` when that has come, or will not.
+        again: Runs it once more, within so many seconds.
+        until: When it takes too long.
+    """
+
+    connection: BaseConnection
+    answer: Any
+    again: Callable[[float], Awaitable[Any]]
+    until: float
+
+
 class RedisConnection:
     """One connection. It is made when something is asked for, and from then on whenever it was lost, until `close`.
 
@@ -97,6 +116,8 @@ class RedisConnection:
         self._changed = trio.Event()
         self._running: trio.CancelScope | None = None
         self._closed = False
+        self._sent: deque[_Sent] = deque()
+        self._hears = False  # whether a task does of what was sent
 
     async def call(self, *command: Value, within: float | None = None) -> Any:
         """Have Redis do something that may be done twice, where the connection is lost meanwhile; return what it answers.
@@ -131,6 +152,25 @@ class RedisConnection:
 
         return await self._use(within, send)
 
+    def run_soon(
+        self, script: Script, keys: Sequence[Value] = (), arguments: Sequence[Value] = ()
+    ) -> Awaitable[Any]:
+        """Run a script as `run`: a `Promise` of it if it could be sent at once, so that no task has to wait for it."""
+        connection = self._connection
+        if connection is None or not connection.usable:
+            return self.run(script, keys, arguments)
+        sent = _Sent(
+            connection=connection,
+            answer=_send(connection, b"EVALSHA", [script.digest, len(keys), *keys, *arguments]),
+            again=lambda seconds: self.run(script, keys, arguments, within=seconds),
+            until=trio.current_time() + self._timeout,
+        )
+        self._sent.append(sent)
+        if not self._hears:
+            self._hears = True
+            trio.lowlevel.spawn_system_task(self._hear_all, name="what Redis answers", context=Context())
+        return sent
+
     def close(self) -> None:
         """Close it. It cannot be used any more."""
         self._closed = True
@@ -160,7 +200,7 @@ class RedisConnection:
                     connection.invalidate()
                 connection = None
         if connection is not None:
-            raise RedisDownError(f"{self._where} did not answer within {seconds:g} s")
+            raise self._silent(seconds)
         raise self._failure or RedisDownError(f"{self._where} could not be reached within {seconds:g} s")
 
     async def _connected(self) -> BaseConnection:
@@ -180,7 +220,38 @@ class RedisConnection:
                 raise self._failure
             await self._changed.wait()
 
-    # -- the task --------------------------------------------------------------------------------
+    # -- the task that hears of what was sent ------------------------------------------------------
+
+    async def _hear_all(self) -> None:
+        """Hear of what was sent, in the order in which it is answered."""
+        try:
+            while self._sent:
+                sent = self._sent.popleft()
+                try:
+                    sent.result = await self._hear(sent)
+                except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+                    sent.error = error
+                sent.end()
+        finally:
+            self._hears = False
+            self._sent.clear()
+
+    async def _hear(self, sent: _Sent) -> Any:
+        if not sent.answer.complete:  # many come together
+            with trio.CancelScope(deadline=sent.until), suppress(Exception):
+                await sent.answer
+        if not sent.answer.complete:
+            sent.connection.invalidate()  # the network may be dead, and say nothing
+            raise self._silent(self._timeout)
+        with suppress(Exception):
+            return await sent.answer
+        # The script was forgotten, or the connection lost, or it is refused, which is then so once more.
+        return await sent.again(max(0, sent.until - trio.current_time()))
+
+    def _silent(self, seconds: float) -> RedisDownError:
+        return RedisDownError(f"{self._where} did not answer within {seconds:g} s")
+
+    # -- the task that keeps the connection --------------------------------------------------------
 
     async def _keep(self, running: trio.CancelScope) -> None:
         """Connect, and do so again when the connection is lost."""
@@ -264,8 +335,9 @@ def _make(url: str, timeout: float) -> BaseConnection:
     return pool.connection_class(pool.location, **pool.connection_kwargs)  # type: ignore[arg-type]
 
 
-async def _send(connection: BaseConnection, command: bytes, arguments: Sequence[Value]) -> Any:
-    return await connection.create_request(command, *arguments, decode=False, timeout=math.inf)
+def _send(connection: BaseConnection, command: bytes, arguments: Sequence[Value]) -> Awaitable[Any]:
+    """Send a command; what it returns is to be awaited for the answer. No schedule point."""
+    return connection.create_request(command, *arguments, decode=False, timeout=math.inf)
 
 
 def _encoded(value: Value) -> bytes:

@@ -1,10 +1,10 @@
 """An event store in Redis or Valkey: shared by processes and machines, and there when one of them has ended."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from mcpbus.core.stores.protocol import Replay
-from mcpbus.core.stores.redis_connection import RedisConnection, Script
+from mcpbus.core.stores.redis_connection import RedisConnection, Script, Value
 from mcpbus.protocol.keywords import explained
 
 # A stream is a hash: its events by number, the first and the last number that it has, and whether it is at its end. Of all events
@@ -128,11 +128,12 @@ class RedisEventStore:
         self._keys = [f"{self._prefix}:ages", f"{self._prefix}:sizes"]
         self._bounds = [max_items, max_bytes, round(max_age * 1000)]
 
-    async def append(
+    def append(
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
-    ) -> None:
+    ) -> Awaitable[None]:
         """See `EventStore.append`."""
-        await self._run(_APPEND, session, stream, first, int(final), *events)
+        arguments: list[Value] = [self._prefix, *self._bounds, session, stream, first, int(final), *events]
+        return self._redis.run_soon(_APPEND, self._keys, arguments)
 
     async def replay(self, session: str, stream: str, after: int) -> Replay | None:
         """See `EventStore.replay`."""

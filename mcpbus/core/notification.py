@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from mcpbus.core.receipt import Books, Receipt
+from mcpbus.protocol.json_faults import with_place
 from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
@@ -106,7 +107,10 @@ def log(books: Books, kind: Kind, level: str, data: Any, logger: str | None) -> 
         TypeError: `data` is not JSON.
     """
     severity, opening = _LINES.get(level) or _LINES[LogLevel(level).value]
-    encoded = opening + single_line(encode_value(data))
+    try:
+        encoded = opening + single_line(encode_value(data))
+    except TypeError as error:
+        raise with_place(error, data, encode_value, "data") from None
     if logger is not None:
         encoded += b',"logger":' + encode_value(logger)
     return OutboundNotification(kind, books.enter(MESSAGE), encoded + b"}}", None, severity)

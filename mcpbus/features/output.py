@@ -19,6 +19,7 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten, compile_schema
 from mcpbus.features.signature import MISSING, Signature
+from mcpbus.protocol.json_faults import find_non_finite
 from mcpbus.protocol.revisions import Revision, Structured
 
 
@@ -41,13 +42,18 @@ class Output(msgspec.Struct, frozen=True, eq=False):
             return None
         return self._schema if revision.structured_content is Structured.ANY else self._wrapped_schema
 
-    def check(self, encoded: bytes) -> None:
+    def check(self, encoded: bytes, value: Any) -> None:
         """Hold the JSON of a result against the schema.
+
+        Args:
+            encoded: the JSON.
+            value: what it is of.
 
         Raises:
             NonConformingResultError: it does not conform.
         """
         if (fault := self._check(encoded)) is not None:
+            fault = find_non_finite(value) or fault
             raise NonConformingResultError(f"the result does not match the output schema: {fault}")
 
     def structure(self, encoded: bytes, revision: Revision) -> bytes | None:

@@ -119,7 +119,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
         if self.output is None:
             return b'{"content":%b%b' % (encode_content(value, revision), tail.plain)
         encoded = jsontypes.encode(value)
-        self.output.check(encoded)
+        self.output.check(encoded, value)
         return _result(encode_text(encoded.decode()), self.output.structure(encoded, revision), tail.plain)
 
     def _encode_tool_result(self, result: ToolResult, revision: Revision, tail: Tail) -> bytes:
@@ -133,7 +133,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
             encoded = jsontypes.encode(result.structured)
             if self.output is not None:
                 if not result.is_error:
-                    self.output.check(encoded)
+                    self.output.check(encoded, result.structured)
                 structured = self.output.structure(encoded, revision)
             elif _admits(revision.structured_content, encoded):
                 structured = encoded

@@ -45,7 +45,7 @@ class ProtocolError(Exception):
         data: anything that JSON can hold; None leaves the member out.
 
     Raises:
-        TypeError: if `code` is no integer, or `data` cannot be written as JSON; here and not later, so that its author
+        TypeError: if `code` is no integer, `message` no text, or `data` cannot be written as JSON; here and not later, so that its author
             sees it.
         ValueError: likewise, for text in `data` that is not Unicode.
     """
@@ -53,6 +53,8 @@ class ProtocolError(Exception):
     def __init__(self, code: int, message: str, data: object = None) -> None:
         if not isinstance(code, int):
             raise TypeError(f"an error code is an integer, got {code!r}")
+        if not isinstance(message, str):
+            raise TypeError(f"the message of an error is a text, got {message!r}")
         self.code = code
         self.message = message.encode(errors="replace").decode()
         self.data = data

@@ -12,6 +12,7 @@ from typing import Annotated, Final, NoReturn, TypeAlias
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params, invalid_request, parse_error
+from mcpbus.protocol.json_faults import refuse, with_place
 
 RequestId: TypeAlias = int | str
 """Compared by type and value: `1` is not `"1"` (rule J-5). Python agrees once bool and float are kept out, and `decode` does that."""
@@ -126,7 +127,7 @@ _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
 _identified = msgspec.json.Decoder(_Identified)
 _ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(BoundedId)
-encode_value = msgspec.json.Encoder().encode
+encode_value = msgspec.json.Encoder(enc_hook=refuse).encode
 """Any value that is JSON, as JSON. What is `msgspec.Raw` in it may hold line breaks; see `single_line`."""
 encode_id: Final[Callable[[RequestId], bytes]] = encode_value
 """An id, as JSON."""
@@ -278,4 +279,9 @@ def encode_request(id: RequestId, method: str, params: object | None = None) -> 
 
 
 def _encode_params(params: object | None) -> bytes:
-    return b"" if params is None else b',"params":%b' % single_line(encode_value(params))
+    if params is None:
+        return b""
+    try:
+        return b',"params":%b' % single_line(encode_value(params))
+    except TypeError as error:
+        raise with_place(error, params, encode_value, "params") from None

@@ -253,7 +253,7 @@ async def test_what_a_prompt_says(server, client, value, messages):
         ("hi", "user", ValueError, "'user' or 'assistant', not 'hi'"),
         ("user", None, TypeError, "one piece of content, not None"),
         ("user", ["look:", Image(b"")], TypeError, "return a list of messages, one for each piece"),
-        ("user", object(), TypeError, "object has no JSON form"),
+        ("user", object(), TypeError, "of type object has no JSON form"),
         ("user", File("t"), ValueError, "needs a uri"),
         ("user", TextContent(5), TypeError, "no TextContent of the protocol: Expected `str`, got `int`"),
         ("user", EmbeddedResource("x"), TypeError, "a File with a uri is embedded by itself"),

@@ -151,6 +151,15 @@ async def test_a_result_that_is_not_what_was_promised_is_the_servers_fault(
     assert "Traceback" in caplog.text
 
 
+async def test_a_number_that_json_does_not_have_is_named_and_not_the_null_it_would_become(
+    server, client, caplog
+):
+    server.add_tool(returning(dict[str, float], {"mean": float("nan")}))
+    assert (await client.call("t"))["isError"]
+    assert "JSON has no number nan" in caplog.text
+    assert "at `$.mean`" in caplog.text
+
+
 def test_a_return_annotation_without_a_json_form_is_refused():
     with pytest.raises(RegistrationError, match="return annotation has no JSON form"):
         returning(pytest.Session, None)

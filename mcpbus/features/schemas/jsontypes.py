@@ -17,6 +17,8 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
+from mcpbus.protocol.json_faults import refuse, with_place
+
 _REFERENCE = "#/$defs/{name}"
 # Beyond it a float does not tell one integer from the next.
 _SAFE = 2**53 - 1
@@ -204,7 +206,7 @@ def _encode_other(value: Any) -> Any:
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(f"{value.__qualname__}() returned a coroutine: write await before the call of it")
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
+    return refuse(value)
 
 
 encode_typed = msgspec.json.Encoder(enc_hook=_encode_other).encode
@@ -219,12 +221,19 @@ def encode(value: Any) -> bytes:
         UnicodeEncodeError: its text has no UTF-8, as lone surrogates have none.
     """
     kind = type(value)
-    if kind not in _PLAIN or (kind is str and len(value) < _SHORT):
-        return encode_typed(value)
     try:
+        if kind not in _PLAIN or (kind is str and len(value) < _SHORT):
+            return encode_typed(value)
         return _plain_encoder()(value)
     except TypeError:
+        return _encode_again(value)
+
+
+def _encode_again(value: Any) -> bytes:
+    try:
         return encode_typed(value)
+    except TypeError as error:
+        raise with_place(error, value, encode_typed) from None
 
 
 @cache

@@ -1,0 +1,81 @@
+"""Where in a value is what JSON cannot hold, for whoever has to mend it."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Never
+
+_CONTAINERS = (list, tuple, set, frozenset)
+
+
+def refuse(value: Any) -> Never:
+    """Refuse what has no JSON form.
+
+    Raises:
+        TypeError: always.
+    """
+    raise TypeError(
+        f"what is of type {type(value).__qualname__} has no JSON form; make it a text, number, list, dict or dataclass"
+    )
+
+
+def with_place(error: TypeError, value: Any, encode: Callable[[Any], object], name: str = "$") -> TypeError:
+    """Return an error of `encode` as one that says where in `value` its reason is.
+
+    Args:
+        error: What was raised.
+        value: What cannot be encoded.
+        encode: What raises it.
+        name: What the value is to its author.
+    """
+    place = name
+    found: tuple[str, Any, TypeError] | None = ("", value, error)
+    while found is not None:
+        step, value, error = found
+        place += step
+        found = next(_faulty(_parts(value), encode), None)
+    if isinstance(value, Mapping):
+        for _, key, _ in _faulty(((".", {key: None}) for key in value), encode):
+            return TypeError(f"a key is a text or a number, unlike {next(iter(key))!r} - at `{place}`")
+    return TypeError(f"{error} - at `{place}`")
+
+
+def _faulty(
+    parts: Iterable[tuple[str, Any]], encode: Callable[[Any], object]
+) -> Iterator[tuple[str, Any, TypeError]]:
+    for step, part in parts:
+        try:
+            encode(part)
+        except TypeError as error:
+            yield step, part, error
+        except (ValueError, RecursionError):
+            continue  # that is another error
+
+
+def find_non_finite(value: Any) -> str | None:
+    """Tell which number in `value` is none to JSON, and where; None if there is none."""
+    for part, place in _walk(value, "$", frozenset()):
+        if isinstance(part, float) and not math.isfinite(part):
+            return f"JSON has no number {part}; make it None, and have the annotation say float | None - at `{place}`"
+    return None
+
+
+def _walk(value: Any, place: str, within: frozenset[int]) -> Iterator[tuple[Any, str]]:
+    yield value, place
+    if id(value) not in within:
+        for step, part in _parts(value):
+            yield from _walk(part, place + step, within | {id(value)})
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a value is made of, each with the step to it."""
+    if isinstance(value, Mapping):
+        yield from ((f".{key}", part) for key, part in value.items())
+    elif isinstance(value, _CONTAINERS):
+        yield from ((f"[{index}]", part) for index, part in enumerate(value))
+    else:
+        kind = type(value)
+        for fields in ("__struct_fields__", "__dataclass_fields__"):
+            for name in getattr(kind, fields, ()):
+                yield f".{name}", getattr(value, name, None)
+        for field in getattr(kind, "__attrs_attrs__", ()):
+            yield f".{field.name}", getattr(value, field.name, None)

@@ -1,0 +1,85 @@
+"""What JSON cannot hold, and where it is."""
+
+import dataclasses
+import re
+from typing import Any
+
+import attrs
+import msgspec
+import pytest
+
+from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.json_faults import find_non_finite
+from mcpbus.protocol.jsonrpc import encode_notification
+
+
+class Lock: ...
+
+
+@dataclasses.dataclass
+class Plain:
+    of: Any
+
+
+@attrs.frozen
+class Attrs:
+    of: Any
+
+
+class Struct(msgspec.Struct):
+    of: Any
+
+
+NO_FORM = "what is of type Lock has no JSON form; make it a text, number, list, dict or dataclass - at `{}`"
+
+MISPLACED = {
+    "$": Lock(),
+    "$.a[1]": {"a": [1, Lock()], "b": Lock()},
+    "$[0].of": (Plain(Lock()),),
+    "$.of[0]": Attrs([Lock()]),
+    "$.of.a": Struct({"a": Lock()}),
+}
+
+
+@pytest.mark.parametrize("place", MISPLACED)
+def test_the_place_is_named_of_what_has_no_json_form(place):
+    with pytest.raises(TypeError) as raised:
+        jsontypes.encode(MISPLACED[place])
+    assert str(raised.value) == NO_FORM.format(place)
+
+
+def test_so_is_that_of_a_key_which_is_none():
+    with pytest.raises(TypeError, match=r"a key is a text or a number, unlike \(1, 2\) - at `\$.a`"):
+        jsontypes.encode({"b": {1: 2}, "a": {"x": 1, (1, 2): 3}})
+
+
+def test_what_comes_back_to_itself_does_not_hide_the_place():
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(TypeError) as raised:
+        jsontypes.encode({"a": Lock(), "b": circle})
+    assert str(raised.value) == NO_FORM.format("$.a")
+
+
+def test_params_are_called_so():
+    with pytest.raises(TypeError) as raised:
+        encode_notification("notifications/x", {"a": [Lock()]})
+    assert str(raised.value) == NO_FORM.format("params.a[0]")
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (float("nan"), "nan; .* at `\\$`"),
+        ({"a": [1.0, float("inf")]}, "inf; .* at `\\$.a\\[1\\]`"),
+        (Struct(of=float("-inf")), "-inf; .* at `\\$.of`"),
+    ],
+)
+def test_a_number_is_found_that_json_does_not_have(value, place):
+    assert re.search(place, find_non_finite(value) or "")
+
+
+def test_none_is_found_where_all_are_finite_even_in_a_circle():
+    circle: dict[str, Any] = {"a": 1.5}
+    circle["b"] = circle
+    assert find_non_finite(circle) is None

@@ -130,6 +130,8 @@ def custom(books: Books, kind: Kind, method: str, params: Params) -> OutboundNot
         raise ValueError(f"{method!r} is the protocol's own; {_CORE[method]}")
     if isinstance(params, msgspec.Raw):
         _check_object(params)
+    elif params is not None and not isinstance(params, dict):
+        raise TypeError(f"params is a dict, or the text of a JSON object as msgspec.Raw, not {params!r}")
     encoded = encode_notification(method, params)
     return OutboundNotification(kind, books.enter(method), encoded)
 

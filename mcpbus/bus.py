@@ -15,6 +15,7 @@ from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.definition import Definition
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST
+from mcpbus.protocol.validators import check_numbers
 from mcpbus.transports.stdio import run_stdio
 
 # What is for HTTP, or for clients in process, is imported where it is used: a program on stdio starts sooner without it.
@@ -173,6 +174,7 @@ class Bus(Hub, Generic[StateT]):
         Raises:
             StdioClosedError: Standard input or output was closed when the process began.
         """
+        check_numbers("bus.stdio()", drain_seconds=drain_seconds)
         return await run_stdio(self, shutdown=shutdown, drain_seconds=drain_seconds)
 
     @explained

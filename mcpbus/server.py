@@ -36,8 +36,9 @@ from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import check_keywords, explained, explained_as
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.validators import check_numbers
 from mcpbus.reachable_buses import ReachableBuses
-from mcpbus.server_arguments import SERVING, check_lifespan, check_middleware
+from mcpbus.server_arguments import SERVING, check_lifespan, check_middleware, check_opening
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
@@ -258,8 +259,13 @@ class Server(Definition, Generic[StateT]):
                 "mcpbus runs on trio, and none runs here: start the program with trio.run(main), or with "
                 'anyio.run(main, backend="trio"); under asyncio, serve mcpbus.asyncio.asgi(server)'
             )
-        if limits is not None and not isinstance(limits, Limits):
-            raise TypeError(f"limits is a Limits(...), not {limits!r}")
+        check_opening(
+            limits=limits,
+            event_store=event_store,
+            task_store=task_store,
+            drain_seconds=drain_seconds,
+            cluster=cluster,
+        )
         if self._buses.opened:
             raise RuntimeError(f"server {self.name!r} is open already: attach all transports to its one bus")
         self._buses.opened = True
@@ -319,8 +325,12 @@ class Server(Definition, Generic[StateT]):
         """
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
         from mcpbus.transports.lifespan import LifespanApp  # noqa: PLC0415
+        from mcpbus.transports.responder import check_response  # noqa: PLC0415
 
-        read_http_options("server.asgi()", http, self.asgi)  # complains now, not at the start
+        # These complain now, and not at the start.
+        read_http_options("server.asgi()", http, self.asgi)
+        check_response(response)
+        check_opening(limits=limits, event_store=event_store, task_store=task_store)
         opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
         return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
 
@@ -404,6 +414,7 @@ class Server(Definition, Generic[StateT]):
             raise RuntimeError(
                 "server.run() starts trio itself: in a trio program write await server.serve()"
             )
+        check_numbers("server.run()", workers=workers)
         if workers < 1 or (workers > 1 and transport != "http"):
             raise ValueError(f"workers is {workers}: it is at least 1, and more than that only over HTTP")
         if workers > 1 and options.get("cluster") is not None:

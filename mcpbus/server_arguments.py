@@ -1,4 +1,4 @@
-"""What a `Server` is given to call, and is refused at once if it cannot be called so; and what it is not given, but is elsewhere."""
+"""What a `Server` is given, and is refused at once if it cannot be used so; and what it is not given, but is elsewhere."""
 
 import inspect
 from collections.abc import Sequence
@@ -6,7 +6,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any
 
+from mcpbus.core.limits import Limits
 from mcpbus.protocol.keywords import Elsewhere
+from mcpbus.protocol.validators import check_numbers
 
 
 def _write(written: str, _value: object) -> str:
@@ -77,3 +79,24 @@ def check_middleware(middleware: Sequence[Any]) -> None:
             and not inspect.iscoroutinefunction(inspect.unwrap(each))
         ):
             raise TypeError(f"middleware is awaited: write async def {name}")
+
+
+def check_opening(
+    *, limits: Any, event_store: Any, task_store: Any, drain_seconds: Any = 0.0, cluster: Any = None
+) -> None:
+    """Refuse what is no such thing for what a server is opened with; None is as if it were left out.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    if limits is not None and not isinstance(limits, Limits):
+        raise TypeError(f"limits is a Limits(...), not {limits!r}")
+    for name, given, method, example in (
+        ("event_store", event_store, "append", "mcpbus.stores.SqliteEventStore('events.db') or the like"),
+        ("task_store", task_store, "take_up", "mcpbus.tasks.SqliteTaskStore('tasks.db') or the like"),
+    ):
+        if given is not None and (isinstance(given, type) or not hasattr(given, method)):
+            raise TypeError(f"{name} is {example}, not {given!r}")
+    if isinstance(cluster, str | type):
+        raise TypeError(f"cluster is a mcpbus.cluster.Redis('redis://...'), not {cluster!r}")
+    check_numbers("Server", drain_seconds=drain_seconds)

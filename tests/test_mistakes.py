@@ -27,11 +27,13 @@ import mcpbus.testing
 from mcpbus import (
     Context,
     Depends,
+    HttpOptions,
     Icon,
     Image,
     ImageContent,
     Limits,
     PromptMessage,
+    ProtocolError,
     ServeOptions,
     Server,
     TextContent,
@@ -39,9 +41,20 @@ from mcpbus import (
     ToolResult,
     tool,
 )
-from mcpbus.auth import AnyOf, ResourceServer
+from mcpbus.auth import AnyOf, IntrospectionVerifier, JwtVerifier, ResourceServer, StaticTokens
+from mcpbus.cluster import Redis
+from mcpbus.middleware import (
+    RateLimitingMiddleware,
+    ResponseCachingMiddleware,
+    ResponseLimitingMiddleware,
+    RetryMiddleware,
+    StructuredLoggingMiddleware,
+    TimingMiddleware,
+)
 from mcpbus.serving import CannotListenError
-from mcpbus.testing import open_bus, open_client
+from mcpbus.stores import MemoryEventStore
+from mcpbus.tasks import MemoryTaskStore, TaskSupport
+from mcpbus.testing import open_bus, open_client, open_probe
 
 # Annotations are read when a function is registered, from its module.
 Elsewhere = type("Context", (), {"__module__": "mcp.server.fastmcp"})
@@ -332,7 +345,7 @@ RUNNING = {
     "a path that does not begin": (lambda s: s.asgi(path="mcp"), "begins with '/', such as '/mcp'"),
     "sessions of another kind": (
         lambda s: s.asgi(sessions="some"),
-        "must be in ('sessionful', 'stateless')",
+        "must be 'sessionful' or 'stateless'",
     ),
     "one host": (lambda s: s.asgi(allowed_hosts="a"), "write ['a']"),
     "a port for an application": (
@@ -403,11 +416,109 @@ CALLING = {
 }
 
 
+ISSUER = "https://id.example.com"
+
+GIVING = {
+    "the class of a store": (
+        lambda s: s.asgi(event_store=MemoryEventStore),
+        "event_store is mcpbus.stores.SqliteEventStore('events.db') or the like, not <class",
+    ),
+    "a store's file": (
+        lambda s: s.asgi(task_store="tasks.db"),
+        "task_store is mcpbus.tasks.SqliteTaskStore(",
+    ),
+    "a store of the other kind": (
+        lambda s: s.asgi(event_store=MemoryTaskStore()),
+        "event_store is mcpbus.st",
+    ),
+    "where the others are": (
+        lambda s: s.run(cluster="redis://a", bind="127.0.0.1:0"),
+        "cluster is a mcpbus.cluster.Redis('redis://...'), not 'redis://a'",
+    ),
+    "workers that are text": (lambda s: s.run(workers="2"), "server.run(): workers is a number, not '2'"),
+    "a form that is none": (
+        lambda s: s.asgi(response="xml"),
+        "response is 'xml': it must be 'auto', 'json' or 'sse'",
+    ),
+    "a drain that is text": (
+        lambda s: s.run("stdio", drain_seconds="5"),
+        "bus.stdio(): drain_seconds is a number, not '5'",
+    ),
+    "a server of another name": (
+        lambda _: ServeOptions(server="uvicorn"),
+        "server is 'uvicorn': it must be 'mcpbus' or 'hypercorn'",
+    ),
+    "sessions of another kind": (
+        lambda _: HttpOptions(sessions="some"),
+        "sessions is 'some': it must be 'sessionful' or 'stateless'",
+    ),
+    "a flag that is text": (lambda s: s.asgi(http_sse="no"), "http_sse is True or False, not 'no'"),
+    "a length that is text": (lambda s: s.asgi(max_body_bytes="5"), "max_body_bytes is a number, not '5'"),
+    "a level that is none": (
+        lambda _: Limits(log_level="warn"),
+        "'warn' is not a log level; expected one of debug, info, notice, warning",
+    ),
+    "how much a store keeps, as text": (
+        lambda _: MemoryEventStore(max_items="5"),
+        "MemoryEventStore: max_items is a number, not '5'",
+    ),
+    "how long a store keeps it, as less than nothing": (
+        lambda _: MemoryEventStore(max_age=-1),
+        "MemoryEventStore: max_age is more than 0, not -1",
+    ),
+    "Redis, as no text": (lambda _: Redis(6379), "Redis: url is a text, and this is of type int"),
+    "a lease that is text": (lambda _: Redis("redis://a", lease="5"), "Redis: lease is a number, not '5'"),
+    "a rate that is text": (lambda _: RateLimitingMiddleware("5"), "max_requests_per_second is a number"),
+    "a word for who is who": (
+        lambda _: RateLimitingMiddleware(get_client_id="ip"),
+        "get_client_id is a function, not 'ip'",
+    ),
+    "the names of exceptions": (
+        lambda _: RetryMiddleware(retry_exceptions=("OSError",)),
+        "retry_exceptions is a tuple of exceptions: write (ConnectionError,), not ('OSError',)",
+    ),
+    "how often, as text": (lambda _: RetryMiddleware("3"), "max_retries is a number, not '3'"),
+    "how long, as text": (lambda _: ResponseCachingMiddleware("60"), "ttl is a number, not '60'"),
+    "how large, as text": (lambda _: ResponseLimitingMiddleware("60"), "max_size is a number, not '60'"),
+    "a logger's name": (lambda _: TimingMiddleware("calls"), "write logging.getLogger('calls')"),
+    "a level's name": (
+        lambda _: StructuredLoggingMiddleware(level="info"),
+        "level is a number: write logging.INFO or the like, not 'info'",
+    ),
+    "one algorithm": (
+        lambda _: JwtVerifier(ISSUER, algorithms="RS256"),
+        "algorithms is a list: write algorithms=['RS256']",
+    ),
+    "a list of tokens": (
+        lambda _: StaticTokens(["a"]),
+        'tokens is a dict of what each allows, such as {"sec',
+    ),
+    "one verifier of several": (
+        lambda _: AnyOf(ISSUER),
+        "each is a JwtVerifier(...) or another TokenVerifier",
+    ),
+    "a login that is none": (
+        lambda _: IntrospectionVerifier(ISSUER, client_id=None, client_secret="a"),
+        "IntrospectionVerifier: client_id is a text, and this is of type NoneType",
+    ),
+    "a task's time as text": (lambda _: TaskSupport(ttl="5"), "TaskSupport: ttl is a number, not '5'"),
+    "a member of another type": (
+        lambda s: s.tool(annotations=ToolAnnotations(read_only_hint="yes"))(plain),
+        "tool 'plain': Expected `bool | null`, got `str` - at `$.readOnlyHint`, in ToolAnnotations(",
+    ),
+    "an icon's": (
+        lambda s: s.tool(icons=[Icon(5)])(plain),
+        "@server.tool: Expected `str`, got `int` - at `$.src`, in Icon(src=5",
+    ),
+    "the message of an error": (lambda _: ProtocolError(1, 2), "the message of an error is a text, got 2"),
+}
+
+
 @pytest.mark.parametrize(
     ("mistake", "sentence"),
     [
         pytest.param(*row, id=name)
-        for table in (REGISTERING, MAKING, RUNNING, CALLING)
+        for table in (REGISTERING, MAKING, RUNNING, CALLING, GIVING)
         for name, row in table.items()
     ],
 )
@@ -545,6 +656,33 @@ async def test_the_options_say_where_to_listen_if_nobody_else_does():
         )
         assert url.startswith("http://127.0.0.2:")
         nursery.cancel_scope.cancel()
+
+
+async def opened(opening):
+    async with opening:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        (lambda _bus: opened(open_client("s")), "open_bus and open_client take a mcpbus.Server, not 's'"),
+        (lambda bus: opened(open_probe(bus)), r"open_probe takes an application: write bus.asgi\(\), not <"),
+        (
+            lambda bus: opened(open_probe(bus.asgi(), shell="http3")),
+            "shell is 'http3': it must be 'asgi', 'http1', 'http2'",
+        ),
+        (
+            lambda bus: opened(bus.connect(on_question="yes")),
+            "on_question is an async function of the method and the params, not 'yes'",
+        ),
+        (lambda bus: opened(bus.connect(capabilities=["sampling"])), 'such as {"elicitation": {}}, not '),
+    ],
+)
+async def test_a_mistake_in_a_test_gets_such_a_sentence_too(mistake, sentence):
+    async with open_bus(Server("s")) as bus:
+        with pytest.raises((TypeError, ValueError), match=sentence):
+            await mistake(bus)
 
 
 async def look_up():

@@ -13,6 +13,7 @@ from mcpbus.auth.question import Question
 from mcpbus.auth.verifier import InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web, ask
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_text
 
 BELIEVED_SECONDS: Final = 60.0
 """How long an answer is believed: so long a token works on that was revoked."""
@@ -50,6 +51,7 @@ class IntrospectionVerifier:
         read_address(issuer, "issuer")
         if address is not None:
             read_address(address, "address")
+        check_text(type(self).__name__, client_id=client_id, client_secret=client_secret)
         self.issuer = issuer
         self.issuers = (issuer,)
         self.web: Web = web or HttpxWeb()

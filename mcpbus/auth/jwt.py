@@ -36,6 +36,7 @@ class JwtVerifier:
         web: Who asks the issuer.
 
     Raises:
+        TypeError: The algorithms are no list.
         ValueError: An address is neither https nor on this machine, or an algorithm has no public keys.
     """
 
@@ -53,6 +54,8 @@ class JwtVerifier:
         read_address(issuer, "issuer")
         if jwks_uri is not None:
             read_address(jwks_uri, "jwks_uri")
+        if isinstance(algorithms, str):  # whose letters would be the names
+            raise TypeError(f"algorithms is a list: write algorithms=[{algorithms!r}]")
         refused = sorted(set(algorithms) - _PUBLIC)
         if refused or not algorithms:
             raise ValueError(

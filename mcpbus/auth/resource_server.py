@@ -13,7 +13,14 @@ import trio
 from mcpbus.auth.addresses import canonical
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.remembered import RememberedTokens
-from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, TokenVerifier, UnavailableError, Verified
+from mcpbus.auth.verifier import (
+    LEEWAY,
+    InvalidTokenError,
+    TokenVerifier,
+    UnavailableError,
+    Verified,
+    check_verifier,
+)
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.bearer import (
     LONGEST_TOKEN,
@@ -70,8 +77,7 @@ class ResourceServer:
         name: str | None = None,
         documentation: str | None = None,
     ) -> None:
-        if not hasattr(verifier, "verify"):
-            raise TypeError(f"verifier is a JwtVerifier(...) or another TokenVerifier, not {verifier!r}")
+        check_verifier(verifier, "verifier")
         self.resource = canonical(resource)
         self.verifier = verifier
         self.local = verifier.local

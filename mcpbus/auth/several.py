@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, UnavailableError, Verified
+from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, UnavailableError, Verified, check_verifier
 from mcpbus.protocol.keywords import explained
 
 
@@ -17,12 +17,15 @@ class AnyOf:
         *verifiers: The verifiers.
 
     Raises:
+        TypeError: One is none.
         ValueError: There is none.
     """
 
     def __init__(self, *verifiers: TokenVerifier) -> None:
         if not verifiers:
             raise ValueError("AnyOf() has no verifier")
+        for each in verifiers:
+            check_verifier(each, "AnyOf: each")
         self.verifiers = verifiers
 
     @property

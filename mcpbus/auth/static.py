@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.verifier import InvalidTokenError, Verified
@@ -19,6 +19,7 @@ class StaticTokens:
         tokens: Whose each token is: a `Principal`, or the scopes that it has, as ``{"secret": "files:read files:write"}``.
 
     Raises:
+        TypeError: They are no dict of texts.
         ValueError: There is none.
     """
 
@@ -26,6 +27,11 @@ class StaticTokens:
     local = True
 
     def __init__(self, tokens: Mapping[str, Principal | str]) -> None:
+        given: Any = tokens
+        if not isinstance(given, Mapping) or not all(isinstance(token, str) for token in given):
+            raise TypeError(
+                'StaticTokens: tokens is a dict of what each allows, such as {"secret": "files:read"}'
+            )
         if not tokens:
             raise ValueError("StaticTokens() has no token")
         # By digest: how long the look-up takes says nothing about a token.

@@ -69,3 +69,13 @@ class TokenVerifier(Protocol):
             InvalidTokenError: It is no good.
             UnavailableError: That cannot be told at the moment.
         """
+
+
+def check_verifier(verifier: object, name: str) -> None:
+    """Refuse what is no verifier.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    if isinstance(verifier, type) or not hasattr(verifier, "verify"):
+        raise TypeError(f"{name} is a JwtVerifier(...) or another TokenVerifier, not {verifier!r}")

@@ -18,6 +18,7 @@ from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.core.stores.redis_url import check_redis_url
 from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_numbers, check_text
 
 if TYPE_CHECKING:
     from mcpbus.core.stores.redis_connection import RedisConnection
@@ -34,6 +35,7 @@ def _check_url(_: object, __: object, url: str) -> None:
 
 
 def _check_namespace(_: object, __: object, namespace: str) -> None:
+    check_text("Redis", namespace=namespace)
     if not (0 < len(namespace) <= _LONGEST_NAMESPACE and namespace.isprintable()) or set("{} ") & {
         *namespace
     }:
@@ -41,6 +43,7 @@ def _check_namespace(_: object, __: object, namespace: str) -> None:
 
 
 def _check_lease(_: object, __: object, lease: float) -> None:
+    check_numbers("Redis", lease=lease)
     if not 1 <= lease <= 3600:
         raise ValueError(f"lease is {lease!r}: it is from 1 to 3600 seconds")
 

@@ -5,7 +5,7 @@ import attrs
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.numbers import ge, gt
+from mcpbus.protocol.validators import flag, ge, gt
 
 
 @explained
@@ -85,10 +85,10 @@ class Limits:
     body_timeout: float = attrs.field(default=30.0, validator=gt(0))
     body_bytes_per_second: float = attrs.field(default=500.0, validator=gt(0))
     write_deadline: float = attrs.field(default=30.0, validator=gt(0))
-    stream_outlives_token: bool = False
+    stream_outlives_token: bool = attrs.field(default=False, validator=flag)
     store_deadline: float = attrs.field(default=1.0, validator=gt(0))
     store_pause: float = attrs.field(default=30.0, validator=gt(0))
-    log_level: LogLevel = LogLevel.INFO
+    log_level: LogLevel = attrs.field(default=LogLevel.INFO, converter=LogLevel)
 
     @property
     def body_rate(self) -> MinDataRate:

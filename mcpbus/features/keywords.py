@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from mcpbus.protocol.messages import Icon
 
 
@@ -53,6 +55,19 @@ def check_kinds(owner: str, given: Mapping[str, Any]) -> None:
     for icon in icons if isinstance(icons, Collection) else ():  # an iterator is for whoever registers them
         if not isinstance(icon, Icon):
             raise TypeError(f"{owner}: icons are Icon('https://...') or the like, not {icon!r}")
+        check_members(owner, icon)
+
+
+def check_members(owner: str, part: msgspec.Struct) -> None:
+    """Refuse a part of a description whose members are of other types: it was made without a look at them, and clients would take none.
+
+    Raises:
+        TypeError: One is; the message says which, and of which type it must be.
+    """
+    try:
+        msgspec.convert(msgspec.to_builtins(part), type(part))
+    except msgspec.ValidationError as error:
+        raise TypeError(f"{owner}: {error}, in {part!r}") from None
 
 
 def check_plain(owner: str, option: str, function: Any) -> None:

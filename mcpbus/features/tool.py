@@ -10,7 +10,7 @@ from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds, check_lists, check_plain
+from mcpbus.features.keywords import check_kinds, check_lists, check_members, check_plain
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten
@@ -167,6 +167,8 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         raise RegistrationError(
             f"{owner}: annotations are ToolAnnotations(read_only_hint=True) or the like, not {annotations!r}"
         )
+    if annotations is not None:
+        check_members(owner, annotations)
     signature = read_signature(function, owner)
     arguments = read_arguments(signature, options.get("input_schema"))
     return Tool(

@@ -14,6 +14,7 @@ from mcpbus.features.tool import Tool
 from mcpbus.middleware.per_run import PerRun
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.principals import digest_of
+from mcpbus.protocol.validators import check_positive
 
 
 @explained
@@ -38,8 +39,7 @@ class ResponseCachingMiddleware:
         max_items: int = 1_000,
         max_item_size: int = 100_000,
     ) -> None:
-        if not ttl > 0:
-            raise ValueError(f"ttl is a number of seconds, more than 0, not {ttl!r}")
+        check_positive(type(self).__name__, ttl=ttl, max_items=max_items, max_item_size=max_item_size)
         if isinstance(tools, str):  # whose letters would be the names
             raise TypeError(f"tools is a list of names: write tools=[{tools!r}]")
         self._ttl = ttl

@@ -7,9 +7,11 @@ from typing import Any
 import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
+from mcpbus.features.keywords import check_plain
 from mcpbus.middleware.per_run import PerRun
 from mcpbus.middleware.refusing import refusal
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_positive
 
 
 @explained
@@ -31,10 +33,11 @@ class RateLimitingMiddleware:
         get_client_id: Callable[[Invocation], Hashable] = lambda invocation: invocation.context.owner,
         max_clients: int = 10_000,
     ) -> None:
-        if not max_requests_per_second > 0:
-            raise ValueError(
-                f"max_requests_per_second is more than 0, such as 0.5, not {max_requests_per_second!r}"
-            )
+        owner = type(self).__name__
+        check_positive(owner, max_requests_per_second=max_requests_per_second, max_clients=max_clients)
+        if burst_capacity is not None:
+            check_positive(owner, burst_capacity=burst_capacity)
+        check_plain(f"{owner}: ", "get_client_id", get_client_id)
         self._rate = max_requests_per_second
         self._capacity = max(1.0, 2 * self._rate if burst_capacity is None else burst_capacity)
         self._client_of = get_client_id

@@ -7,6 +7,7 @@ from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
 from mcpbus.middleware.refusing import refusal
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_positive
 
 
 @explained
@@ -24,6 +25,7 @@ class ResponseLimitingMiddleware:
     def __init__(
         self, max_size: int = 1_000_000, truncation_suffix: str = "\n\n[The rest was left out.]"
     ) -> None:
+        check_positive(type(self).__name__, max_size=max_size)
         if max_size <= len(truncation_suffix.encode()):
             raise ValueError(f"max_size is a number of bytes, more than the suffix has, not {max_size}")
         self._max_size = max_size

@@ -7,6 +7,7 @@ import trio
 from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.features.function import sole_cause
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_numbers
 
 
 @explained
@@ -33,7 +34,16 @@ class RetryMiddleware:
         max_delay: float = 10.0,
         retry_exceptions: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, trio.TooSlowError),
     ) -> None:
-        if not isinstance(retry_exceptions, tuple):  # which nobody would see before something has failed
+        check_numbers(
+            type(self).__name__,
+            max_retries=max_retries,
+            base_delay=base_delay,
+            backoff_multiplier=backoff_multiplier,
+            max_delay=max_delay,
+        )
+        kinds: Any = retry_exceptions
+        # Which nobody would see before something has failed.
+        if not isinstance(kinds, tuple) or not all(map(_is_exception, kinds)):
             raise TypeError(
                 f"retry_exceptions is a tuple of exceptions: write (ConnectionError,), not {retry_exceptions!r}"
             )
@@ -53,3 +63,7 @@ class RetryMiddleware:
                         raise
                 await trio.sleep(delay)
         return await call_next(invocation)
+
+
+def _is_exception(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)

@@ -9,6 +9,7 @@ from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.features.errors import ToolError
 from mcpbus.features.function import sole_cause
 from mcpbus.features.schemas import jsontypes
+from mcpbus.middleware.logging_arguments import check_logging
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.keywords import explained
 
@@ -34,6 +35,7 @@ class StructuredLoggingMiddleware:
         *,
         include_arguments: bool = False,
     ) -> None:
+        check_logging(type(self).__name__, logger, level)
         self._logger = logger or logging.getLogger("mcpbus.calls")
         self._level = level
         self._include_arguments = include_arguments

@@ -6,6 +6,7 @@ from typing import Any
 import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
+from mcpbus.middleware.logging_arguments import check_logging
 from mcpbus.protocol.keywords import explained
 
 
@@ -21,6 +22,7 @@ class TimingMiddleware:
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        check_logging(type(self).__name__, logger, level)
         self._logger = logger or logging.getLogger("mcpbus.timing")
         self._level = level
 

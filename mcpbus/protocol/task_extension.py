@@ -11,6 +11,7 @@ import msgspec
 from mcpbus.protocol.errors import ProtocolError, invalid_params, missing_client_capability
 from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.protocol.validators import check_numbers
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 
@@ -38,7 +39,10 @@ class TaskSupport(msgspec.Struct, metaclass=Explained, frozen=True, kw_only=True
     def __post_init__(self) -> None:
         """Refuse what is no time: on the wire both are whole milliseconds, and at least one."""
         for name, seconds in (("ttl", self.ttl), ("poll_interval", self.poll_interval)):
-            if seconds is not None and not 0.001 <= seconds < float("inf"):
+            if seconds is None:
+                continue
+            check_numbers("TaskSupport", **{name: seconds})
+            if not 0.001 <= seconds < float("inf"):
                 raise ValueError(f"{name} is a number of seconds of at least 0.001, not {seconds!r}")
 
 

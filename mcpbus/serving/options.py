@@ -7,7 +7,7 @@ from typing import Literal
 import attrs
 
 from mcpbus.protocol.keywords import Elsewhere, explained_as
-from mcpbus.protocol.numbers import ge, gt
+from mcpbus.protocol.validators import ge, gt, one_of
 
 _BIND = re.compile(
     r"unix:.+ | fd://\d+ | (?: \[ [0-9A-Fa-f:.%]+ \] | [^\s:\[\]/]+ ) : (?P<port>\d{1,5})", re.VERBOSE
@@ -85,7 +85,7 @@ class ServeOptions:
         default=("127.0.0.1:8000",), converter=_to_binds, validator=_check_binds
     )
     server: Literal["mcpbus", "hypercorn"] = attrs.field(
-        default="mcpbus", validator=attrs.validators.in_(("mcpbus", "hypercorn"))
+        default="mcpbus", validator=one_of("mcpbus", "hypercorn")
     )
     certfile: str | None = None
     keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)

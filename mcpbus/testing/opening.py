@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from mcpbus_actors.testing import settle as _settle
 
+from mcpbus.features.definition import Definition
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.keywords import explained
@@ -49,6 +50,8 @@ async def open_bus(
     Raises:
         RegistrationError: Nothing depends on such a function, or what is called instead takes what nobody fills.
     """
+    if not isinstance(server, Definition):
+        raise TypeError(f"open_bus and open_client take a mcpbus.Server, not {server!r}")
     overrides = overrides or {}
     _check_overrides(server, overrides)
     runner = server.runner

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import trio
 
@@ -53,9 +53,14 @@ async def open_probe(
 
     Raises:
         ImportError: That is not installed.
-        TypeError: The application is not mcpbus's own, so that it has no other shell than ASGI.
+        ValueError: There is no such shell.
+        TypeError: The application is none, or is not mcpbus's own, so that it has no other shell than ASGI.
         Exception: What the application raises ends the block, and comes in a group.
     """
+    if not callable(app):
+        raise TypeError(f"open_probe takes an application: write bus.asgi(), not {app!r}")
+    if shell not in {None, *get_args(Shell)}:
+        raise ValueError(f"shell is {shell!r}: it must be {', '.join(map(repr, get_args(Shell)))}")
     async with background() as nursery:
         probe = AsgiProbe(_carrier(app, nursery, shell), path, headers or {})
         try:

@@ -41,11 +41,16 @@ async def connect(
     """Connect a client to a bus in process; see `Bus.connect`.
 
     Raises:
+        TypeError: `capabilities` is no dict, or `on_question` no function.
         ValueError: There is no such revision.
         ProtocolError: The server takes no more connections, or refused the handshake.
     """
     if revision not in REVISIONS:
         raise ValueError(f"revision is {revision!r}: it must be one of {', '.join(REVISIONS)}")
+    if capabilities is not None and not isinstance(capabilities, Mapping):
+        raise TypeError(f'capabilities is a dict, such as {{"elicitation": {{}}}}, not {capabilities!r}')
+    if on_question is not None and not callable(on_question):
+        raise TypeError(f"on_question is an async function of the method and the params, not {on_question!r}")
     with Channel(bus, principal, spared=True) as channel:
         connection = _Connection(bus, channel)
         async with background() as nursery:

@@ -52,6 +52,16 @@ Decision: TypeAlias = Serve[Session] | OtherDecision
 """What is to be done about a POST: most ask for something to be served."""
 
 
+def check_response(response: str) -> None:
+    """Refuse what is no form of answers.
+
+    Raises:
+        ValueError: There is no such form.
+    """
+    if response not in {"auto", "json", "sse"}:
+        raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
+
+
 class Responder:
     """Carries out what was decided about requests to an endpoint.
 
@@ -69,8 +79,7 @@ class Responder:
     """
 
     def __init__(self, bus: Hub, response: ResponseMode, refusals: Refusals, *, stateless: bool) -> None:
-        if response not in {"auto", "json", "sse"}:
-            raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
+        check_response(response)
         self._bus = bus
         self._refusals = refusals
         self._stateless = stateless

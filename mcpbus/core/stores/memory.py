@@ -11,6 +11,7 @@ from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.tasks.record import TaskRecord
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_positive
 
 _AT_ONCE: Final = 1_000
 """So many batches are forgotten before others run."""
@@ -41,6 +42,7 @@ class MemoryEventStore:
     def __init__(
         self, *, max_items: int = 100_000, max_bytes: int = 64 * 1024 * 1024, max_age: float = 3600.0
     ) -> None:
+        check_positive(type(self).__name__, max_items=max_items, max_bytes=max_bytes, max_age=max_age)
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._max_age = max_age

@@ -6,6 +6,7 @@ from typing import Final
 from mcpbus.core.stores.protocol import Replay
 from mcpbus.core.stores.redis_connection import RedisConnection, Script, Value
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_positive
 
 # A stream is a hash: its events by number, the first and the last number that it has, and whether it is at its end. Of all events
 # together there is a sorted set, by when they came, and how many bytes they are. What has grown too old goes with the next event
@@ -123,6 +124,7 @@ class RedisEventStore:
         max_bytes: int = 256 * 1024 * 1024,
         max_age: float = 3600.0,
     ) -> None:
+        check_positive(type(self).__name__, max_items=max_items, max_bytes=max_bytes, max_age=max_age)
         self._redis = RedisConnection(url)
         self._prefix = f"{{mcpbus:{namespace}}}"
         self._keys = [f"{self._prefix}:ages", f"{self._prefix}:sizes"]

@@ -12,6 +12,7 @@ from mcpbus.core.stores.protocol import TaskTakenError
 from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
 from mcpbus.core.tasks.record import TaskRecord
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_positive
 
 # A task is a hash: the bus that has it, its record and its payload. All of them are in a sorted set, by when they go. That a bus
 # lives, its lease says.
@@ -65,6 +66,7 @@ class RedisTaskStore:
     """
 
     def __init__(self, url: str, *, namespace: str = "default", lease: float = 5.0) -> None:
+        check_positive(type(self).__name__, lease=lease)
         self._redis = RedisConnection(url)
         self._prefix = f"{{mcpbus:{namespace}}}"
         self._all = f"{self._prefix}:tasks"

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from mcpbus.protocol.validators import check_text
+
 _SCHEMES: Final = ("redis", "rediss", "unix")
 
 
@@ -9,8 +11,10 @@ def check_redis_url(url: str) -> None:
     """Refuse what is no address of Redis.
 
     Raises:
+        TypeError: It is no text.
         ValueError: It is none; the message says what to write, and not the address, which may hold a password.
     """
+    check_text("Redis", url=url)
     scheme, mark, place = url.partition("://")
     if not mark or not place or scheme not in _SCHEMES:
         begins = f", and not {scheme}://" if mark and scheme not in _SCHEMES else ""

@@ -16,6 +16,7 @@ from mcpbus.core.stores.sqlite_file import SqliteFile
 from mcpbus.core.stores.sqlite_layout import Layout, open_file
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_positive
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -121,6 +122,7 @@ class SqliteEventStore:
         max_bytes: int = 1024 * 1024 * 1024,
         max_age: float = 24 * 3600.0,
     ) -> None:
+        check_positive(type(self).__name__, max_items=max_items, max_bytes=max_bytes, max_age=max_age)
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._max_age = max_age

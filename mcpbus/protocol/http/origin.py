@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from typing import Final, Literal, TypedDict
 
 import attrs
-from attrs.validators import gt, in_
 
 from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import NO_STORE, Answer, Head, plain_path
 from mcpbus.protocol.http.proxies import UNIX, read_network
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import flag, gt, one_of
 
 _AUTHORITY: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]*))?")
 _ORIGIN: Final = re.compile(r"https?://([!-.0-~]+)")
@@ -136,19 +136,19 @@ class HttpOptions:
     trusted_proxies: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_proxies)
     max_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=gt(0))
     sessions: Literal["sessionful", "stateless"] = attrs.field(
-        default="sessionful", validator=in_(("sessionful", "stateless"))
+        default="sessionful", validator=one_of("sessionful", "stateless")
     )
-    get_streams: bool = True
-    http_sse: bool = True
+    get_streams: bool = attrs.field(default=True, validator=flag)
+    http_sse: bool = attrs.field(default=True, validator=flag)
     sse_path: str = attrs.field(
         default="/sse", converter=plain_path, validator=[_check_path, _check_sse_path]
     )
-    websocket: bool = True
+    websocket: bool = attrs.field(default=True, validator=flag)
     param_headers: Literal["required", "optional"] = attrs.field(
-        default="required", validator=in_(("required", "optional"))
+        default="required", validator=one_of("required", "optional")
     )
     root_path: str = attrs.field(default="", validator=_check_root_path)
-    access_log: bool = False
+    access_log: bool = attrs.field(default=False, validator=flag)
 
     @property
     def health_paths(self) -> tuple[str, str]:

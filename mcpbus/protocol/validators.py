@@ -1,0 +1,87 @@
+"""Validators of options, for attrs and for what has none of its fields: each says what would be right."""
+
+from collections.abc import Callable
+from operator import ge as _at_least
+from operator import gt as _more_than
+from typing import Any
+
+Validator = Callable[[Any, Any, Any], None]
+
+
+def ge(bound: float) -> Validator:
+    """Make a validator of numbers that are at least so large."""
+    return _validator(bound, _at_least, ">=")
+
+
+def gt(bound: float) -> Validator:
+    """Make a validator of numbers that are larger."""
+    return _validator(bound, _more_than, ">")
+
+
+def one_of(*words: str) -> Validator:
+    """Make a validator of words."""
+
+    def validate(_options: object, field: Any, value: Any) -> None:
+        if value not in words:
+            raise ValueError(f"{field.name} is {value!r}: it must be {' or '.join(map(repr, words))}")
+
+    return validate
+
+
+def flag(options: object, field: Any, value: Any) -> None:
+    """Refuse what is neither True nor False: text counts as true, whatever it says.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{type(options).__name__}: {field.name} is True or False, not {value!r}")
+
+
+def check_numbers(owner: str, **numbers: Any) -> None:
+    """Refuse what is no number, by the names of the options.
+
+    Raises:
+        TypeError: one is none.
+    """
+    for name, value in numbers.items():
+        if not _is_number(value):
+            raise TypeError(f"{owner}: {name} is a number, not {value!r}")
+
+
+def check_positive(owner: str, **numbers: Any) -> None:
+    """Refuse what is no number that is more than 0, by the names of the options.
+
+    Raises:
+        TypeError: one is no number.
+        ValueError: one is not positive.
+    """
+    check_numbers(owner, **numbers)
+    for name, value in numbers.items():
+        if not value > 0:
+            raise ValueError(f"{owner}: {name} is more than 0, not {value!r}")
+
+
+def check_text(owner: str, **texts: Any) -> None:
+    """Refuse what is no text, by the names of the options; it is not quoted, as it may be a secret.
+
+    Raises:
+        TypeError: one is none.
+    """
+    for name, value in texts.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{owner}: {name} is a text, and this is of type {type(value).__name__}")
+
+
+def _validator(bound: float, admits: Callable[[Any, Any], bool], sign: str) -> Validator:
+    def validate(options: object, field: Any, value: Any) -> None:
+        if not _is_number(value):
+            raise TypeError(f"{type(options).__name__}: {field.name} is a number, not {value!r}")
+        if not admits(value, bound):
+            raise ValueError(f"{field.name!r} must be {sign} {bound}: {value}")
+
+    return validate
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

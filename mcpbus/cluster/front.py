@@ -1,7 +1,7 @@
 """An endpoint of one process among several: it serves what is here, and has the others serve what is theirs.
 
-Whose something is, its `Affinity` tells. Who serves it judges it, asks who it is, and counts it; here it is only read, and what
-comes back is written.
+Whose something is, its `Affinity` tells; if it is not there any more, its `Locator` finds it. Who serves it judges it, asks who it is,
+and counts it; here it is only read, and what comes back is written.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,18 +14,13 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.affinity import Affinity
 from mcpbus.cluster.begun_requests import BegunRequest, ReadRequest
-from mcpbus.cluster.directory import Kept, is_released, released_home
+from mcpbus.cluster.directory import released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
 from mcpbus.cluster.links import unreachable
-from mcpbus.cluster.mentions import (
-    listened_task,
-    names_nothing,
-    read_mentioned,
-    session_of,
-    task_of,
-)
+from mcpbus.cluster.locator import Locator
+from mcpbus.cluster.mentions import names_nothing, session_of
 from mcpbus.cluster.messages import Open, encode
 from mcpbus.cluster.node import Node
 from mcpbus.cluster.owed_replies import OwedReplies
@@ -41,7 +36,6 @@ from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
-from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.response import HttpRequest, ReadyOutlet, watch
@@ -64,6 +58,7 @@ class Front(Endpoint):
         self._node = node
         self._number = node.enter(self)
         self._affinity = Affinity(node, bus, self.options)
+        self._locator = Locator(node, bus, self._affinity, self.exchange)
 
     def respond(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
@@ -172,7 +167,7 @@ class Front(Endpoint):
     async def _serve_if_here(self, http: HttpRequest, session: str, body: bytes) -> Answer | Elsewhere | None:
         if session not in self._bus.sessions or self._affinity.may_be_elsewhere(http.head, body):
             try:
-                owner = await self._find_owner(http, body, self._node.home)
+                owner = await self._locator.find(http, body, self._node.home)
             except Overloaded as error:
                 return answers.overload(error)
             if owner is not None:
@@ -217,9 +212,9 @@ class Front(Endpoint):
                 if forwarded is None and home != self._node.home:
                     link = await self._node.reach(home)
                 if link is None:
-                    owner = await self._find_owner(http, body, home)
+                    owner = await self._locator.find(http, body, home)
                     if isinstance(owner, str):
-                        home = self._next_home(owner, home, asked)
+                        home = self._locator.next_home(owner, home, asked)
                         continue
                     with suppress(SessionMovedError):
                         return _instead(http, owner or await super().serve(http))
@@ -239,71 +234,6 @@ class Front(Endpoint):
                     if lost is not None:
                         return lost
         return _instead(http, answers.overload(unreachable()))
-
-    def _next_home(self, owner: str, ended: str, asked: list[str]) -> str:
-        """Return who is to be asked next: who has a session, or who may take it over in the place of a process that ends."""
-        if self._node.hand_over.begun and (owner == ended or is_released(owner)):
-            asked.append(self._node.anybody(but=asked))
-            return asked[-1]
-        return owner
-
-    async def _find_owner(self, http: HttpRequest, body: bytes, ended: str) -> str | Answer | None:
-        """Find who has a session or a task that is not where it was looked for; take it over if nobody has it any more.
-
-        Args:
-            http: The request that names it.
-            body: Its body.
-            ended: A process that has ended, or this one.
-
-        Returns:
-            The process that has it; None if it is here, or nowhere; or why a request is refused.
-
-        Raises:
-            Overloaded: There is no room for it; or the directory does not answer.
-        """
-        task, session = task_of(http.head) or listened_task(read_mentioned(body)), session_of(http.head)
-        if task is not None and self._node.names.home_of(task) is not None:
-            return await self._bus.tasks.seek(task, ended)
-        if session is None or self._node.names.home_of(session) is None:
-            return None  # something else may have been named as well, and led here
-        await self._node.adoptions.settled(session)
-        await self._node.hand_over.wait_gone(session)
-        if session in self._bus.sessions and not self._affinity.may_be_elsewhere(http.head, body):
-            return None
-        kept = await self._look(http.head, session)
-        # It is not to be taken over where it is believed to be.
-        if (
-            kept is not None
-            and session not in self._bus.sessions
-            and self._may_adopt(kept.ownership.home, ended)
-        ):
-            principal, refused = await authorize(self._bus.backend, http.head, http.peer)
-            if refused is not None:
-                return refused
-            await self._node.adoptions.settled(session)  # somebody else may have been faster
-            if session in self._bus.sessions:
-                return None
-            peer = self.exchange.origin(http.head, http.peer)
-            kept = await self._node.adoptions.adopt(kept, principal, peer)
-        return None if kept is None or kept.ownership.home == self._node.home else kept.ownership.home
-
-    async def _look(self, head: Head, session: str) -> Kept | None:
-        """Look who has a session; None if nobody has, or where its client ends it and that cannot be known."""
-        try:
-            kept = await self._node.look(session)
-        except Overloaded:
-            if head.verb == "DELETE" and session in self._bus.sessions:
-                return None  # what is kept of it is removed later
-            raise
-        if kept is None:
-            self._node.hand_over.forget(session)
-        elif session in self._bus.sessions:
-            self._node.records.heed(self._bus.sessions[session], kept.ownership)
-        return kept
-
-    def _may_adopt(self, owner: str, ended: str) -> bool:
-        is_nobody = owner in {ended, self._node.home} or is_released(owner)
-        return is_nobody and not self._node.hand_over.begun
 
     # -- GET streams that do not end with this process -------------------------------------------
 

@@ -12,7 +12,7 @@ reply, a handler for an answer, a session for its end. It needs no bound of its 
 
 from mcpbus_actors import DeadLetter, Discard
 
-from mcpbus.core.notification import OutboundNotification, Progress
+from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.session_messages import Leave
@@ -44,6 +44,8 @@ def settle(letter: DeadLetter) -> None:
         case OutboundNotification() | Progress():
             if message.receipt.fate is None:
                 message.receipt.discard(reason)
+        case Unsaid() if message.said.receipt.fate is None:
+            message.said.receipt.discard(reason)
         case Ask():
             message.fail(cannot_ask("its request, or its session, has ended"))
         case TakeOver():

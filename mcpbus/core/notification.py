@@ -93,6 +93,18 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
         return encode_value(_Report(self.progress, self.total))[1:]
 
 
+class Unsaid(msgspec.Struct, frozen=True):
+    """What was said, and of which no message could be made: that is a defect of the bus.
+
+    Attributes:
+        said: What was said.
+        error: What was raised.
+    """
+
+    said: OutboundNotification | Progress
+    error: BaseException
+
+
 class _Report(msgspec.Struct, gc=False, omit_defaults=True):
     progress: float
     total: float | None = None

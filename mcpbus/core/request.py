@@ -13,7 +13,7 @@ stream is another's as well.
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import msgspec
 import trio
@@ -26,7 +26,7 @@ from mcpbus.core.call import Call, read_failure
 from mcpbus.core.carriers import Carrier, Silence
 from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
+from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress, Unsaid
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.receipt import Place
@@ -117,7 +117,6 @@ class Request(Carrier, kw_only=True, eq=False):
     session_id: str | None = None
     stream: Stream | None = None
     gathered: Burst | None = None
-    _defect: BaseException | None = None  # what was raised when something was said, for its supervisor
     _threshold: LogThreshold | None = None
     _progress: float = float("-inf")
     _progress_opening: bytes | None = None
@@ -284,7 +283,7 @@ class Request(Carrier, kw_only=True, eq=False):
             try:
                 message = _DRAWN_UP[type(said)](self, said)
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
-                self._defect = error
+                told = Unsaid(said, error)
             else:
                 if isinstance(message, Reason):
                     said.receipt.enter()
@@ -313,13 +312,14 @@ class Request(Carrier, kw_only=True, eq=False):
         return True
 
     def _take(self, said: OutboundNotification | Progress) -> None:
-        if self._defect is not None:
-            raise self._defect
         message = _DRAWN_UP[type(said)](self, said)
         if isinstance(message, Reason):
             said.receipt.discard(message)
         else:
             self._pass_on(message)
+
+    def _raise(self, message: Unsaid) -> NoReturn:
+        raise message.error  # for its supervisor
 
     def _pass_on(self, message: OutboundMessage) -> None:
         stream = self.stream or self.begin()
@@ -522,6 +522,7 @@ class Request(Carrier, kw_only=True, eq=False):
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _take,
         Progress: _take,
+        Unsaid: _raise,
         OutboundMessage: _pass_on,
         CloseConnection: _close_stream,
         Ask: _ask,

@@ -4,7 +4,7 @@ import pytest
 from mcpbus_actors import DeadLetter, Discard
 
 from mcpbus.core import mailboxes
-from mcpbus.core.notification import OutboundNotification
+from mcpbus.core.notification import OutboundNotification, Unsaid
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Verdict
 from mcpbus.core.stream import Finish, Returned
@@ -19,6 +19,16 @@ def test_a_message_that_was_not_handled_is_discarded(discard):
     mailboxes.settle(DeadLetter(None, said, discard))
     assert said.receipt.fate.verdict is Verdict.DISCARDED
     assert ledger.balance() == 0
+
+
+@pytest.mark.parametrize("reason", [Discard.FAILED, Discard.STOPPED])
+def test_what_could_not_be_said_for_a_defect_has_a_fate_too(reason):
+    ledger = Ledger()
+    said = OutboundNotification(Kind.LOG, ledger.enter("m"), b"{}")
+    mailboxes.settle(DeadLetter(None, Unsaid(said, LookupError("boom")), reason))
+    assert said.receipt.fate.verdict is Verdict.DISCARDED
+    assert ledger.balance() == 0
+    mailboxes.settle(DeadLetter(None, Unsaid(said, LookupError("boom")), reason))  # which changes nothing
 
 
 @pytest.mark.parametrize(

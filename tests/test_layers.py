@@ -72,6 +72,7 @@ DOORS = {
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
     "orjson": ["mcpbus.features.schemas.jsontypes"],
+    "sniffio": ["mcpbus.core.worker_threads"],
     "trio": [
         "actors",
         "auth",

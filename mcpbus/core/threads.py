@@ -1,4 +1,4 @@
-"""The worker threads in which plain functions run: so many at once, shared out between the owners of the calls.
+"""The places of plain functions in worker threads: so many at once, shared out between the owners of the calls.
 
 A function cannot be ended by anybody but itself. So of the last tenth of the threads those have some who have little, and of
 those who wait each owner has a thread in its turn, however many calls of another's wait.
@@ -42,7 +42,7 @@ class Threads:
         return len(self._taken.keys() | self._waiting.keys())
 
     def place(self, owner: Hashable, reached: ReachedLimits) -> "Place":
-        """Return what `trio.to_thread.run_sync` is given as its limiter, for one function."""
+        """Return what `WorkerThreads.run` takes for one function, and `trio.to_thread.run_sync` as its limiter."""
         return Place(self, owner, reached)
 
     def has_room(self, owner: Hashable) -> bool:

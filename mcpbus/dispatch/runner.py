@@ -12,6 +12,7 @@ from mcpbus.core.call import Call
 from mcpbus.core.context import Context
 from mcpbus.core.sync_context import SyncContext
 from mcpbus.core.threads import Threads
+from mcpbus.core.worker_threads import worker_threads
 from mcpbus.dispatch.providing import provide, provide_plainly
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import CallTimeoutError
@@ -155,16 +156,18 @@ class Runner:
             return run()
         place: Any
         if placed:
-            place = self.workers().place(call.context.owner, call.bus.reached)
+            place = self.places().place(call.context.owner, call.bus.reached)
         else:
             place = trio.CapacityLimiter(1)
         try:
-            return await trio.to_thread.run_sync(run, abandon_on_cancel=abandon, limiter=place)
+            if abandon:
+                return await worker_threads().run(run, place)
+            return await trio.to_thread.run_sync(run, limiter=place)
         finally:
             call.bus.from_thread.take()  # what it has said comes before what it returns
 
-    def workers(self) -> Threads:
-        """Return the threads of this trio run."""
+    def places(self) -> Threads:
+        """Return the places of functions in threads in this trio run."""
         try:
             return self._places.get()
         except LookupError:

@@ -31,7 +31,7 @@ async def test_as_many_threads_as_the_server_has_run_at_once(connect):
         for _ in range(6):
             nursery.start_soon(client.call, "work")
         await trio.testing.wait_all_tasks_blocked()
-        threads = server.runner.workers()
+        threads = server.runner.places()
         seen = (len(threads), threads.waiting)
         release.set()
     assert seen == (2, 4)

@@ -22,17 +22,16 @@ from mcpbus_actors import Cell, EagerTask, Outcome, Stopped, StopReason, Succeed
 from mcpbus.core.admission import Slot
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.burst import Burst
-from mcpbus.core.call import Call, read_failure
-from mcpbus.core.carriers import Carrier, Silence
+from mcpbus.core.call import read_failure
+from mcpbus.core.carriers import Silence
 from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress, Unsaid
+from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.receipt import Place
-from mcpbus.core.request_context import OpenStream, RequestContext
+from mcpbus.core.request_context import OpenStream
 from mcpbus.core.rounds import run_rounds
-from mcpbus.core.session import LogThreshold
 from mcpbus.core.signals import (
     Abort,
     Answered,
@@ -46,11 +45,11 @@ from mcpbus.core.signals import (
     Purge,
     Reported,
 )
+from mcpbus.core.speaker import DRAWN_UP, Speaker
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
     encode_error,
-    encode_id,
     encode_result,
 )
 from mcpbus.protocol.revisions import Era
@@ -58,10 +57,9 @@ from mcpbus.protocol.routes import Kind, Reason, StreamKind, StreamState, route
 
 _log = logging.getLogger("mcpbus")
 
-_PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
-_FINISHED, _RESPONSE, _PROGRESS = Reason.FINISHED, StreamKind.RESPONSE, Kind.PROGRESS
+_FINISHED, _RESPONSE = Reason.FINISHED, StreamKind.RESPONSE
 _MAILBOX = Place.MAILBOX
 
 
@@ -95,13 +93,11 @@ class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
 
-class Request(Carrier, kw_only=True, eq=False):
+class Request(Speaker, kw_only=True, eq=False):
     """An admitted request; see the module. To be told to `run`, or to `start`, once.
 
     Attributes:
-        context: The request as its transport handed it over.
         slot: Its place at admission.
-        call: The run of its handler.
         open_stream: Opens the stream for its reply.
         answering: Given the stream as soon as there is one, or the answer; None of a request on a stream that others share.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
@@ -109,17 +105,12 @@ class Request(Carrier, kw_only=True, eq=False):
         gathered: What was said without a stream, and goes out together with what `run` returns; None if nothing was.
     """
 
-    context: RequestContext
     slot: Slot
-    call: Call
     open_stream: OpenStream
     answering: Answering | None = None
     session_id: str | None = None
     stream: Stream | None = None
     gathered: Burst | None = None
-    _threshold: LogThreshold | None = None
-    _progress: float = float("-inf")
-    _progress_opening: bytes | None = None
     _questions: ClientQuestions | None = None
     _parked: bool = False
     _over: bool = False
@@ -281,7 +272,7 @@ class Request(Carrier, kw_only=True, eq=False):
         told: object = said
         if self._life is None or self.at_rest:
             try:
-                message = _DRAWN_UP[type(said)](self, said)
+                message = DRAWN_UP[type(said)](self, said)
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
                 told = Unsaid(said, error)
             else:
@@ -312,7 +303,7 @@ class Request(Carrier, kw_only=True, eq=False):
         return True
 
     def _take(self, said: OutboundNotification | Progress) -> None:
-        message = _DRAWN_UP[type(said)](self, said)
+        message = DRAWN_UP[type(said)](self, said)
         if isinstance(message, Reason):
             said.receipt.discard(message)
         else:
@@ -325,47 +316,6 @@ class Request(Carrier, kw_only=True, eq=False):
         stream = self.stream or self.begin()
         if not stream.take(message):
             stream.send(message)
-
-    def _draw_up_notification(self, said: OutboundNotification) -> OutboundMessage | Reason:
-        """Make the message for the stream; or tell why what is said goes nowhere."""
-        context = self.context
-        kind, era = said.kind, context.revision.era
-        way = route(kind, era, context.transport)
-        if said.level is not None:
-            if self._threshold is None:
-                self._threshold = context.threshold(self.call.bus.limits.log_level)
-            least = self._threshold.level
-            if least is None or said.level.severity < least.severity:
-                way = Reason.FILTERED
-        if isinstance(way, Reason):
-            return way
-        return OutboundMessage(kind, era, said.data, said.receipt, said.key, context.request.id)
-
-    def _draw_up_progress(self, said: Progress) -> OutboundMessage | Reason:
-        """Likewise, of a report of progress."""
-        context, opening = self.context, self._progress_opening
-        if opening is None:
-            way = self._open_progress()
-            if isinstance(way, Reason):
-                return way
-            opening = self._progress_opening = way
-        if said.progress <= self._progress:
-            return Reason.NOT_INCREASING
-        self._progress = said.progress
-        revision = context.revision
-        members = said.members if revision.progress_message else said.mute_members
-        return OutboundMessage(
-            _PROGRESS, revision.era, opening + members + b"}", said.receipt, PROGRESS, context.request.id
-        )
-
-    def _open_progress(self) -> bytes | Reason:
-        """Make what all reports begin with; or tell why there are none."""
-        context = self.context
-        token = context.routing.meta.progress_token
-        if token is None:
-            return Reason.NO_TOKEN
-        way = route(_PROGRESS, context.revision.era, context.transport)
-        return way if isinstance(way, Reason) else _PROGRESS_OPENING % encode_id(token)
 
     # -- asking the client -----------------------------------------------------------------------
 
@@ -538,10 +488,3 @@ class Request(Carrier, kw_only=True, eq=False):
         Stopped: _stream_stopped,
         _Abandoned: _abandoned,
     }
-
-
-_DRAWN_UP: dict[type, Callable[[Any, Any], OutboundMessage | Reason]] = {
-    OutboundNotification: Request._draw_up_notification,  # noqa: SLF001 - its own
-    Progress: Request._draw_up_progress,  # noqa: SLF001 - its own
-}
-"""What makes a message for the stream of what a handler says."""

@@ -15,10 +15,11 @@ from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Fate, Place
-from mcpbus.core.request import _DRAWN_UP, Request
+from mcpbus.core.request import Request
 from mcpbus.core.session_actor import SessionActor
 from mcpbus.core.session_messages import Unsubscribed
 from mcpbus.core.signals import Answered
+from mcpbus.core.speaker import DRAWN_UP
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.routes import Reason
@@ -40,7 +41,7 @@ def crash(monkeypatch):
     def arrange(actor, message, when=lambda actor, message: True):
         handlers = actor.HANDLERS if issubclass(actor, LazyActor) else actor._HANDLERS
         if actor is Request:
-            handlers = _DRAWN_UP if message in _DRAWN_UP else handlers
+            handlers = DRAWN_UP if message in DRAWN_UP else handlers
         original, armed = handlers[message], [True]
 
         def boom(self, received):

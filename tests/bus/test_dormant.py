@@ -12,7 +12,8 @@ from mcpbus import Context, Elicit, InputRequired, ProtocolError, ToolError
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED
-from mcpbus.core.request import _DRAWN_UP, Request
+from mcpbus.core.request import Request
+from mcpbus.core.speaker import DRAWN_UP
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
@@ -295,7 +296,7 @@ async def test_a_defect_of_the_bus_is_no_fault_of_the_handler_that_speaks_and_en
         level = {} if era == "legacy" else {"log_level": "debug"}
         with monkeypatch.context() as patch:
             session = await stage.probe.initialize() if era == "legacy" else stage.probe
-            patch.setitem(_DRAWN_UP if message in _DRAWN_UP else actor.HANDLERS, message, boom)
+            patch.setitem(DRAWN_UP if message in DRAWN_UP else actor.HANDLERS, message, boom)
             post = session.request("tools/call", {"name": "speaks", "arguments": {}}, **level)
             await post.ended()
             await stage.quiet()

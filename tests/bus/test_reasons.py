@@ -13,9 +13,9 @@ from mcpbus.core import mailboxes
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED, Fate
-from mcpbus.core.request import _DRAWN_UP
 from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.signals import Finish
+from mcpbus.core.speaker import DRAWN_UP
 from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.jsonrpc import decode
@@ -125,7 +125,7 @@ async def crashed(stage):
     post = session.request("tools/call", tool(), id=7)
     call = await stage.call()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(_DRAWN_UP, OutboundNotification, boom)
+        patch.setitem(DRAWN_UP, OutboundNotification, boom)
         await call.ctx.info("boom")
     await post.ended()
     return call.ctx

@@ -1,0 +1,80 @@
+"""What the handler of a request says, made into messages for its stream: as its revision has them, and only what its client wants."""
+
+from collections.abc import Callable
+from typing import Any
+
+from mcpbus.core.call import Call
+from mcpbus.core.carriers import Carrier
+from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
+from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.session import LogThreshold
+from mcpbus.protocol.jsonrpc import encode_id
+from mcpbus.protocol.routes import Kind, Reason, route
+
+_PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
+# Before Python 3.12 each look-up by a class's name is a search.
+_PROGRESS = Kind.PROGRESS
+
+
+class Speaker(Carrier, kw_only=True, eq=False):
+    """A request as far as it makes messages of what is said.
+
+    Attributes:
+        context: The request as its transport handed it over.
+        call: The run of its handler.
+    """
+
+    context: RequestContext
+    call: Call
+    _threshold: LogThreshold | None = None
+    _progress: float = float("-inf")
+    _progress_opening: bytes | None = None
+
+    def _draw_up_notification(self, said: OutboundNotification) -> OutboundMessage | Reason:
+        """Make the message for the stream; or tell why what is said goes nowhere."""
+        context = self.context
+        kind, era = said.kind, context.revision.era
+        way = route(kind, era, context.transport)
+        if said.level is not None:
+            if self._threshold is None:
+                self._threshold = context.threshold(self.call.bus.limits.log_level)
+            least = self._threshold.level
+            if least is None or said.level.severity < least.severity:
+                way = Reason.FILTERED
+        if isinstance(way, Reason):
+            return way
+        return OutboundMessage(kind, era, said.data, said.receipt, said.key, context.request.id)
+
+    def _draw_up_progress(self, said: Progress) -> OutboundMessage | Reason:
+        """Likewise, of a report of progress."""
+        context, opening = self.context, self._progress_opening
+        if opening is None:
+            way = self._open_progress()
+            if isinstance(way, Reason):
+                return way
+            opening = self._progress_opening = way
+        if said.progress <= self._progress:
+            return Reason.NOT_INCREASING
+        self._progress = said.progress
+        revision = context.revision
+        members = said.members if revision.progress_message else said.mute_members
+        return OutboundMessage(
+            _PROGRESS, revision.era, opening + members + b"}", said.receipt, PROGRESS, context.request.id
+        )
+
+    def _open_progress(self) -> bytes | Reason:
+        """Make what all reports begin with; or tell why there are none."""
+        context = self.context
+        token = context.routing.meta.progress_token
+        if token is None:
+            return Reason.NO_TOKEN
+        way = route(_PROGRESS, context.revision.era, context.transport)
+        return way if isinstance(way, Reason) else _PROGRESS_OPENING % encode_id(token)
+
+
+DRAWN_UP: dict[type, Callable[[Any, Any], OutboundMessage | Reason]] = {
+    OutboundNotification: Speaker._draw_up_notification,  # noqa: SLF001 - its own
+    Progress: Speaker._draw_up_progress,  # noqa: SLF001 - its own
+}
+"""What makes a message for the stream of what a handler says; or tells why that goes nowhere."""

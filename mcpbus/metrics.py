@@ -30,6 +30,7 @@ class Figure(NamedTuple):
         name: What it is called.
         source: The attribute of `Statistics` or `Counters` that has it.
         kind: `counter`, which only grows, or `gauge`.
+        meaning: What it counts, in a sentence without backslash and line end. `docs/metrics.md` has the same.
         label: What sets its values apart, if there are several.
         values: The values of the label that are there from the start, so that the first of a kind is seen to grow from 0.
     """
@@ -37,39 +38,140 @@ class Figure(NamedTuple):
     name: str
     source: str
     kind: str
+    meaning: str
     label: str = ""
     values: tuple[Enum, ...] = ()
 
 
 OF_A_BUS: Final = (
-    Figure("mcpbus_sessions", "sessions", "gauge"),
-    Figure("mcpbus_requests", "requests", "gauge"),
-    Figure("mcpbus_listens", "listens", "gauge"),
-    Figure("mcpbus_messages_emitted_total", "emitted", "counter"),
-    Figure("mcpbus_messages_adopted_total", "adopted", "counter"),
-    Figure("mcpbus_messages_delivered_total", "delivered", "counter"),
-    Figure("mcpbus_messages_stored_total", "stored", "counter"),
-    Figure("mcpbus_messages_discarded_total", "discarded", "counter", "reason", tuple(Reason)),
-    Figure("mcpbus_messages_refused_total", "refused", "counter"),
-    Figure("mcpbus_messages_moved_total", "moved", "counter"),
-    Figure("mcpbus_messages_pending", "pending", "gauge", "place", tuple(Place)),
-    Figure("mcpbus_actors", "actors", "gauge"),
-    Figure("mcpbus_tasks", "tasks", "gauge"),
-    Figure("mcpbus_held_bytes", "held_bytes", "gauge"),
-    Figure("mcpbus_limits_reached_total", "limits_reached", "counter", "limit"),
+    Figure("mcpbus_sessions", "sessions", "gauge", "Legacy sessions that are open."),
+    Figure("mcpbus_requests", "requests", "gauge", "Requests in flight, listens included."),
+    Figure("mcpbus_listens", "listens", "gauge", "Requests in flight that are listens."),
+    Figure(
+        "mcpbus_messages_emitted_total",
+        "emitted",
+        "counter",
+        "Messages made for clients: replies, notifications and questions.",
+    ),
+    Figure(
+        "mcpbus_messages_adopted_total",
+        "adopted",
+        "counter",
+        "Messages of sessions that were taken over from another process.",
+    ),
+    Figure(
+        "mcpbus_messages_delivered_total",
+        "delivered",
+        "counter",
+        "Messages that were written to the stream they belong to.",
+    ),
+    Figure(
+        "mcpbus_messages_stored_total",
+        "stored",
+        "counter",
+        "Messages kept for a client that lost its stream.",
+    ),
+    Figure(
+        "mcpbus_messages_discarded_total",
+        "discarded",
+        "counter",
+        "Messages that were given up, by reason.",
+        "reason",
+        tuple(Reason),
+    ),
+    Figure(
+        "mcpbus_messages_refused_total",
+        "refused",
+        "counter",
+        "Questions that could not be asked; their askers were told.",
+    ),
+    Figure(
+        "mcpbus_messages_moved_total",
+        "moved",
+        "counter",
+        "Messages handed over to another process, with their session.",
+    ),
+    Figure(
+        "mcpbus_messages_pending",
+        "pending",
+        "gauge",
+        "Messages without a fate, by the place where they are.",
+        "place",
+        tuple(Place),
+    ),
+    Figure("mcpbus_actors", "actors", "gauge", "Actors that are alive."),
+    Figure("mcpbus_tasks", "tasks", "gauge", "Tasks that actors run."),
+    Figure(
+        "mcpbus_held_bytes",
+        "held_bytes",
+        "gauge",
+        "Bytes kept in memory for clients, which Limits.memory_bytes bounds.",
+    ),
+    Figure(
+        "mcpbus_limits_reached_total",
+        "limits_reached",
+        "counter",
+        "How often a limit was reached, by the name of the option that sets it.",
+        "limit",
+    ),
 )
 OF_CONNECTIONS: Final = (
-    Figure("mcpbus_connections", "open", "gauge"),
-    Figure("mcpbus_connections_accepted_total", "accepted", "counter"),
-    Figure("mcpbus_connections_displaced_total", "displaced", "counter"),
-    Figure("mcpbus_connections_turned_away_total", "turned_away", "counter"),
-    Figure("mcpbus_connections_failed_total", "failed", "counter"),
-    Figure("mcpbus_connections_stalled_total", "stalled", "counter"),
-    Figure("mcpbus_connections_abusive_total", "abusive", "counter"),
-    Figure("mcpbus_http2_streams_malformed_total", "malformed", "counter"),
-    Figure("mcpbus_http2_streams_refused_total", "refused", "counter"),
-    Figure("mcpbus_http2_streams_withheld_total", "withheld", "counter"),
-    Figure("mcpbus_http2_buffered_bytes", "buffered", "gauge"),
+    Figure("mcpbus_connections", "open", "gauge", "Connections that are open."),
+    Figure("mcpbus_connections_accepted_total", "accepted", "counter", "Connections that were accepted."),
+    Figure(
+        "mcpbus_connections_displaced_total",
+        "displaced",
+        "counter",
+        "Idle connections that were closed to make room for others.",
+    ),
+    Figure(
+        "mcpbus_connections_turned_away_total",
+        "turned_away",
+        "counter",
+        "Connections for which there was no room.",
+    ),
+    Figure(
+        "mcpbus_connections_failed_total",
+        "failed",
+        "counter",
+        "Connections ended by a fault inside them, most often a malformed request.",
+    ),
+    Figure(
+        "mcpbus_connections_stalled_total",
+        "stalled",
+        "counter",
+        "Connections whose client accepted nothing for the write deadline.",
+    ),
+    Figure(
+        "mcpbus_connections_abusive_total",
+        "abusive",
+        "counter",
+        "Connections of HTTP/2 whose client asked for too much.",
+    ),
+    Figure(
+        "mcpbus_http2_streams_malformed_total",
+        "malformed",
+        "counter",
+        "Requests over HTTP/2 that were reset because they are malformed.",
+    ),
+    Figure(
+        "mcpbus_http2_streams_refused_total",
+        "refused",
+        "counter",
+        "Requests over HTTP/2 that were not begun, such as past the most at once in a connection.",
+    ),
+    Figure(
+        "mcpbus_http2_streams_withheld_total",
+        "withheld",
+        "counter",
+        "Answers over HTTP/2 given up because the client opened no window.",
+    ),
+    Figure(
+        "mcpbus_http2_buffered_bytes",
+        "buffered",
+        "gauge",
+        "Bytes of answers over HTTP/2 that wait for the client to open a window.",
+    ),
 )
 
 
@@ -89,6 +191,7 @@ def exposition(statistics: Statistics, counters: Counters | None = None) -> byte
 
 
 def _lines(figure: Figure, found: int | Mapping[Enum | str, int]) -> Iterator[str]:
+    yield f"# HELP {figure.name} {figure.meaning}"
     yield f"# TYPE {figure.name} {figure.kind}"
     if not isinstance(found, Mapping):
         yield f"{figure.name} {found}"

@@ -46,11 +46,13 @@ def test_every_limit_is_there_with_its_default(owner, options):
     assert documented()[owner] == defaults(options)
 
 
-def test_every_figure_is_there_with_its_label():
-    figures = {
-        f"{each.name}{{{each.label}}}" if each.label else each.name for each in (*OF_A_BUS, *OF_CONNECTIONS)
-    }
-    assert {name.strip("`") for name, _ in rows("metrics.md") if name.startswith("`mcpbus_")} == figures
+def test_every_figure_is_there_with_its_label_and_what_it_means():
+    figures = [
+        (f"{each.name}{{{each.label}}}" if each.label else each.name, each.meaning)
+        for each in (*OF_A_BUS, *OF_CONNECTIONS)
+    ]
+    told = [(name.strip("`"), text) for name, text in rows("metrics.md") if name.startswith("`mcpbus_")]
+    assert [(name, re.sub(r"\[(.*?)\]\(.*?\)|`", r"\1", text)) for name, text in told] == figures
 
 
 def test_defaults_of_the_server_are_its_own():

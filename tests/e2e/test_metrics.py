@@ -20,11 +20,16 @@ LINE = re.compile(r'(mcpbus_[a-z0-9_]+)(?:\{[a-z]+="([a-z_]+)"\})? (\d+)')
 
 def read(page):
     """The figures of a page, each by its name and the value of its label."""
-    figures, kinds = {}, {}
+    figures, kinds, meant = {}, {}, []
     for line in page.decode().splitlines():
-        if line.startswith("# TYPE "):
+        if line.startswith("# HELP "):
+            name, meaning = line.removeprefix("# HELP ").split(" ", 1)
+            assert re.fullmatch(r"[A-Z][^\\]+\.", meaning)
+            meant.append(name)
+        elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             assert name not in kinds
+            assert name == meant[-1]
             assert kind == ("counter" if name.endswith("_total") else "gauge")
             kinds[name] = kind
         else:
@@ -32,6 +37,7 @@ def read(page):
             assert name in kinds
             assert (name, value) not in figures
             figures[name, value] = int(number)
+    assert meant == [*kinds]
     return figures
 
 

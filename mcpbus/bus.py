@@ -120,7 +120,7 @@ class Bus(Hub, Generic[StateT]):
             ValueError: An option cannot be right; the message says what would be.
         """
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
-        from mcpbus.serving import Counters, ServeOptions, serve  # noqa: PLC0415
+        from mcpbus.serving import CannotListenError, Counters, ServeOptions, serve  # noqa: PLC0415
 
         read_http_options("bus.serve()", http, self.serve)
         if options is not None and not isinstance(options, ServeOptions):
@@ -132,6 +132,8 @@ class Bus(Hub, Generic[StateT]):
         app = self.asgi(response=response, **http)
         status = _WithPath(task_status, app.path)
         counters = Counters() if options.server == "mcpbus" else None
+        if metrics in options.bind and not metrics.endswith(":0"):
+            raise CannotListenError(f"metrics: cannot listen on {metrics}: the endpoint is there")
         async with self._measured(metrics, counters):
             await serve(
                 app,

@@ -73,4 +73,5 @@ def begin_worker(workers: int, options: dict[str, Any]) -> "Worker | None":
     if is_worker():
         return Worker.begin()
     listens = options.get("options") or ServeOptions()
-    sys.exit(run_workers(workers, attrs.evolve(listens, bind=options.get("bind") or listens.bind)))
+    listens = attrs.evolve(listens, bind=options.get("bind") or listens.bind)
+    sys.exit(run_workers(workers, listens, options.get("metrics")))

@@ -11,6 +11,7 @@ from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Place
 from mcpbus.core.statistics import Statistics
+from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
@@ -238,21 +239,16 @@ async def metrics_served(bus: Hub, counters: Counters | None, bind: str, number:
         number: Which of several workers this is: each has the port above that of the one before it.
 
     Raises:
-        CannotListenError: It cannot be listened on.
-        ValueError: It is no address.
+        CannotListenError: It cannot be listened on; the message names the option.
+        ValueError: It is no address; so does that.
     """
     app = metrics_app(lambda: exposition(bus.statistics(), counters))
-    options = ServeOptions(bind=address_of(bind, number), max_connections=_MOST_READERS)
+    (first,) = addresses_of(bind)
+    options = ServeOptions(bind=address_of(first, number), max_connections=_MOST_READERS)
     async with background() as nursery:
-        for url in await nursery.start(partial(serve, app, options)):
+        with naming_the_option():
+            urls = await nursery.start(partial(serve, app, options))
+        for url in urls:
             _log.info("figures are at %s/metrics", url)
         yield
         nursery.cancel_scope.cancel()
-
-
-def address_of(bind: str, number: int) -> str:
-    """Return where one of several workers has its figures: of `HOST:PORT` the port above, of `unix:PATH` with its number behind it."""
-    host, _, port = bind.rpartition(":")
-    if number == 0 or port == "0":
-        return bind
-    return f"{host}:{int(port) + number}" if port.isdecimal() else f"{bind}.{number}"

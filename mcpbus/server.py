@@ -365,6 +365,10 @@ class Server(Definition, Generic[StateT]):
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
 
         read_http_options("server.serve()", http, self.serve)  # complains before anything is opened
+        if metrics is not None:
+            from mcpbus.metrics_address import addresses_of  # noqa: PLC0415
+
+            addresses_of(metrics)
         worker = self._worker
         opening = self.open(
             limits=limits,
@@ -428,6 +432,10 @@ class Server(Definition, Generic[StateT]):
             own = inspect.signature(self.serve).parameters
             http = {name: options[name] for name in options if name not in own}
             read_http_options("server.run()", http, self.serve, self.run)
+            if options.get("metrics") is not None:
+                from mcpbus.metrics_address import addresses_of  # noqa: PLC0415
+
+                addresses_of(options["metrics"], workers)
             self._worker = begin_worker(workers, options)
             program = partial(until_signalled, self.name, partial(self.serve, **options), self._worker)
         else:

@@ -21,6 +21,7 @@ import trio
 
 from mcpbus.cluster.names import new_home
 from mcpbus.core.nursery import background
+from mcpbus.metrics_address import check_free
 from mcpbus.serving.errors import CannotListenError
 from mcpbus.serving.listening import listening
 from mcpbus.serving.options import ServeOptions
@@ -40,22 +41,25 @@ _SLOW_SECONDS: Final = 30.0
 """Who has not begun to serve, or has not ended after its drain, for as long is spoken of; and the latter killed."""
 
 
-def run_workers(count: int, options: ServeOptions) -> int:
+def run_workers(count: int, options: ServeOptions, metrics: str | None = None) -> int:
     """Serve with several processes, each of which is this one's command line again, until a signal comes.
 
     Args:
         count: How many.
         options: Where to listen.
+        metrics: Where the first of them has its figures, if they have any.
 
     Returns:
         The exit status: 0, or that of a worker that could not begin to serve.
 
     Raises:
-        CannotListenError: An address cannot be listened on, or there are no Unix sockets, by which workers speak to one another.
+        CannotListenError: An address cannot be listened on, figures' included, or there are no Unix sockets, by which workers speak to one another.
     """
     if not hasattr(socket, "AF_UNIX"):
         raise CannotListenError("there are no Unix sockets on this system, and so no workers: serve with one")
     with log_aside(), _folder() as folder, TemporaryFile(dir=folder) as board, listening(options) as sockets:
+        if metrics is not None:
+            check_free(metrics, count)
         keeper = _Keeper(count, folder, board, sockets, options.drain_seconds)
         trio.run(keeper.run)
         return keeper.status

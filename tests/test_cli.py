@@ -193,10 +193,18 @@ def test_what_is_given_is_what_the_server_is_run_with(weather, monkeypatch):
     }
 
 
-def test_where_figures_are_is_looked_at_before_anything_runs(weather):
-    status, output = run("serve", "weather:server", "--metrics", "9464")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["9464"], "metrics is '9464': write HOST:PORT (127.0.0.1:9464"),
+        (["h:65534", "--workers", "2"], "'h:65534', and 2 workers need 3 ports from there on: write a lower"),
+        (["fd://3", "--workers", "2"], "'fd://3', one socket, and each worker has figures of its own: write"),
+    ],
+)
+def test_where_figures_are_is_looked_at_before_anything_runs(given, said, weather):
+    status, output = run("serve", "weather:server", "--metrics", *given)
     assert status == 2
-    assert "Error: cannot bind to '9464': write HOST:PORT" in output
+    assert said in output
 
 
 def test_options_are_environment_variables_too(weather, monkeypatch):

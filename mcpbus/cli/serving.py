@@ -12,6 +12,7 @@ from mcpbus.cli.draining import drain_option
 from mcpbus.cli.logs import log_options
 from mcpbus.cli.reloading import reload_option
 from mcpbus.cli.targets import find_server, target_argument
+from mcpbus.metrics_address import addresses_of
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, ServingError
@@ -248,13 +249,16 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     try:
         HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs
         options = ServeOptions(**serving)
-        ServeOptions(bind=given.get("metrics", options.bind))
+        if "metrics" in given:
+            addresses_of(given["metrics"], workers)
         cluster = _cluster(given, workers)
     except ValueError as error:
         raise click.UsageError(str(error.args[0])) from error
     try:
         if workers > 1 and not is_worker():
-            sys.exit(run_workers(workers, options))  # which load the server, and this process does not
+            sys.exit(
+                run_workers(workers, options, given.get("metrics"))
+            )  # which load the server, and this process does not
         server = find_server(target)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
         server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)

@@ -11,7 +11,8 @@ from wire import DEADLINE, Served, call, modernized
 
 from mcpbus import Context, Server
 from mcpbus.core.statistics import Statistics
-from mcpbus.metrics import OF_A_BUS, OF_CONNECTIONS, address_of, exposition
+from mcpbus.metrics import OF_A_BUS, OF_CONNECTIONS, exposition
+from mcpbus.metrics_address import address_of, addresses_of
 from mcpbus.serving import CannotListenError, Counters
 from mcpbus.testing import open_bus
 
@@ -158,10 +159,38 @@ def test_each_worker_has_them_at_a_place_of_its_own(bind, number, place):
     assert address_of(bind, number) == place
 
 
+@pytest.mark.parametrize("metrics", ["9464", 9464, True, ""])
+async def test_what_is_no_address_is_refused_by_the_name_of_the_option_before_anything_is_opened(metrics):
+    @asynccontextmanager
+    async def never(_):
+        raise AssertionError
+        yield
+
+    server = Server("unmeasured", lifespan=never)
+    refused = partial(pytest.raises, ValueError, match=f"metrics is {metrics!r}: write HOST:PORT")
+    with refused():
+        await server.serve(bind="127.0.0.1:0", metrics=metrics)
+    with refused():
+        await trio.to_thread.run_sync(partial(server.run, bind="127.0.0.1:0", metrics=metrics))
+
+
+def test_each_worker_has_room_for_its_own_and_who_takes_its_place_too():
+    assert addresses_of("h:65533", 2) == ["h:65533", "h:65534", "h:65535"]
+    assert addresses_of("h:65535") == ["h:65535"]
+    for metrics in ("h:65534", "fd://3"):
+        with pytest.raises(ValueError, match=f"metrics is '{metrics}'"):
+            addresses_of(metrics, 2)
+
+
+async def test_they_cannot_be_where_the_endpoint_is():
+    with pytest.raises(CannotListenError, match=r"metrics: cannot listen on .*: the endpoint is there"):
+        await make_server().serve(bind=["127.0.0.1:0", "127.0.0.1:9"], metrics="127.0.0.1:9")
+
+
 async def test_where_they_cannot_be_nothing_is_served():
     with trio.socket.socket() as taken:
         await taken.bind(("127.0.0.1", 0))
         taken.listen()
         at = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(CannotListenError, match=f"cannot listen on {at}"):
+        with pytest.raises(CannotListenError, match=f"metrics: cannot listen on {at}"):
             await make_server().serve(bind="127.0.0.1:0", metrics=at)

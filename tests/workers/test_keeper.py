@@ -278,6 +278,13 @@ def test_an_address_that_cannot_be_listened_on_is_said_before_anything_is_starte
         workers.run_workers(2, ServeOptions(bind="192.0.2.1:1"))
 
 
+def test_figures_that_cannot_be_listened_for_are_said_before_anything_is_started(tmp_path):
+    (tmp_path / "figures.2").mkdir()  # where the one would have them that takes another one's place
+    at = f"unix:{tmp_path}/figures"
+    with pytest.raises(CannotListenError, match=f"metrics: cannot listen on {at}.2: "):
+        workers.run_workers(2, ServeOptions(bind="127.0.0.1:0"), at)
+
+
 def test_the_end_of_its_terminal_is_its_end(tmp_path):
     keeper = f"""
 import fcntl, sys, termios

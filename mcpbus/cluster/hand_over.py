@@ -120,9 +120,9 @@ class HandOver:
 
     async def _release(self, sessions: Sequence[Session]) -> None:
         try:
-            await self._records.release(sessions)
+            pass_on = await self._records.release(sessions)
             for session in sessions:
-                session.address.tell(Left())
+                session.address.tell(Left(pass_on.get(session.id)))
         finally:
             for session in sessions:
                 self._gone[session.id].set()

@@ -19,6 +19,7 @@ from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import LOST, MOVED, Fate
 from mcpbus.core.session import Session, Stage
 from mcpbus.core.session_messages import TakenOver
+from mcpbus.core.stash import SayElsewhere
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.principals import digest_of
 
@@ -62,6 +63,7 @@ class _Entry:
         created: Whether anything may be kept of it.
         lock: One write of it at a time, each of what is so at its moment.
         due: Whether a write waits of which nobody waits for the end.
+        leaving: Whether it is being let go of, so that what is held from now on is not kept: others may find it too late.
         held: What is held for its client; None if nothing ever was.
         writing: Whether that is being written.
         last: The highest number of what another process held for its client.
@@ -73,6 +75,7 @@ class _Entry:
         self.created = created
         self.lock = trio.Lock()
         self.due = False
+        self.leaving = False
         self.held: HeldMessages | None = None
         self.writing = False
         self.last = 0
@@ -139,7 +142,7 @@ class Records:
     def stash_of(self, session: Session) -> HeldMessages | None:
         """See `SessionRecords`."""
         entry = self._entries.get(session.id)
-        if entry is None:
+        if entry is None or entry.leaving:
             return None
         if entry.held is None:
             write = partial(self._write_soon, session, entry)
@@ -164,8 +167,12 @@ class Records:
         finally:
             entry.writing = False
 
-    async def release(self, sessions: Iterable[Session]) -> None:
-        """Let go of sessions, of which nothing is said here any more; returns when other processes may take them over."""
+    async def release(self, sessions: Iterable[Session]) -> Mapping[str, SayElsewhere]:
+        """Let go of sessions, of which nothing is said here any more; returns when other processes may take them over.
+
+        Returns:
+            What has a message said by who takes them over, by session; see `pass_on`. Some may not have been here any more.
+        """
         leaving: list[Ownership] = []
         for session in sessions:
             entry = self._entries.get(session.id)
@@ -175,9 +182,11 @@ class Records:
         await _until_answered(self._let_go, leaving)
         for ownership in leaving:
             self._entries.pop(ownership.name, None)
+        return {ownership.name: partial(self.pass_on, ownership) for ownership in leaving}
 
     async def _complete(self, session: Session, entry: _Entry) -> None:
-        """Write what is still to be kept of a session, if there is anything."""
+        """Write what is still to be kept of a session, if there is anything, and keep nothing more of it."""
+        entry.leaving = True
         if entry.held is not None:
             entry.held.close()
         if entry.due or entry.lock.locked() or (entry.held is not None and entry.held.is_due):
@@ -322,7 +331,7 @@ async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> No
             return
 
 
-async def _leave_to(session: Session, pass_on: Callable[[OutboundMessage, str | None], object]) -> None:
+async def _leave_to(session: Session, pass_on: SayElsewhere) -> None:
     await trio.lowlevel.checkpoint()
     session.address.tell(TakenOver(pass_on))
 

@@ -219,8 +219,8 @@ class SessionActor:
     def _hurry(self, _message: Hurry) -> None:
         self._departure.hurry()
 
-    def _left(self, _message: Left) -> None:
-        self._delivery.hand_over()
+    def _left(self, message: Left) -> None:
+        self._delivery.hand_over(message.pass_on)
         self._end("The server is shutting down")
 
     def _be_taken_over(self, message: TakenOver) -> None:

@@ -1,6 +1,6 @@
 """How what is said to a session gets to its client: on the stream on which it may leave now, or held until there is one."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 import trio
@@ -11,7 +11,7 @@ from mcpbus.core.receipt import LOST, MOVED, Receipt
 from mcpbus.core.session import Directory, Session, Stage
 from mcpbus.core.session_messages import Restore
 from mcpbus.core.signals import Abort, Ending, Finish, Purge, Recall, Supersede
-from mcpbus.core.stash import MOVABLE, SessionStash, Stash
+from mcpbus.core.stash import MOVABLE, SayElsewhere, SessionStash, Stash
 from mcpbus.core.stream import Returned, Stream
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
@@ -81,7 +81,7 @@ class Delivery:
         self._lapsed = False
         self.comes_back = False
         self.withheld = False
-        self._pass_on: Callable[[OutboundMessage, str | None], object] | None = None
+        self._pass_on: SayElsewhere | None = None
 
     # -- streams ---------------------------------------------------------------------------------
 
@@ -282,13 +282,15 @@ class Delivery:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def hand_over(self) -> None:
-        """Leave what is held to another process, which finds it in the store."""
-        if self._stash is not None:
+    def hand_over(self, pass_on: SayElsewhere | None) -> None:
+        """Leave what is held to another process, which finds it in the store; the rest it says as well, if it can be told; see `Left`."""
+        if pass_on is not None:
+            self.pass_on(pass_on)
+        elif self._stash is not None:
             # While it is being taken out of the store, nobody knows whether it is still there for another process.
             self._stash.hand_over(LOST if self.taking else MOVED)
 
-    def pass_on(self, pass_on: Callable[[OutboundMessage, str | None], object]) -> None:
+    def pass_on(self, pass_on: SayElsewhere) -> None:
         """Have what is still to be said, and what will be, said by another process; see `TakenOver`."""
         for message in [] if self._newer is None else self._newer.remove():
             self._hold(message)
@@ -297,9 +299,7 @@ class Delivery:
         if self._stash is not None:
             self._stash.pass_on(pass_on, kept=not self.taking)
 
-    def _say_elsewhere(
-        self, pass_on: Callable[[OutboundMessage, str | None], object], message: OutboundMessage
-    ) -> None:
+    def _say_elsewhere(self, pass_on: SayElsewhere, message: OutboundMessage) -> None:
         """Have something said by who has the session; a question is of use only where somebody waits for its answer."""
         if message.kind in MOVABLE or message.kind in CHANGES:
             pass_on(message, None)

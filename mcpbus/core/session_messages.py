@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.stash import SayElsewhere
 from mcpbus.core.stream import Stream
 from mcpbus.protocol.jsonrpc import RequestId
 
@@ -90,14 +91,20 @@ class Hurry(msgspec.Struct, frozen=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """Another process may go on with the session: end here, with what is held."""
+    """Another process may go on with the session: end here, with what is held.
+
+    Attributes:
+        pass_on: As for `TakenOver`: what was said too late to be in the store is said there. None where that is not known to come to pass.
+    """
+
+    pass_on: SayElsewhere | None = None
 
 
 class TakenOver(msgspec.Struct, frozen=True):
     """Another process has the session: be found here no more, pass on what is to be said, and end once no request is in flight here.
 
     Attributes:
-        pass_on: Has a message said there; with its name in the store if that process may have found it there.
+        pass_on: Has a message said there.
     """
 
-    pass_on: Callable[[OutboundMessage, str | None], object]
+    pass_on: SayElsewhere

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,9 @@ from mcpbus.protocol.routes import CHANGES, Kind, Reason
 
 MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL})
 """What another process can say as well. Changes it tells anew; a question is of use only where somebody waits for its answer."""
+
+SayElsewhere: TypeAlias = Callable[[OutboundMessage, str | None], object]
+"""Has a message said by another process that has its session; with its name in the store if that one may have found it there."""
 
 
 class StashStore(Protocol):
@@ -169,7 +172,7 @@ class Stash:
             held.message.receipt.settle(fate)
         self.discard(Reason.SUPERSEDED, lambda held: held.kind in CHANGES)
 
-    def pass_on(self, pass_on: Callable[[OutboundMessage, str | None], object], *, kept: bool) -> None:
+    def pass_on(self, pass_on: SayElsewhere, *, kept: bool) -> None:
         """Pass what another process can say on to that, which has the session now; it has what is in the store, and tells changes anew.
 
         Args:

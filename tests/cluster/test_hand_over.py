@@ -6,9 +6,11 @@ from several import at, open_buses, quiet
 from test_adoption import only
 from test_forwarding import ANSWER, CHANGED, call, make, text
 from test_held import SAID, held, said, say
+from test_taken_over import take_over, unanswered
 
 from mcpbus import Limits
-from mcpbus.core.receipt import LOST, MOVED, Place
+from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate, Place
+from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory, open_probe
 
@@ -104,6 +106,78 @@ async def test_what_is_held_goes_with_its_session(autojump_clock):
         assert said(stream) == [1, 2]
         assert [message["method"] for message in stream.messages].count(CHANGED) == 1
         assert (buses[1].ledger.adopted, held(directory)) == (2, 0)
+
+
+@pytest.mark.parametrize("numbers", [[2], [1, 2]], ids=["nothing was held", "something was held"])
+@pytest.mark.parametrize(
+    ("before", "after", "failures"),
+    [(0.9, 0, 0), (0, 0.9, 0), (0, 0.9, 1)],
+    ids=["before it is done", "before that is known", "before that is known at last"],
+)
+async def test_what_is_said_while_its_session_is_let_go_of_goes_with_it(  # noqa: PLR0917
+    before, after, failures, numbers, autojump_clock, monkeypatch
+):
+    directory, release, asked = MemoryDirectory(), MemoryDirectory.release, []
+
+    async def be_slow(*told):
+        asked.append(told)
+        await trio.sleep(before)
+        await release(directory, *told)
+        await trio.sleep(after)
+        if len(asked) <= failures:
+            raise OSError("no answer")
+
+    monkeypatch.setattr(directory, "release", be_slow)
+    async with open_buses(make, directory=directory) as (buses, probes), trio.open_nursery() as nursery:
+        session = await probes[0].initialize()
+        kept = say(buses[0], *numbers[:-1])
+        await quiet(buses)
+        nursery.start_soon(buses[0].drain, 10)
+        await trio.sleep(0.5)
+        assert asked
+        (late,), (change,) = say(buses[0], numbers[-1]), buses[0].tools_changed()
+        stream = await at(session, probes[1]).get().begun(timeout=20)
+        await trio.sleep(5)
+        assert said(stream) == numbers
+        assert [message["method"] for message in stream.messages].count(CHANGED) == 1
+        assert [receipt.fate for receipt in kept] == [MOVED] * len(kept)
+        assert (late.fate, change.fate) == (DELIVERED, Fate.discarded(Reason.SUPERSEDED))
+        assert (buses[1].ledger.adopted, held(directory)) == (len(numbers), 0)
+
+
+async def test_and_its_sender_is_told_if_nobody_comes_for_it(autojump_clock, monkeypatch):
+    directory, release = MemoryDirectory(), MemoryDirectory.release
+
+    async def be_slow(*told):
+        await release(directory, *told)
+        await trio.sleep(0.9)
+
+    monkeypatch.setattr(directory, "release", be_slow)
+    async with open_buses(make, directory=directory) as (buses, probes), trio.open_nursery() as nursery:
+        await probes[0].initialize()
+        nursery.start_soon(buses[0].drain, 5)
+        await trio.sleep(0.5)
+        (receipt,) = say(buses[0], 1)
+        assert await receipt.settled(timeout=10) == Fate.discarded(Reason.UNREACHABLE)
+        assert not any(buses[0].ledger.pending.values())
+
+
+async def test_what_could_not_be_kept_is_said_by_who_has_its_session_already(autojump_clock, monkeypatch):
+    """A process that is told to end while it does not know yet that another one has taken a session over."""
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        with monkeypatch.context() as patch:
+            unanswered(patch, "hold", buses[0].node.home, done=False)
+            (receipt,) = say(buses[0], 1)
+            await quiet(buses)
+            await take_over(directory, buses, probes[1], session)
+        stream = await at(session, probes[1]).get().begun()
+        directory.renew(buses[0].node.home)
+        assert only(buses[0]).id == session.id
+        await buses[0].drain(5)
+        assert await receipt.settled(timeout=10) == DELIVERED
+        assert said(stream) == [1]
 
 
 async def test_what_could_not_be_kept_before_is_kept_then(autojump_clock, monkeypatch):

@@ -12,6 +12,7 @@ from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Place
 from mcpbus.core.statistics import Statistics
 from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
+from mcpbus.protocol.http.origin import is_loopback
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
@@ -21,7 +22,8 @@ _log = logging.getLogger("mcpbus")
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 """Of what `exposition` returns."""
-_MOST_READERS: Final = 64
+MOST_READERS: Final = 64
+"""How many may be connected at once who read figures; past it an idle one makes room."""
 
 
 class Figure(NamedTuple):
@@ -206,22 +208,26 @@ def _lines(figure: Figure, found: int | Mapping[Enum | str, int]) -> Iterator[st
 
 
 def metrics_app(read: Callable[[], bytes]) -> AsgiApp:
-    """Return an ASGI application that has such a page at ``/metrics``, and nothing else.
+    """Return an ASGI application that has such a page at ``/metrics``, and nothing else. It needs no lifespan.
 
     Args:
         read: Returns it.
     """
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
         if scope["type"] != "http":
             return
-        there = scope["path"] == "/metrics" and scope["method"] in {"GET", "HEAD"}
-        status, body = (200, read()) if there else (404, b"Not found: figures are at /metrics\n")
-        fields = [
-            (b"content-type", CONTENT_TYPE.encode()),
-            (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
-        ]
+        fields = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]
+        if scope["path"] != "/metrics":
+            status, body = 404, b"Not found: figures are at /metrics\n"
+        elif scope["method"] not in {"GET", "HEAD"}:
+            status, body = 405, b"Figures can only be read\n"
+            fields.append((b"allow", b"GET, HEAD"))
+        else:
+            status, body = 200, read()
+        fields.append((b"content-length", b"%d" % len(body)))
         await send({"type": "http.response.start", "status": status, "headers": fields})
         await send({"type": "http.response.body", "body": body})
 
@@ -244,11 +250,15 @@ async def metrics_served(bus: Hub, counters: Counters | None, bind: str, number:
     """
     app = metrics_app(lambda: exposition(bus.statistics(), counters))
     (first,) = addresses_of(bind)
-    options = ServeOptions(bind=address_of(first, number), max_connections=_MOST_READERS)
+    options = ServeOptions(bind=address_of(first, number), max_connections=MOST_READERS)
     async with background() as nursery:
         with naming_the_option():
             urls = await nursery.start(partial(serve, app, options))
         for url in urls:
             _log.info("figures are at %s/metrics", url)
+            if not (url.startswith("unix:") or is_loopback(url.removeprefix("http://"))):
+                _log.warning(
+                    "figures at %s are told without authorization: whoever reaches it may read them", url
+                )
         yield
         nursery.cancel_scope.cancel()

@@ -2,21 +2,34 @@
 
 import logging
 import re
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import pytest
 import trio
 from wire import DEADLINE, Served, call, modernized
 
-from mcpbus import Context, Server
+from mcpbus import Context, ServeOptions, Server
 from mcpbus.core.statistics import Statistics
-from mcpbus.metrics import OF_A_BUS, OF_CONNECTIONS, exposition
+from mcpbus.metrics import MOST_READERS, OF_A_BUS, OF_CONNECTIONS, exposition
 from mcpbus.metrics_address import address_of, addresses_of
 from mcpbus.serving import CannotListenError, Counters
 from mcpbus.testing import open_bus
 
 LINE = re.compile(r'(mcpbus_[a-z0-9_]+)(?:\{[a-z]+="([a-z_]+)"\})? (\d+)')
+
+WEBSOCKET = b"\r\n".join(
+    (
+        b"GET /metrics HTTP/1.1",
+        b"host: h",
+        b"connection: upgrade",
+        b"upgrade: websocket",
+        b"sec-websocket-version: 13",
+        b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==",
+        b"",
+        b"",
+    )
+)
 
 
 def read(page):
@@ -72,11 +85,10 @@ def make_server(released=None):
 async def measured(server, caplog, **options):
     """Serve a server; yields what reaches it, and what reaches its figures."""
     caplog.set_level(logging.INFO, "mcpbus")
+    options = {"bind": "127.0.0.1:0", "metrics": "127.0.0.1:0", **options}
     async with server.open() as bus, trio.open_nursery() as nursery:
         with trio.fail_after(DEADLINE):
-            (url,) = await nursery.start(
-                partial(bus.serve, bind="127.0.0.1:0", metrics="127.0.0.1:0", **options)
-            )
+            (url,) = await nursery.start(partial(bus.serve, **options))
             (there,) = re.findall(r"figures are at (\S+)", caplog.text)
             served, figures = Served(bus, url), Served(None, there)
             try:
@@ -121,12 +133,57 @@ async def test_they_are_at_an_address_of_their_own_where_nothing_else_is(caplog)
         found = await ask(figures)
         assert found["mcpbus_messages_delivered_total", None] == 1
         assert found["mcpbus_connections", None] == found["mcpbus_connections_accepted_total", None] == 1
-        for elsewhere, verb in (
-            (await figures.peer(), "POST"),
-            (await figures.peer(path=figures.url.replace("/metrics", "/mcp")), "GET"),
-            (await served.peer(path=served.url.replace("/mcp", "/metrics")), "GET"),
+        for elsewhere in (
+            await figures.peer(path=figures.url.replace("/metrics", "/mcp")),
+            await served.peer(path=served.url.replace("/mcp", "/metrics")),
         ):
-            assert (await elsewhere.exchange(verb=verb)).status == 404
+            assert (await elsewhere.exchange(verb="GET")).status == 404
+
+
+async def test_they_can_be_read_and_nothing_else(caplog):
+    async with measured(make_server(), caplog) as (_, figures):
+        peer = await figures.peer()
+        refused = await peer.exchange(b"x" * 1000, verb="POST")
+        assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
+        await peer.stream.send_all(b"HEAD /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        head, _, body = b"".join([data async for data in peer.stream]).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert not body
+        upgrade = await figures.peer()
+        await upgrade.stream.send_all(WEBSOCKET)
+        answer = b"".join([data async for data in upgrade.stream])
+        assert answer.startswith(b"HTTP/1.1 403 ")
+    assert "raised" not in caplog.text
+
+
+@pytest.mark.parametrize(("bind", "is_told"), [("127.0.0.1:0", False), ("0.0.0.0:0", True)])
+async def test_that_they_can_be_read_from_elsewhere_is_told(bind, is_told, caplog):
+    async with measured(make_server(), caplog, metrics=bind) as (_, figures):
+        host = figures.url.removesuffix("/metrics")
+    told = f"figures at {host} are told without authorization: whoever reaches it may read them"
+    assert (told in caplog.messages) == is_told
+
+
+async def test_readers_who_stall_hold_up_neither_calls_nor_the_end(caplog):
+    caplog.set_level(logging.INFO, "mcpbus")
+    shutdown, options = trio.Event(), ServeOptions(drain_seconds=4 * DEADLINE)
+    with trio.fail_after(DEADLINE):
+        async with make_server().open() as bus, trio.open_nursery() as nursery:
+            start = partial(bus.serve, bind="127.0.0.1:0", metrics="127.0.0.1:0", options=options)
+            (url,) = await nursery.start(partial(start, shutdown=shutdown))
+            (there,) = re.findall(r"figures are at (\S+)", caplog.text)
+            served, figures = Served(bus, url), Served(None, there)
+            for number in range(MOST_READERS + 10):
+                reader = await figures.peer(receive_buffer=4096)
+                page = reader.request(verb="GET")
+                # One after the other says nothing, half a request, or many requests whose pages it does not read.
+                with suppress(OSError):
+                    await reader.stream.socket.send((b"", page[:20], page * 200)[number % 3])
+            peer = await served.peer()
+            assert (await peer.modern(call("talk", id=1))).status == 200
+            served.close()
+            shutdown.set()
+    figures.close()
 
 
 async def test_they_can_be_read_until_the_drain_is_over(caplog):

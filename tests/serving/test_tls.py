@@ -52,12 +52,22 @@ async def test_a_failed_handshake_harms_nobody():
     assert counters.failed == 0
 
 
-@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
+PARTIAL_HANDSHAKES = pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
+
+
+@PARTIAL_HANDSHAKES
 async def test_a_handshake_that_does_not_come_to_its_end_is_not_waited_for(said):
     async with serving(hello, tls_handshake_seconds=0.05, **FILES) as served:
         stream = await served.connect()
         await stream.send_all(said)
         assert await receive_all(stream) == b""
+
+
+@PARTIAL_HANDSHAKES
+async def test_nobody_waits_for_the_handshake_of_another(said):
+    async with serving(hello, tls_handshake_seconds=3600, **FILES) as served:
+        stream = await served.connect()
+        await stream.send_all(said)
         assert b"ok" in await get(await connect(served, "http/1.1"))
 
 

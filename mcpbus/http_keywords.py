@@ -65,4 +65,7 @@ def _elsewhere(owner: str, given: Mapping[str, object]) -> Elsewhere:
         **{name: partial(option, "limits=Limits({})", name) for name in attrs.fields_dict(Limits)},
         **{name: partial(option, "options=ServeOptions({})", name) for name in serving},
         **{name: partial(bind, name) for name in ("host", "port", "bind")},
+        "metrics": partial(
+            other, "a route beside the application, with what mcpbus.metrics.exposition returns"
+        ),
     }

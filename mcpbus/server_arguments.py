@@ -23,6 +23,7 @@ SERVING: Elsewhere = {
         "stateless_http": 'sessions="stateless"',
         "json_response": 'response="json"',
         "streamable_http_path": 'path="/mcp"',
+        "metrics": 'metrics="127.0.0.1:9464"',
         **dict.fromkeys(("bind", "limits", "event_store", "task_store", "cluster", "response", "options")),
         **dict.fromkeys(("path", "sessions", "allowed_hosts", "allowed_origins", "access_log", "workers")),
     }.items()

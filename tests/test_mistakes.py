@@ -329,6 +329,14 @@ RUNNING = {
     ),
     "a port alone": (lambda s: s.run(bind=9000), "cannot bind to 9000: write HOST:PORT"),
     "a host alone": (lambda s: s.run(bind="localhost"), "cannot bind to 'localhost': write HOST:PORT"),
+    "figures at a port alone": (
+        lambda s: s.run(metrics=9464),
+        "metrics is 9464: write HOST:PORT (127.0.0.1:9464",
+    ),
+    "figures of an application": (
+        lambda s: s.asgi(metrics="127.0.0.1:9464"),
+        "server.asgi() has no option 'metrics'; write a route beside the application, with what mcpbus.metrics.exp",
+    ),
     "an option for serving": (lambda s: s.run(certfile="a"), "write options=ServeOptions(certfile='a')"),
     "a limit": (lambda s: s.run(max_sessions=5), "write limits=Limits(max_sessions=5)"),
     "a name of other libraries": (lambda s: s.run(stateless_http=True), 'write sessions="stateless"'),
@@ -367,6 +375,7 @@ CALLING = {
         "Server() takes name by position; give the rest by keyword: version=...",
     ),
     "what is for whoever serves": (used(port=9000), 'write server.run(bind="127.0.0.1:8000")'),
+    "figures": (used(metrics="127.0.0.1:1"), 'write server.run(metrics="127.0.0.1:9464"), or give it to'),
     "the same, misspelt": (used(prot=9000), "did you mean 'port'? write server.run(bind="),
     "a misspelt limit": (
         lambda _: Limits(max_session=5),

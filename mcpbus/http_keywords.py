@@ -60,12 +60,11 @@ def _elsewhere(owner: str, given: Mapping[str, object]) -> Elsewhere:
         return f"write {written}"
 
     serving = attrs.fields_dict(ServeOptions) if listens else ()
+    beside = "a route beside the application, with what mcpbus.metrics.exposition returns"
     return {
         **{name: partial(other, written) for name, written in _OTHER_NAMES.items()},
         **{name: partial(option, "limits=Limits({})", name) for name in attrs.fields_dict(Limits)},
         **{name: partial(option, "options=ServeOptions({})", name) for name in serving},
         **{name: partial(bind, name) for name in ("host", "port", "bind")},
-        "metrics": partial(
-            other, "a route beside the application, with what mcpbus.metrics.exposition returns"
-        ),
+        **({} if listens else {"metrics": partial(other, beside)}),
     }

@@ -369,6 +369,10 @@ CALLING = {
         used(instruction="Be kind."),
         "Server() has no option 'instruction'; did you mean 'instructions'?",
     ),
+    "figures of an application, misspelt": (
+        lambda s: s.asgi(metric="127.0.0.1:9464"),
+        "did you mean 'metrics'? write a route",
+    ),
     "no name at all": (lambda _: Server(), "Server() needs 'name'"),
     "what is given by keyword, by position": (
         lambda _: Server("s", "Be kind."),
@@ -709,3 +713,8 @@ async def test_a_call_that_is_not_awaited_is_named(result, caplog, autojump_cloc
     async with open_client(server) as client:
         assert (await client.call_tool("forecast"))["isError"] is True
     assert "look_up() returned a coroutine: write await before the call of it" in caplog.text
+
+
+def test_a_misspelt_option_that_is_there_is_named_alone():
+    with pytest.raises(TypeError, match=r"'metric'; did you mean 'metrics'\?$"):
+        Server("s").run(metric="127.0.0.1:9464")

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 import attrs
+import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
@@ -33,7 +34,7 @@ from mcpbus.transports.duplex import Channel
 from mcpbus.transports.entered import Entered
 from mcpbus.transports.needed_scopes import Asked, lacking
 from mcpbus.transports.refusals import Refusals
-from mcpbus.transports.response import HttpRequest, Opened, ReadyOutlet
+from mcpbus.transports.response import HttpRequest, Opened, ReadyOutlet, watch
 
 _VERBS: Final = b"GET, POST"
 _NAME: Final = "session_id"
@@ -218,12 +219,41 @@ class HttpSse:
         return None
 
     async def _take_apart(self, channel: Channel, body: bytes, principal: Any, http: HttpRequest) -> None:
-        """Answer a POST that has to wait for room."""
-        await channel.room()
-        ended = channel.session.address.stopped
-        reply = _unknown() if ended else await self._take(channel, body, principal)
+        """Answer a POST that has to wait for room, or whose parts may have to."""
+        try:
+            if channel.full:
+                await self._wait_for_room(channel, len(body), http)
+        except Overloaded as error:
+            reply = answers.overload(error)
+        else:
+            ended = channel.session.address.stopped
+            reply = _unknown() if ended else await self._take(channel, body, principal)
         with Entered(None, self._bus.budget, len(reply.body)):
             await http.answer(reply)
+
+    async def _wait_for_room(self, channel: Channel, size: int, http: HttpRequest) -> None:
+        """Wait until there is room for a message, whose bytes are counted meanwhile.
+
+        Raises:
+            Overloaded: Too much is kept in memory, and of what this client has it is among the longest.
+            trio.BrokenResourceError: The client went away before that, and was told nothing.
+        """
+        has_room, scope = False, trio.CancelScope()
+        account = self._bus.budget.account("a message that waits for room", scope.cancel, owner=channel.owner)
+        try:
+            with scope:
+                account.hold(size)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(watch, http, nursery.cancel_scope)
+                    await channel.room()
+                    has_room = True
+                    nursery.cancel_scope.cancel()
+        finally:
+            account.close()
+        if scope.cancelled_caught:
+            raise Overloaded("Too much waits for clients that do not read; try again later")
+        if not has_room:
+            raise trio.BrokenResourceError("the client went away while its message waited for room")
 
     async def _take(self, channel: Channel, body: bytes, principal: Any) -> Answer:
         faults: list[bytes] = []

@@ -195,3 +195,49 @@ async def test_a_session_ends_while_a_post_waits_for_room(autojump_clock):
             status = (await poster.answer())[0]
             assert status == (404 if poster in waiting else 202)
         assert house.bus.statistics().actors == 0
+
+
+async def say_until_one_waits(house, client, size):
+    """POST until that waits for room; return the connection of what does."""
+    while True:
+        poster = await house.connect()
+        await poster.say(client.call("echo", text="x" * size))
+        await wait_all_tasks_blocked()
+        if poster.connection.work is not None:
+            return poster
+
+
+@asynccontextmanager
+async def crowded_house():
+    """A house, and a client that does not read what it is answered."""
+    async with open_house(limits=Limits(outbox_items=1, max_requests_per_session=1)) as house:
+        client, _ = await connect(house)
+        client.stream.wire.room = 0
+        yield house, client
+
+
+async def test_who_leaves_while_its_post_waits_for_room_is_let_go(autojump_clock):
+    async with crowded_house() as (house, client):
+        posters = [await say_until_one_waits(house, client, 3000) for _ in range(2)]
+        began, held = trio.current_time(), house.bus.budget.held
+        await posters[0].leave()
+        await wait_all_tasks_blocked()
+        assert trio.current_time() == began
+        assert posters[0].over.is_set()
+        assert house.bus.budget.held < held - 3000
+        client.stream.wire.make_room()
+        assert (await posters[1].answer())[0] == 202
+
+
+async def test_what_waits_for_room_is_counted_and_refused_where_that_is_too_much(autojump_clock):
+    async with crowded_house() as (house, client):
+        poster, budget = await say_until_one_waits(house, client, 100), house.bus.budget
+        held = budget.held
+        long = await say_until_one_waits(house, client, 10_000)
+        assert budget.held > held + 10_000
+        budget.limit = budget.held
+        budget.account("something else").hold(1)
+        assert (await long.answer())[0] == 503
+        assert budget.held < held + 1000
+        client.stream.wire.make_room()
+        assert (await poster.answer())[0] == 202

@@ -17,6 +17,7 @@ from mcpbus.core.budget import Account
 from mcpbus.core.containment import Contained
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import RESOURCE_UPDATED, OutboundNotification
+from mcpbus.core.open_count import OpenCount
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Place, Receipt
 from mcpbus.core.session import Session
@@ -107,7 +108,7 @@ class Courier:
         self._home = home
         self._count = self._items = self._bytes = 0
         self._waiting: list[_Delivery] = []
-        self._running = False
+        self._runs = OpenCount()  # one at most
         self._account = self._open_account()
 
     def tell(self, said: OutboundNotification) -> None:
@@ -154,10 +155,14 @@ class Courier:
     def wait(self, delivery: "_Delivery") -> None:
         """Have something wait, before what was said after it."""
         insort(self._waiting, delivery, key=lambda waiting: waiting.number)
-        if not self._running:
-            self._running = True
+        if not self._runs:
+            self._runs.opened()
             self._others.start(self._run)
         self._account.hold(delivery.size)
+
+    async def wait_told(self) -> None:
+        """Wait until nothing waits any more for who has the session to be found."""
+        await self._runs.wait_none()
 
     def let_go(self, delivery: "_Delivery") -> None:
         """Count something no longer."""
@@ -193,7 +198,7 @@ class Courier:
                 while self._waiting:
                     await self._carry(self._waiting[0])
         finally:
-            self._running = False
+            self._runs.ended()
             self._discard_all(Reason.UNREACHABLE)  # this process ends, or it cannot be found out
 
     async def _carry(self, first: "_Delivery") -> None:

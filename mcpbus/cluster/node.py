@@ -294,6 +294,7 @@ async def open_node(cluster: Cluster) -> AsyncIterator[Node]:
         try:
             yield node
             await node.records.settle()
+            await node.remote_sessions.settle()
             await node.links.leave()
             nursery.cancel_scope.cancel()
         finally:

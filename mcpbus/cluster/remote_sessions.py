@@ -1,5 +1,6 @@
 """The sessions of the processes that serve as one, as each speaks to those of the others."""
 
+from typing import Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -20,6 +21,9 @@ from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.session import Session
 from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.revisions import REVISIONS
+
+_SETTLE_SECONDS: Final = 1.0
+"""How long a process that ends waits for its sessions to be taken over to which something is still to be said."""
 
 
 class RemoteSessions:
@@ -65,6 +69,12 @@ class RemoteSessions:
         """Have a message said by who has a session now that was here; see `Records`."""
         held = None if name is None else (ownership.epoch, name)
         self._courier(ownership.name, ownership.home).pass_on(message, held)
+
+    async def settle(self) -> None:
+        """Wait until nothing waits any more for who has a session that was here, or for so long that nobody may come for it soon."""
+        with trio.move_on_after(_SETTLE_SECONDS):
+            for courier in [*self._couriers.values()]:
+                await courier.wait_told()
 
     def _courier(self, session_id: str, home: str) -> Courier:
         courier = self._couriers.get(session_id)

@@ -12,7 +12,7 @@ from mcpbus import Limits
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate, Place
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import MemoryDirectory, open_probe
+from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 
 async def test_a_session_goes_on_elsewhere_as_soon_as_nothing_of_it_is_in_flight(autojump_clock):
@@ -160,6 +160,35 @@ async def test_and_its_sender_is_told_if_nobody_comes_for_it(autojump_clock, mon
         (receipt,) = say(buses[0], 1)
         assert await receipt.settled(timeout=10) == Fate.discarded(Reason.UNREACHABLE)
         assert not any(buses[0].ledger.pending.values())
+
+
+async def test_and_a_process_that_ends_waits_for_a_moment_until_somebody_does(autojump_clock, monkeypatch):
+    directory, release = MemoryDirectory(), MemoryDirectory.release
+
+    async def be_slow(*told):
+        await release(directory, *told)
+        await trio.sleep(0.9)
+
+    async def come_late():
+        await trio.sleep(0.5)
+        await session.request("ping").ended()
+
+    monkeypatch.setattr(directory, "release", be_slow)
+    opening = open_bus(make(), cluster=directory.cluster())
+    async with opening as there, open_probe(there.asgi()) as probe, trio.open_nursery() as nursery:
+        async with open_bus(make(), cluster=directory.cluster()) as here:
+            async with open_probe(here.asgi()) as first:
+                session = at(await first.initialize(), probe)
+                nursery.start_soon(here.drain, 5)
+                await trio.sleep(0.5)
+                say(here, 1)
+                await here.node.hand_over.wait_none()
+                first.disconnect()
+            nursery.start_soon(come_late)
+        stream = await session.get().begun()
+        await quiet([there])
+        assert said(stream) == [1]
+        probe.disconnect()
 
 
 async def test_what_could_not_be_kept_is_said_by_who_has_its_session_already(autojump_clock, monkeypatch):

@@ -81,8 +81,9 @@ class Threads:
                 del self._waiting[waiter]
 
     def _next(self) -> Hashable | None:
-        # Whoever has no place yet may have one, so not many are asked in vain.
-        return next((owner for owner in self._waiting if self.has_room(owner)), None)
+        # Whoever has no place yet may have one, so not many are asked in vain. A lot is empty, and still here, where all of an owner's
+        # have been cancelled in this turn: a place that is taken for them would be nobody's.
+        return next((owner for owner, lot in self._waiting.items() if lot and self.has_room(owner)), None)
 
 
 class Place:

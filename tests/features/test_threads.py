@@ -69,6 +69,19 @@ async def test_the_last_tenth_is_for_who_has_little_and_each_owner_that_waits_ha
         nursery.cancel_scope.cancel()
 
 
+async def test_no_place_is_taken_for_whom_was_cancelled_in_the_same_turn(autojump_clock):
+    async with trio.open_nursery() as nursery:
+        pool = Pool(1, nursery)
+        for owner in ("alice", "bob", "carol"):
+            await pool.want(owner)
+        pool.waiting[0][1].cancel()
+        await pool.end()
+        assert pool.begun == ["alice", "carol"]
+        pool.check()
+        await pool.end()
+        assert (len(pool.threads), pool.threads.waiting, pool.threads.owners) == (0, 0, 0)
+
+
 @given(
     st.integers(1, 25),
     st.lists(

@@ -1,5 +1,6 @@
 """Where in a value is what JSON cannot hold, for whoever has to mend it."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Never
@@ -74,8 +75,10 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{index}]", part) for index, part in enumerate(value))
     else:
         kind = type(value)
-        for fields in ("__struct_fields__", "__dataclass_fields__"):
-            for name in getattr(kind, fields, ()):
-                yield f".{name}", getattr(value, name, None)
-        for field in getattr(kind, "__attrs_attrs__", ()):
-            yield f".{field.name}", getattr(value, field.name, None)
+        names = [*getattr(kind, "__struct_fields__", ())]
+        if dataclasses.is_dataclass(kind):
+            # Others than these, such as what is the class's, are not encoded.
+            names += [field.name for field in dataclasses.fields(kind)]
+        names += [field.name for field in getattr(kind, "__attrs_attrs__", ())]
+        for name in names:
+            yield f".{name}", getattr(value, name, None)

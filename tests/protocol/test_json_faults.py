@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import msgspec
@@ -18,6 +18,7 @@ class Lock: ...
 
 @dataclasses.dataclass
 class Plain:
+    shared: ClassVar[Any] = Lock()
     of: Any
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.json_faults import with_place
 from mcpbus.protocol.messages import (
     AudioContent,
     BlobResourceContents,
@@ -121,15 +122,21 @@ def outcome(encode, value):
     """Return the JSON of a value, or why it has none."""
     try:
         return encode(value)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         return type(error), str(error)
-    except TypeError:  # which says more the one way, see `json_faults`
-        return TypeError
+
+
+def encode_typed(value):
+    """Encode a value as msgspec does, and tell the place of what it refuses."""
+    try:
+        return jsontypes.encode_typed(value)
+    except TypeError as error:
+        raise with_place(error, value, jsontypes.encode_typed) from None
 
 
 @given(TEXT)
 def test_text_is_the_same_to_the_letter(text):
-    assert outcome(jsontypes.encode, text) == outcome(jsontypes.encode_typed, text)
+    assert outcome(jsontypes.encode, text) == outcome(encode_typed, text)
 
 
 def test_each_character_is_the_same():
@@ -139,7 +146,7 @@ def test_each_character_is_the_same():
 
 @given(PLAIN)
 def test_plain_data_is_the_same(value):
-    found, expected = outcome(jsontypes.encode, value), outcome(jsontypes.encode_typed, value)
+    found, expected = outcome(jsontypes.encode, value), outcome(encode_typed, value)
     if isinstance(expected, bytes):  # a large number may be 1e+30 to one, and 1e30 to the other
         found, expected = msgspec.json.decode(found), msgspec.json.decode(expected)
     assert found == expected
@@ -148,7 +155,7 @@ def test_plain_data_is_the_same(value):
 @pytest.mark.parametrize("value", OTHERS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("inside", [lambda v: v, lambda v: [v], lambda v: {"k": ["first", v]}])
 def test_what_is_more_than_plain_data_is_left_to_msgspec(value, inside):
-    assert outcome(jsontypes.encode, inside(value)) == outcome(jsontypes.encode_typed, inside(value))
+    assert outcome(jsontypes.encode, inside(value)) == outcome(encode_typed, inside(value))
 
 
 @pytest.mark.parametrize("make", PIECES)

@@ -48,6 +48,9 @@ def weather(tmp_path, monkeypatch):
     (tmp_path / "several.py").write_text(
         "from mcpbus import Server\nfirst = Server('1')\nsecond = Server('2')"
     )
+    (tmp_path / "sub").mkdir()
+    for notes in ("notes.txt", "sub/notes.txt"):
+        (tmp_path / notes).write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
     for name in ("weather", "broken", "bare", "several"):
@@ -106,6 +109,16 @@ def test_of_several_servers_the_one_that_has_the_others_within_is_meant(weather)
         ("weather:sever", "weather has no 'sever'; it has weather:server"),
         ("weather:app", "weather:app is of type object, not a mcpbus.Server; it has weather:server"),
         ("bare:server", "bare has no 'server'; make one with: server = mcpbus.Server('name')"),
+        (".", "'.' is a folder: write a file in it, such as weather.py"),
+        ("sub/", "'sub/' is a folder: write a file in it, such as sub/weather.py"),
+        ("..weather", "'..weather' is neither a file nor a module: write weather.py or weather"),
+        ("notes.txt", "'notes.txt' is no Python file: its name does not end in .py"),
+        ("sub/notes.txt", "'sub/notes.txt' is no Python file"),
+        ("127.0.0.1:8000", "'127.0.0.1:8000' is neither a file nor a module; a URL begins with http://"),
+        (
+            "localhost:8000/mcp",
+            "'localhost:8000/mcp' is neither a file nor a module; a URL begins with http://",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["serve", "stdio"])

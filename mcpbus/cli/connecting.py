@@ -251,8 +251,10 @@ def _connector(given: Connecting) -> _Connect:
 def _explain(error: BaseException) -> str:
     if isinstance(error, StatusError) and error.status in {401, 403}:
         return f"{error}: give credentials with --header 'Authorization: Bearer TOKEN'"
-    if isinstance(error, StatusError) and error.status in {404, 405}:
+    if isinstance(error, StatusError) and error.status in {404, 405, 501}:
         return f"{error}: is this the address of an MCP endpoint?"
     if isinstance(error, ProtocolError):
         return f"the server answered with an error: {error}"
+    if "WRONG_VERSION_NUMBER" in str(error):  # which is how OpenSSL says it
+        return f"{error}: does the server speak plain HTTP, at http://?"
     return str(error)

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -93,16 +94,31 @@ def _servers(module: ModuleType, place: str) -> dict[str, Server]:
 
 
 def _load(place: str) -> ModuleType:
-    if not place:
-        raise LookupError("it names neither a file nor a module: write one, such as weather.py or weather")
-    if "://" in place:
-        raise LookupError(f"{place!r} is a URL: write a file or a module, such as weather.py or weather")
+    if (fault := _fault(place)) is not None:
+        raise LookupError(fault)
     token = LOADING.set(place)
     try:
         with redirect_stdout(sys.stderr):
             return _load_file(Path(place)) if is_file(place) else _load_module(place)
     finally:
         LOADING.reset(token)
+
+
+def _fault(place: str) -> str | None:
+    """Say why it is not the name of a file or a module; None if it may be."""
+    is_module = all(part.isidentifier() for part in place.split("."))
+    if not place:
+        return "it names neither a file nor a module: write one, such as weather.py or weather"
+    if "://" in place:
+        return f"{place!r} is a URL: write a file or a module, such as weather.py or weather"
+    if _ADDRESS.match(place):
+        return f"{place!r} is neither a file nor a module; a URL begins with http:// or https://"
+    if not is_module and Path(place).is_dir():
+        return f"{place!r} is a folder: write a file in it, such as {Path(place) / 'weather.py'}"
+    if not is_file(place) and Path(place).is_file():
+        return f"{place!r} is no Python file: its name does not end in .py"
+    known = is_module or is_file(place)
+    return None if known else f"{place!r} is neither a file nor a module: write weather.py or weather"
 
 
 def _load_file(file: Path) -> ModuleType:
@@ -134,4 +150,5 @@ def _search(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
+_ADDRESS = re.compile(r"[^/]+:\d+(/|$)")
 _MAKE_ONE = "make one with: server = mcpbus.Server('name')"

@@ -32,6 +32,7 @@ from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
 from mcpbus.protocol.revisions import LATEST, Era, Revision
 
 _CONNECT_SECONDS: Final = 10
+_PORTS: Final = 2**16
 _TELL_SECONDS: Final = 30
 """How long a server may take to accept what it owes no answer."""
 _CLOSE_SECONDS: Final = 2
@@ -68,11 +69,13 @@ async def connect_http(
         ClientError: There is no answer.
     """
     try:
-        host = httpx2.URL(url).host
+        parsed = httpx2.URL(url)
     except httpx2.InvalidURL as fault:
         raise ClientError(f"{url!r} is no URL: {fault}") from None
-    if not host:
+    if not parsed.host:
         raise ClientError(f"{url!r} names no host")
+    if parsed.port is not None and not 0 < parsed.port < _PORTS:
+        raise ClientError(f"{url!r} names no port: they go from 1 to {_PORTS - 1}")
     fields = {"Accept-Encoding": "identity", **(headers or {})}
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
     async with httpx2.AsyncClient(headers=fields, timeout=timeout) as http, trio.open_nursery() as nursery:

@@ -278,6 +278,9 @@ def test_what_was_not_offered_is_not_asked(url):
         ),
         (["inspect", WIRE, "--timeout", "0"], 2, "--timeout"),
         (["inspect", "http:///"], 1, "'http:///' names no host"),
+        (["inspect", "http://localhost:99999/"], 1, "names no port: they go from 1 to 65535"),
+        (["inspect", "http://localhost:0/"], 1, "names no port: they go from 1 to 65535"),
+        (["inspect", "localhost:8000/mcp"], 2, "a URL begins with http:// or https://"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_sentence(arguments, status, told, monkeypatch):
@@ -287,11 +290,20 @@ def test_what_cannot_be_is_told_in_a_sentence(arguments, status, told, monkeypat
     assert told in err
 
 
+def test_a_server_without_tls_is_told_from_one_that_does_not_answer():
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        _, err = run("inspect", f"https://127.0.0.1:{server.server_port}/mcp", status=1)
+        server.shutdown()
+    assert "does the server speak plain HTTP, at http://?" in err
+
+
 @pytest.mark.parametrize(
     ("status", "told"),
     [
         (401, "answered 401 Unauthorized: give credentials with --header 'Authorization: Bearer TOKEN'"),
         (404, "answered 404 Not Found: is this the address of an MCP endpoint?"),
+        (501, "answered 501 Not Implemented: is this the address of an MCP endpoint?"),
         (500, "answered 500 Internal Server Error"),
     ],
 )

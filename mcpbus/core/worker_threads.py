@@ -139,12 +139,13 @@ class WorkerThreads:
             place.release_on_behalf_of(job)
             raise
         await trio.lowlevel.wait_task_rescheduled(partial(self._give_up, job))
-        if (error := job.error) is None:
+        error, job.error = job.error, None
+        if error is None:
             return job.result  # type: ignore[no-any-return]  # it is what the function returned
         try:
             raise error
         finally:
-            del job, error  # its traceback holds this frame: without this, a cycle
+            del error  # its traceback holds this frame, and through the thread's the job: no cycle
 
     # -- in trio's thread ------------------------------------------------------------------------
 

@@ -165,9 +165,13 @@ def _misfit(
         return _too_many(owner, by_place, [name for name in options if name not in by_place])
     required = [each.name for each in named if each.default is each.empty and each.name not in kwargs]
     missing = [repr(name) for name in required if name not in by_place[: len(args)]]
-    return f"{owner} needs {' and '.join(missing)}" if missing else None
+    return f"{owner} needs {_enumerated(missing)}" if missing else None
 
 
 def _too_many(owner: str, by_place: Sequence[str], by_name: Sequence[str]) -> str:
-    taken = f"{owner} takes {' and '.join(by_place) or 'nothing'}"
+    taken = f"{owner} takes {_enumerated(by_place) or 'nothing'}"
     return f"{taken} by position; give the rest by keyword: {by_name[0]}=..." if by_name else f"{taken} alone"
+
+
+def _enumerated(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), *words[-1:]] if len(words) > 1 else words)

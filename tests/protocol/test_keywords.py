@@ -18,6 +18,11 @@ def plain(first, second=2, *, third=3):
     return first, second, third
 
 
+@explained
+def wide(first, second, third):
+    return first, second, third
+
+
 @explained_as("@draw")
 def with_options(first, /, **options: Unpack[Options]):
     return first, options
@@ -55,6 +60,8 @@ MISFITS = {
     "plain() has no option 'x'; there are first, second, third": lambda: plain(1, x=3),
     "plain() needs 'first'": lambda: plain(second=1),
     "plain() takes first and second by position; give the rest by keyword: third=...": lambda: plain(1, 2, 3),
+    "wide() takes first, second and third alone": lambda: wide(1, 2, 3, 4),
+    "wide() needs 'first', 'second' and 'third'": wide,
     "plain() got multiple values for argument 'first'": lambda: plain(1, first=1),
     "@draw takes first by position; give the rest by keyword: colour=...": lambda: with_options(1, 2),
     "@draw needs 'first'": lambda: with_options(colour="red"),

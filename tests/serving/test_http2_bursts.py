@@ -17,6 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, STORED, Place
 from mcpbus.serving.http2 import requests
+from mcpbus.serving.http2.sending import Sending
 from mcpbus.stores import MemoryEventStore
 from tests.bus.promising import PromisingStore
 
@@ -184,3 +185,26 @@ async def test_what_is_being_kept_for_a_client_that_leaves_is_stored_or_lost(kep
         assert session.fates == [None] * 3
         store.keep(None if kept else OSError("disk full"))
         assert session.fates == [STORED if kept else LOST] * 3
+
+
+@pytest.mark.failing
+@pytest.mark.parametrize("kind", [MemoryEventStore, PromisingStore])
+async def test_where_there_is_no_memory_to_write_what_is_kept_it_is_stored(kind, autojump_clock, monkeypatch):
+    """And neither the store nor others that wait for it hear of that."""
+
+    def say_answer(*_):
+        scarce.undo()
+        raise MemoryError
+
+    tools, store = Tools(), kind()
+    notes = add_chat(tools)
+    async with opened(tools, store) as client:
+        session = await begin(client, notes)
+        with monkeypatch.context() as scarce:
+            scarce.setattr(Sending, "say_answer", say_answer)
+            stream_id = await session.call()
+            if kind is PromisingStore:
+                store.keep()
+            fields, _ = await answer(client, stream_id)
+        assert fields[":status"] == "500"
+        assert session.fates == [STORED] * 3

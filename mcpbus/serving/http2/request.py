@@ -324,11 +324,12 @@ class Http2Request:
         self._awaited = None
         try:
             block = self._encode_head(answer)
-        except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say
+            said = self.answering.say_at_once(block, answer.body, partial(self._answer_sent, answer))
+        except Exception as failure:  # noqa: BLE001 - a field may be one that HTTP cannot say, or there is no memory
             self.endpoint.record(answer, LOST)
             self.fail(failure)
             return
-        if not self.answering.say_at_once(block, answer.body, partial(self._answer_sent, answer)):
+        if not said:
             reply = HeldAnswer(answer, self.endpoint)
             self.answering.say_whole(block, answer.body, last=True, sent=reply.sent)
             if self.answering.unsent:

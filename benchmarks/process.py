@@ -20,10 +20,12 @@ from benchmarks.peers.peer import HOST, Absent, Peer, Wire
 CACHE = Path(__file__).parent / ".cache"
 START_SECONDS = 30.0
 STOP_SECONDS = 5.0
+_APART = 97
+"""So many ports lie between the first ones of two processes whose numbers follow each other."""
 
 # Below the ports that the kernel gives to clients, so that no connection of the load takes a server's; and not where another
-# run of the suite looks for its own.
-_ports = count(20_000 + os.getpid() % 10_000)
+# run of the suite looks for its own, whose process is as a rule a neighbour of this one.
+_ports = count(20_000 + os.getpid() * _APART % 10_000)
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, process_lost
 from mcpbus.protocol.http.messages import Answer, Head, answer, status_of
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.sse import HEADERS, EventDecoder, encode_events
-from mcpbus.protocol.jsonrpc import Request, RequestId, Response, Undecodable, decode, encode_error
+from mcpbus.protocol.jsonrpc import Request, RequestId, Response, Undecodable, decode, encode_error, is_batch
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.transports import answers
 
@@ -32,7 +32,7 @@ class OwedReplies:
     def __init__(self, head: Head, body: bytes) -> None:
         self._head = head
         self._body = body
-        self._is_batch = body.lstrip()[:1] == b"["
+        self._is_batch = is_batch(body)
         self._said: list[RequestId | None] = []
         self._events = EventDecoder(_MOST_BYTES)
 

@@ -190,6 +190,11 @@ def _decode_member(data: bytes) -> "Request | Notification | Response | Undecoda
         return fault
 
 
+def is_batch(data: bytes) -> bool:
+    """Tell whether a text is an array of messages, if it is JSON."""
+    return data.lstrip()[:1] == b"["
+
+
 def _response(data: bytes | str, envelope: _Envelope) -> Response:
     identity = None if envelope.id is _UNSET else envelope.id
     result = None if envelope.result is _UNSET else envelope.result

@@ -45,7 +45,7 @@ def check_numbers(owner: str, **numbers: Any) -> None:
         TypeError: one is none.
     """
     for name, value in numbers.items():
-        if not _is_number(value):
+        if not isinstance(value, int | float) or isinstance(value, bool):
             raise TypeError(f"{owner}: {name} is a number, not {value!r}")
 
 
@@ -75,13 +75,8 @@ def check_text(owner: str, **texts: Any) -> None:
 
 def _validator(bound: float, admits: Callable[[Any, Any], bool], sign: str) -> Validator:
     def validate(options: object, field: Any, value: Any) -> None:
-        if not _is_number(value):
-            raise TypeError(f"{type(options).__name__}: {field.name} is a number, not {value!r}")
+        check_numbers(type(options).__name__, **{field.name: value})
         if not admits(value, bound):
             raise ValueError(f"{field.name!r} must be {sign} {bound}: {value}")
 
     return validate
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

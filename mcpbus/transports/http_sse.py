@@ -24,7 +24,7 @@ from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.http import origin
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
 from mcpbus.protocol.http.validation import Exchange
-from mcpbus.protocol.jsonrpc import encode_error
+from mcpbus.protocol.jsonrpc import encode_error, is_batch
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.transports import answers
@@ -106,7 +106,7 @@ class HttpSse:
         channel = self._admit(head, body, principal, outlet.peer)
         if isinstance(channel, Answer):
             return channel
-        if channel.full or _is_batch(body):
+        if channel.full or is_batch(body):
             outlet.answer_apart(partial(self._take_apart, channel, body, principal))
             return None
         faults: list[bytes] = []
@@ -208,7 +208,7 @@ class HttpSse:
     ) -> Answer | None:
         """Take a message in the task that has brought it; if a handler waits there, another one goes on with its connection."""
         host = http.host
-        if host is None or _is_batch(body):
+        if host is None or is_batch(body):
             return await self._take(channel, body, principal)
         faults: list[bytes] = []
         eager = channel.take_now(body, host.scope, faults, principal)
@@ -268,11 +268,6 @@ class HttpSse:
         if channel is None or channel.session.address.stopped:
             return None
         return channel if is_same(channel.session.principal, principal) else None
-
-
-def _is_batch(body: bytes) -> bool:
-    """Whether there has to be room between the parts of a message."""
-    return body.lstrip()[:1] == b"["
 
 
 def _accepted(faults: list[bytes]) -> Answer:

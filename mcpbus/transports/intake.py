@@ -10,6 +10,7 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.budget import Budget
+from mcpbus.protocol.jsonrpc import is_batch
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.transports.duplex import IN_A_ROW, Channel
 from mcpbus.transports.unfinished import take_turn
@@ -81,4 +82,4 @@ class Intake:
 
 def _is_apart(message: bytes) -> bool:
     """Whether a message may have to be waited for: a long one, or an array."""
-    return len(message) >= LARGE_BYTES or message.lstrip()[:1] == b"["
+    return len(message) >= LARGE_BYTES or is_batch(message)

@@ -68,9 +68,10 @@ class HandOver:
 
     def begin(self) -> None:
         """See `Successors`."""
-        self.begun = True
-        for forwarded in self._relayed:
-            forwarded.reconnect()
+        if not self.begun:  # what is relayed later is told when it begins
+            self.begun = True
+            for forwarded in self._relayed:
+                forwarded.reconnect()
         idle: list[Session] = []
         for session in self._bus.sessions.values():
             if session.id not in self._gone and self._bus.session_directory.records_of(session) is not None:

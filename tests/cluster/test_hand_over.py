@@ -91,6 +91,22 @@ async def test_a_get_that_comes_to_a_process_that_ends_is_told_so_too(autojump_c
         assert stream.complete
 
 
+async def test_who_has_been_told_to_come_back_is_not_told_so_again_where_it_came_back(autojump_clock):
+    async with open_buses(make, 3) as (buses, probes):
+        session = await probes[1].initialize()
+        stream = await at(session, probes[0]).get().begun()
+        stream.stall()  # the end is on its way for a while
+        buses[0].node.hand_over.begin()
+        await quiet(buses)
+        again = await at(session, probes[2]).get().begun()
+        buses[0].node.hand_over.hurry()
+        await quiet(buses)
+        say(buses[1], 1)
+        await quiet(buses)
+        assert said(again) == [1]
+        assert not again.complete
+
+
 async def test_what_is_held_goes_with_its_session(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, 2, directory=directory) as (buses, probes):

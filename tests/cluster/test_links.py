@@ -329,6 +329,19 @@ async def test_a_process_that_says_nothing_is_lost(autojump_clock, monkeypatch):
         assert trio.current_time() - begun <= 35
 
 
+async def test_a_process_that_was_stopped_takes_nobody_for_lost(autojump_clock):
+    """What the other end has said meanwhile waits to be read."""
+    async with open_buses(make) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        held = call(session, "hold")
+        await quiet(buses)
+        (before,) = buses[1].node.links.by_home[buses[0].node.home]
+        autojump_clock.jump(100)
+        await trio.sleep(60)
+        assert [before] == buses[1].node.links.by_home[buses[0].node.home]
+        assert not held.over
+
+
 async def test_where_nobody_can_be_seen_for_a_while_all_is_well_later(autojump_clock, caplog):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (_, probes):

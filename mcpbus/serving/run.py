@@ -41,8 +41,9 @@ async def serve(
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
 
     Then, in this order: no more connections are accepted, and those are closed that have been idle for a second; `app.drain` is
-    awaited if the application has it, with what is left of `drain_seconds`; connections end with their last request; what is left
-    a quarter of a second after the drain's deadline is cancelled and reset. A cancellation closes everything at once.
+    awaited if the application has it, with what is left of `drain_seconds`; connections end with their last request. From the
+    drain's deadline on the application has a quarter of a second for its last words, and its connections as long to take them; what
+    is left then is cancelled and reset. A cancellation closes everything at once.
 
     Args:
         app: Any ASGI 3.0 application; its lifespan is run if it has one.
@@ -89,13 +90,28 @@ async def serve(
 
 
 async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
-    with trio.move_on_after(seconds + _LAST_WORDS_SECONDS):
-        idle = acceptor.retire(min(_LINGER_SECONDS, seconds / 5))
-        with trio.move_on_after(idle):
-            await acceptor.wait_closed()
-        if isinstance(app, Drainable):
-            try:
-                await app.drain(seconds - idle)
-            except Exception:
-                _logger.exception("the application's drain raised; its connections are closed all the same")
+    deadline = trio.current_time() + seconds
+    idle = acceptor.retire(min(_LINGER_SECONDS, seconds / 5))
+    with trio.move_on_after(idle):
         await acceptor.wait_closed()
+    if isinstance(app, Drainable):
+        await _drain_app(app, seconds - idle)
+    with trio.move_on_at(max(deadline, trio.current_time()) + _LAST_WORDS_SECONDS):
+        await acceptor.wait_closed()
+
+
+async def _drain_app(app: Drainable, seconds: float) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_after_last_words, nursery.cancel_scope, seconds)
+        try:
+            await app.drain(seconds)
+        except Exception:
+            _logger.exception("the application's drain raised; its connections are closed all the same")
+        nursery.cancel_scope.cancel()
+
+
+async def _cancel_after_last_words(scope: trio.CancelScope, seconds: float) -> None:
+    """Count the time for last words from when the other one is over: to a process that was stopped both may be over at once."""
+    await trio.sleep(seconds)
+    await trio.sleep(_LAST_WORDS_SECONDS)
+    scope.cancel()

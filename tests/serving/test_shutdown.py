@@ -3,6 +3,7 @@
 import h2.events
 import pytest
 import trio
+import trio.testing
 from peers import Http2, receive_all, receive_until, serving
 from test_tls import FILES
 from test_tls import connect as connect_securely
@@ -60,7 +61,7 @@ async def test_no_connection_is_accepted_while_draining():
 
 @pytest.mark.parametrize("files", [{}, FILES], ids=["cleartext", "TLS"])
 async def test_a_request_that_a_client_was_about_to_send_is_still_served(files, monkeypatch):
-    monkeypatch.setattr(run, "_LINGER_SECONDS", 10)
+    monkeypatch.setattr(run, "_LINGER_SECONDS", 600)
     drained = []
 
     class Quick(Streams):
@@ -72,7 +73,7 @@ async def test_a_request_that_a_client_was_about_to_send_is_still_served(files, 
         async def drain(self, seconds):
             drained.append(seconds)
 
-    async with serving(Quick(), drain_seconds=20, **files) as served:
+    async with serving(Quick(), drain_seconds=3600, **files) as served:
         stream = await (connect_securely(served, "http/1.1") if files else served.connect())
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
         assert b"connection" not in await receive_until(stream, b"ok")
@@ -84,7 +85,7 @@ async def test_a_request_that_a_client_was_about_to_send_is_still_served(files, 
         assert answer.endswith(b"ok")
         await served.ended.wait()
     assert len(drained) == 1
-    assert 16 <= drained[0] < 20
+    assert 3000 <= drained[0] < 3600
 
 
 async def test_an_idle_connection_is_closed_soon():
@@ -123,6 +124,51 @@ async def test_what_does_not_end_is_cancelled_at_the_deadline(drain, caplog):
             await served.ended.wait()
         assert cancelled.is_set()
     assert ("no drain today" in caplog.text) == (drain == "raises")
+
+
+class Ending:
+    """What is open until the last words of the application have been written, which takes a moment once it has said them."""
+
+    def __init__(self):
+        self.is_drained, self.all_closed = False, trio.Event()
+
+    def retire(self, seconds):
+        return 0.0
+
+    async def drain(self, seconds):
+        with trio.move_on_after(seconds):
+            await trio.sleep_forever()
+        await trio.sleep(MOMENT)
+        self.is_drained = True
+
+    async def wait_closed(self):
+        await trio.sleep(MOMENT)
+        self.all_closed.set()
+
+
+MOMENT = run._LAST_WORDS_SECONDS / 2
+
+
+async def test_last_words_have_their_time_though_the_process_was_stopped_past_all_deadlines(autojump_clock):
+    ending = Ending()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run._drain, ending, ending, 5)
+        await trio.testing.wait_all_tasks_blocked()
+        autojump_clock.jump(60)
+    assert ending.is_drained
+    assert ending.all_closed.is_set()
+
+
+async def test_who_never_ends_is_cancelled_after_the_time_for_last_words(autojump_clock):
+    class Stuck(Ending):
+        async def drain(self, seconds):
+            await trio.sleep_forever()
+
+        async def wait_closed(self):
+            await trio.sleep_forever()
+
+    await run._drain(Stuck(), Stuck(), 5)
+    assert trio.current_time() == 5 + 2 * run._LAST_WORDS_SECONDS
 
 
 async def test_a_request_refused_while_draining_leaves_its_neighbours_alone():

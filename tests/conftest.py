@@ -64,6 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Whoever runs the tests in the background of a shell has them ignore what some of them do: press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Under nohup it is ignored, and would be by the programs that they start: those begin with what is done by default where there is
+    # a handler here, even one that does nothing.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     shell = config.getoption("--shell")
     if shell == "websocket":
         over_websocket.install()

@@ -48,8 +48,8 @@ class Running:
 
 
 @asynccontextmanager
-async def running(drain=DRAIN):
-    async with program("-m", "program_app", "http", drain, "127.0.0.1:0") as process:
+async def running(drain=DRAIN, *more):
+    async with program("-m", "program_app", "http", drain, "127.0.0.1:0", *more) as process:
         run = Running(process)
         served = await run.serves()
         try:
@@ -101,7 +101,7 @@ async def test_a_request_that_ends_in_time_is_answered(signum):
 
 @pytest.mark.parametrize("era", [LEGACY, MODERN])
 async def test_a_request_that_does_not_is_told_why(era):
-    async with running(drain=0.1) as run:
+    async with running(0.1, "patient") as run:
         peer = await run.served.peer()
         body, headers = call("stubborn", id=1, token=1), {}
         if era == MODERN:

@@ -46,11 +46,11 @@ ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* examples* http_key
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {
-    "anyio": ["mcpbus.core.stores.redis_connection"],
+    "anyio": ["mcpbus.core.stores.redis_library"],
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],
     "click": ["mcpbus.cli", "mcpbus.cli.*"],
-    "coredis": ["mcpbus.core.stores.redis_connection"],
+    "coredis": ["mcpbus.core.stores.redis_library"],
     "cryptography": ["mcpbus.auth.signatures", "mcpbus.protocol.cipher"],
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h2": ["mcpbus.testing.over_http2"],

@@ -25,7 +25,8 @@ from mcpbus.cluster.directory import (
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.tcp import Place, TlsPair
 from mcpbus.core.lease import Lease
-from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
+from mcpbus.core.stores.redis_commands import RedisError, Script, Value
+from mcpbus.core.stores.redis_connection import RedisConnection
 
 _log = logging.getLogger("mcpbus")
 

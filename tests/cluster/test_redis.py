@@ -20,7 +20,8 @@ from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
 from mcpbus.cluster.redis_directory import RedisDirectory
 from mcpbus.cluster.tcp import Place
 from mcpbus.core.lease import Lease
-from mcpbus.core.stores.redis_connection import RedisConnection, RedisRefusalError
+from mcpbus.core.stores.redis_commands import RedisRefusalError
+from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.serving import ServingError
 from mcpbus.testing import open_bus, open_probe
 from tests.engines import engine
@@ -510,7 +511,7 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
 )
 async def test_who_cannot_join_says_why_in_one_line(redis, said, monkeypatch):
     # It is told at the first failure and not at the end of a time, within which a busy machine may not have come to any.
-    monkeypatch.setattr("mcpbus.core.stores.redis_connection._is_final", lambda _error: True)
+    monkeypatch.setattr("mcpbus.core.stores.redis_upkeep._is_final", lambda _error: True)
     monkeypatch.setattr("mcpbus.cluster.redis._START_SECONDS", PATIENCE)
     server = Server("alone")
     with pytest.raises(ServingError, match=said) as raised:

@@ -9,14 +9,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.stores import redis_connection
+from mcpbus.core.stores import redis_library
 from mcpbus.core.stores.promise import Promise
-from mcpbus.core.stores.redis_connection import (
-    RedisConnection,
-    RedisDownError,
-    RedisRefusalError,
-    Script,
-)
+from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError, Script
+from mcpbus.core.stores.redis_connection import RedisConnection
 from tests.engines import engine
 
 PATIENCE = 20
@@ -72,10 +68,10 @@ async def test_what_can_be_sent_at_once_is_promised_and_one_task_hears_of_all(re
     assert trio.lowlevel.current_statistics().tasks_living == before
 
 
-async def test_where_there_is_no_connection_yet_what_is_to_be_run_soon_has_to_be_awaited(redis):
-    run = redis.run_soon(PUT, ["key"], ["value"])
-    assert not isinstance(run, Promise)
-    assert await run == b"value"
+async def test_where_there_is_no_connection_yet_what_is_promised_is_sent_once_there_is(redis):
+    promised = [redis.run_soon(PUT, ["key"], [number]) for number in range(3)]
+    assert all(isinstance(promise, Promise) for promise in promised)
+    assert [await promise for promise in promised] == [b"0", b"1", b"2"]
 
 
 async def test_what_is_promised_comes_in_order_though_its_script_was_forgotten(redis):
@@ -269,4 +265,4 @@ def test_a_url_of_something_else_is_refused():
 def test_without_coredis_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "coredis.connection", None)
     with pytest.raises(ImportError, match=r"pip install 'mcpbus-server\[cluster\]'"):
-        importlib.reload(redis_connection)
+        importlib.reload(redis_library)

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from mcpbus.core.stores.protocol import Replay
-from mcpbus.core.stores.redis_connection import RedisConnection, Script, Value
+from mcpbus.core.stores.redis_commands import Script, Value
+from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive
 

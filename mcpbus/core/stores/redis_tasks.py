@@ -9,7 +9,8 @@ import msgspec
 import trio
 
 from mcpbus.core.stores.protocol import TaskTakenError
-from mcpbus.core.stores.redis_connection import RedisConnection, RedisError, Script, Value
+from mcpbus.core.stores.redis_commands import RedisError, Script, Value
+from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.core.tasks.record import TaskRecord
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive

@@ -58,6 +58,7 @@ class Hub(Services):
         abandon: Ends what other processes have asked of this one, where no drain does; None if there are none.
         rounds: Knows the rounds that others have used; None likewise.
         remote_sessions: Those that others have; None likewise.
+        draining: Whether who asks for its health is told that it ends.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Hub(Services):
         self.abandon: Callable[[], Awaitable[None]] | None = None
         self.rounds: SharedRounds | None = None
         self.remote_sessions: RemoteSessions | None = None
+        self.draining = False
         self._drained = False
 
     # -- telling clients -------------------------------------------------------------------------
@@ -238,6 +240,10 @@ class Hub(Services):
 
     # -- the end ---------------------------------------------------------------------------------
 
+    def announce_drain(self) -> None:
+        """Tell whoever asks for its health from now on that it ends; until `drain`, all else goes on as ever."""
+        self.draining = True
+
     async def drain(self, seconds: float) -> None:
         """End all that goes on: refuse what is new, end listens and GET streams, let requests finish.
 
@@ -246,7 +252,7 @@ class Hub(Services):
                 failed. What is said last has a quarter of a second more, at most, to be written and stored; and what runs at the
                 end of sessions has as long once more.
         """
-        self._drained = True
+        self.draining = self._drained = True
         self.admission.closed = self.listens.closed = True
         self.parked_calls.evict_all()
         self.tasks.close()
@@ -285,7 +291,7 @@ async def _closed_first(hub: Hub) -> AsyncIterator[None]:
     try:
         yield
     except BaseException:
-        hub.admission.closed = hub.listens.closed = True
+        hub.draining = hub.admission.closed = hub.listens.closed = True
         if hub.abandon is not None:
             await hub.abandon()
         raise

@@ -30,6 +30,14 @@ class Drainable(Protocol):
 
 
 @runtime_checkable
+class Announcing(Protocol):
+    """An application that tells probes that it is going to be drained, while idle connections still have a moment."""
+
+    def announce_drain(self) -> None:
+        """Tell whoever asks for its health that it ends; the rest goes on, and `drain` follows."""
+
+
+@runtime_checkable
 class Noting(Protocol):
     """An application that keeps a record of limits that were reached."""
 

@@ -1,14 +1,15 @@
 """Serves an application from its first connection to its last."""
 
 import logging
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import trio
 
 from mcpbus.core.containment import run_lasting
 from mcpbus.protocol.keywords import explained
 from mcpbus.serving.acceptor import Acceptor
-from mcpbus.serving.asgi import AsgiApp, Drainable
+from mcpbus.serving.asgi import Announcing, AsgiApp, Drainable
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.hypercorn import serve_under_hypercorn
 from mcpbus.serving.lifespan import lifespan
@@ -40,10 +41,10 @@ async def serve(
 ) -> None:
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
 
-    Then, in this order: no more connections are accepted, and those are closed that have been idle for a second; `app.drain` is
-    awaited if the application has it, with what is left of `drain_seconds`; connections end with their last request. From the
-    drain's deadline on the application has a quarter of a second for its last words, and its connections as long to take them; what
-    is left then is cancelled and reset. A cancellation closes everything at once.
+    Then, in this order: no more connections are accepted; `app.announce_drain` is called if the application has it; connections are
+    closed that have been idle for a second; `app.drain` is awaited if the application has it, with what is left of `drain_seconds`;
+    connections end with their last request. From the drain's deadline on the application has a quarter of a second for its last
+    words, and its connections as long to take them; what is left then is cancelled and reset. A cancellation closes everything at once.
 
     Args:
         app: Any ASGI 3.0 application; its lifespan is run if it has one.
@@ -91,6 +92,9 @@ async def serve(
 
 async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
     deadline = trio.current_time() + seconds
+    if isinstance(app, Announcing):
+        with _contained("announce_drain"):
+            app.announce_drain()
     idle = acceptor.retire(min(_LINGER_SECONDS, seconds / 5))
     with trio.move_on_after(idle):
         await acceptor.wait_closed()
@@ -103,10 +107,8 @@ async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
 async def _drain_app(app: Drainable, seconds: float) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_after_last_words, nursery.cancel_scope, seconds)
-        try:
+        with _contained("drain"):
             await app.drain(seconds)
-        except Exception:
-            _logger.exception("the application's drain raised; its connections are closed all the same")
         nursery.cancel_scope.cancel()
 
 
@@ -115,3 +117,11 @@ async def _cancel_after_last_words(scope: trio.CancelScope, seconds: float) -> N
     await trio.sleep(seconds)
     await trio.sleep(_LAST_WORDS_SECONDS)
     scope.cancel()
+
+
+@contextmanager
+def _contained(name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        _logger.exception("the application's %s raised; its connections are closed all the same", name)

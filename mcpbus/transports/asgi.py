@@ -106,6 +106,10 @@ class AsgiApp:
         head = _head(scope, scope["method"], fields)
         return _Known(head, self._endpoint.cors_headers(head), self._endpoint.clears(head))
 
+    def announce_drain(self) -> None:
+        """Say at once that the server ends, as `Bus.announce_drain`."""
+        self._bus.announce_drain()
+
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""
         await self._bus.drain(seconds)

@@ -262,7 +262,7 @@ class Endpoint:
     # -- what is the same for whoever waits and whoever does not -----------------------------------
 
     def _judge(self, head: Head) -> Answer | Proceed:
-        if self._bus.admission.closed and self.exchange.is_health(head):
+        if self._bus.draining and self.exchange.is_health(head):
             return health("draining", 503, answers.RETRY_AFTER)
         return self.exchange.judge_head(head)
 

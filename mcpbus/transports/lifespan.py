@@ -100,6 +100,11 @@ class LifespanApp(Generic[HubT]):
             _log.error(why)
             await refuse(scope, send, why)
 
+    def announce_drain(self) -> None:
+        """Say at once that the server ends, as `Bus.announce_drain`."""
+        if self._app is not None:
+            self._app.announce_drain()
+
     async def drain(self, seconds: float) -> None:
         """End all that goes on, as `Bus.drain`."""
         if self._app is not None:

@@ -1,9 +1,12 @@
 """A shutdown drains first (hypercorn 0.18 cancels streaming applications without a word)."""
 
+from contextlib import AsyncExitStack
+
 import h2.events
 import pytest
 import trio
 import trio.testing
+from houses import call, make_server
 from peers import Http2, receive_all, receive_until, serving
 from test_tls import FILES
 from test_tls import connect as connect_securely
@@ -86,6 +89,50 @@ async def test_a_request_that_a_client_was_about_to_send_is_still_served(files, 
         await served.ended.wait()
     assert len(drained) == 1
     assert 3000 <= drained[0] < 3600
+
+
+@pytest.mark.parametrize("opens", ["the program", "the lifespan"])
+async def test_a_kept_connection_hears_at_once_that_the_server_ends(opens, monkeypatch):
+    """While calls on other kept connections are served as ever."""
+    monkeypatch.setattr(run, "_LINGER_SECONDS", 600)
+    get = b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    server = make_server()
+    async with AsyncExitStack() as stack:
+        if opens == "the program":
+            app = (await stack.enter_async_context(server.open())).asgi()
+        else:
+            app = server.asgi()
+        served = await stack.enter_async_context(serving(app, drain_seconds=3600))
+        probe, client = await served.connect(), await served.connect()
+        for stream in (probe, client):
+            await stream.send_all(get)
+            assert b" 200 " in await receive_until(stream, b'{"status":"ok"}')
+        served.shutdown.set()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await probe.send_all(get)
+        answer = await receive_all(probe)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert {b"retry-after: 1", b"connection: close"} < set(answer.lower().split(b"\r\n"))
+        assert answer.endswith(b'{"status":"draining"}')
+        await client.send_all(call("echo", text="still here"))
+        assert b"still here" in await receive_all(client)
+        await served.ended.wait()
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_what_an_application_announces_and_cannot_is_no_reason_not_to_drain_it(announced, caplog):
+    class Announcing(Streams):
+        def announce_drain(self):
+            assert not self.drained.is_set()
+            if not announced:
+                raise RuntimeError("nobody to tell")
+
+    app = Announcing()
+    async with serving(app, drain_seconds=3600) as served:
+        served.shutdown.set()
+        await served.ended.wait()
+    assert app.drained.is_set()
+    assert ("the application's announce_drain raised" in caplog.text) is not announced
 
 
 async def test_an_idle_connection_is_closed_soon():

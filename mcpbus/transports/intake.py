@@ -39,8 +39,9 @@ class Intake:
         self.next: bytes | None = None
 
     def advance(self) -> None:
-        """Look for the next message, of which none was there."""
-        self.next = self._following()
+        """Look for the next message. Once nothing more is taken there is none: the last one has ended the connection, perhaps."""
+        following = self._following()
+        self.next = None if self._over else following
 
     def take(self, scope: trio.CancelScope) -> EagerTask | None:
         """Take messages until there is none, a handler waits, which is returned, or something has to be waited for."""
@@ -49,7 +50,7 @@ class Intake:
             if message is None or self._channel.full or _is_apart(message):
                 return None
             eager = self._channel.take_now(message, scope)
-            self.next = self._following()
+            self.advance()
             if eager is not None:
                 return eager
         self._row_ended = True
@@ -72,7 +73,7 @@ class Intake:
             await take_turn(self._budget.line)
         if not self._over:
             await self._channel.take(message)
-        self.next = self._following()
+        self.advance()
 
     def end(self) -> None:
         """Take nothing more; from now on none is following."""

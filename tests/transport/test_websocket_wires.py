@@ -12,7 +12,7 @@ from websocket_wires import KEY, open_wire, upgrade, wire_ws
 
 from mcpbus import Context
 from mcpbus.serving.websocket.frames import Frames
-from mcpbus.testing import open_bus
+from mcpbus.testing import open_bus, settle
 
 HOST = b"host: localhost"
 
@@ -321,6 +321,55 @@ async def test_a_call_that_waits_holds_up_none_behind_it(ws, autojump_clock):
         client.send_bytes(b"".join(map(text, [*calls, request(5, "ping")])))
         assert [(await client.message())["id"] for _ in range(5)] == [5, 4, 3, 2, 1]
         assert trio.current_time() == begun + 4
+
+
+@pytest.mark.parametrize("how", ["breaks", "is closed"])
+async def test_what_is_behind_a_call_in_whose_turn_the_connection_ends_does_not_begin(how, autojump_clock):
+    """Past 16 messages a task takes them, and what is said there is written before the next one is taken."""
+    server, begun = make_server([]), []
+
+    @server.tool
+    async def leave(ctx: Context) -> None:
+        if how == "breaks":
+            client.wire.near.receive_stream.close()
+        else:
+            ctx.session.close()
+
+    @server.tool
+    async def begin(number: int) -> None:
+        begun.append(number)
+
+    async with open_bus(server) as bus, wire_ws(bus.asgi(), "2025-11-25", turns=True) as client:
+        client.answers = False
+        await trio.sleep(1)  # what is said next is written at once
+        quiet = [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}] * 16
+        calls = [call(100 + n, "begin", {"number": n}, modern=n % 2) for n in range(20)]
+        client.send_bytes(b"".join(map(text, [*quiet, call(99, "leave"), *calls])))
+        await client.ended()
+        await settle(bus)
+        assert begun == []
+        assert bus.statistics().actors == 0
+
+
+async def test_a_long_message_that_waits_for_its_turn_when_the_connection_ends_is_not_served(
+    ws, autojump_clock
+):
+    server, begun = make_server([]), []
+
+    @server.tool
+    async def begin(padding: str) -> None:
+        begun.append(len(padding))
+
+    async with open_bus(server) as bus, ws(bus.asgi(), "2025-11-25") as client:
+        async with bus.budget.line:
+            for modern in (False, True):
+                client.say(call(1, "begin", {"padding": "x" * 20_000}, modern=modern))
+            await settle(bus)
+            next(iter(bus.sessions.values())).close()
+            await settle(bus)
+        await client.ended()
+        await settle(bus)
+        assert begun == []
 
 
 async def test_a_call_is_cancelled_by_what_comes_behind_it(ws, autojump_clock):

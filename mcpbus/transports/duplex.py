@@ -230,6 +230,10 @@ class Channel:
             self._tell_wrong([_failed(failure)], faults)
         return None
 
+    def refuse(self, error: ProtocolError) -> None:
+        """Answer what its client has sent and nobody could read. No schedule point."""
+        self._tell_wrong([Undecodable(error)])
+
     def _tell_wrong(self, parts: Sequence[Undecodable], faults: list[bytes] | None = None) -> None:
         """Answer what was no message."""
         for part in parts:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-TOO_LONG: Final = b"\x00"
-"""What stands for a line that was longer than it may be: no JSON, so it is answered with a parse error."""
+TOO_LONG: Final = b"\n"
+"""What stands for a line that was longer than it may be. No other line has a line break in it."""
 
 
 class LineSplitter:
@@ -32,11 +32,11 @@ class LineSplitter:
 
     def end(self) -> list[bytes]:
         """Return what is a line although nothing ends it but the stream."""
-        return list(self._lines([] if self._skips else [bytes(self._unfinished)]))
+        return list(self._lines([self._finish(b"")]))
 
     def _lines(self, ended: Iterable[bytes]) -> Iterable[bytes]:
         for line in ended:
-            if len(line) > self._max_bytes:
+            if len(line) > self._max_bytes or line == TOO_LONG:
                 yield TOO_LONG
             elif line := line.strip():
                 yield line

@@ -10,13 +10,15 @@ import trio
 from mcpbus_actors import Leader
 
 from mcpbus.core.hub import Hub
+from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.intake import Intake
-from mcpbus.transports.line_splitter import LineSplitter
+from mcpbus.transports.line_splitter import TOO_LONG, LineSplitter
 
 _SLICE: Final = 64 * 1024
 _MOST_LINE_BYTES: Final = 4 * 1024 * 1024
+_TOO_LONG: Final = invalid_request(f"the line is longer than {_MOST_LINE_BYTES} bytes, and was not read")
 
 
 async def run_channel(
@@ -95,6 +97,7 @@ class _Said:
     """
 
     def __init__(self, bus: Hub, channel: Channel) -> None:
+        self._channel = channel
         self._lines: deque[bytes] = deque()
         self._intake = Intake(channel, bus.budget, self._next_line)
         self._over = False
@@ -118,7 +121,13 @@ class _Said:
         self._more.set()
 
     def _next_line(self) -> bytes | None:
-        return self._lines.popleft() if self._lines else None
+        """Return the next line that is a message, having told of those before it that they are too long."""
+        while self._lines:
+            line = self._lines.popleft()
+            if line != TOO_LONG:
+                return line
+            self._channel.refuse(_TOO_LONG)
+        return None
 
     async def _wait(self) -> bool:
         """Wait for a line, and return whether there is one; for the leader."""

@@ -204,7 +204,7 @@ async def test_what_is_no_message_is_told_and_does_no_harm():
         pipe = Pipe(process)
         await process.stdin.send_all(b"{nope\n\n[]\r\n7\n" + b"x" * 5_000_000 + b"\n")
         codes = [(await pipe.receive())["error"]["code"] for _ in range(4)]
-        assert codes == [-32700, -32600, -32600, -32700]
+        assert codes == [-32700, -32600, -32600, -32600]
         await pipe.send(message("tools/list", id=1))
         assert "initialize" in (await pipe.receive())["error"]["message"]
         await pipe.handshake()

@@ -34,11 +34,14 @@ class Client:
         self.reads.set()
         self.ended = None
         self.scope = trio.CancelScope()
-        self._into, self._pieces = trio.open_memory_channel(100)
+        self._into, self._pieces = trio.open_memory_channel(5_000)
 
     def say(self, *messages):
         """Say all of it in one piece."""
-        self._into.send_nowait(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        self.say_bytes(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+    def say_bytes(self, piece):
+        self._into.send_nowait(piece)
 
     def hang_up(self):
         self._into.close()
@@ -201,6 +204,29 @@ async def test_a_long_line_waits_for_others_that_bring_much_and_what_follows_for
             assert client.ids == [1]
         await home.quiet()
         assert client.ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_line_that_is_too_long_is_told_so_in_its_place(ended, autojump_clock):
+    async with served(draining=trio.CancelScope(relative_deadline=5)) as (home, client):
+        client.say_bytes(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n"')
+        for _ in range(4 * 1024):
+            client.say_bytes(b"x" * 1024)
+        client.say_bytes(b'"\n{"jsonrpc": "2.0", "id": 2, "method": "ping"}\n' if ended else b'"')
+        client.hang_up()
+        await home.quiet()
+        assert client.ids == [1, None, 2] if ended else [1, None]
+        assert client.got[1]["error"] == {
+            "code": -32600,
+            "message": "Invalid request: the line is longer than 4194304 bytes, and was not read",
+        }
+
+
+async def test_a_line_that_a_byte_of_zero_is_was_read(autojump_clock):
+    async with served() as (home, client):
+        client.say_bytes(b"\0\n")
+        await home.quiet()
+        assert client.got[0]["error"]["code"] == -32700
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -82,6 +82,7 @@ class Channel:
         # More than this waits only for a client that goes on asking and does not read what it is answered.
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
         self._in_a_row = 0
+        self._line: trio.Lock | None = None  # most have none
         self.requests = DuplexRequests(bus, self.session, self._stream, principal, peer)
 
     def __enter__(self) -> Self:
@@ -256,6 +257,18 @@ class Channel:
     def full(self) -> bool:
         """Whether there is too much that the client has not read."""
         return self._stream.waiting > self._room or self._stream.laden
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there is, or somebody is in `line` already: who comes now waits behind them."""
+        return self.full or (self._line is not None and self._line.locked())
+
+    @property
+    def line(self) -> trio.Lock:
+        """In which those wait for room who bring what they say each in a task of their own."""
+        if self._line is None:
+            self._line = trio.Lock()
+        return self._line
 
     async def _take_batch(self, data: bytes, principal: object) -> list[Undecodable]:
         """Take an array of messages as if each had come by itself; return what in it is none."""

@@ -8,7 +8,8 @@ shared channel. An error that names no request has no place on the stream: it is
 A POST is answered as soon as what it says is taken, and its connection goes on; what it asks for belongs to the session.
 """
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
@@ -106,7 +107,7 @@ class HttpSse:
         channel = self._admit(head, body, principal, outlet.peer)
         if isinstance(channel, Answer):
             return channel
-        if channel.full or is_batch(body):
+        if channel.crowded or is_batch(body):
             outlet.answer_apart(partial(self._take_apart, channel, body, principal))
             return None
         faults: list[bytes] = []
@@ -140,7 +141,6 @@ class HttpSse:
         channel = self._admit(head, b"", principal, peer)
         if isinstance(channel, Answer):
             return channel
-        await channel.room()  # before there is a body to keep
         try:
             body = await http.read_body(content.limit)
         except Overloaded as error:
@@ -203,62 +203,68 @@ class HttpSse:
             return channel
         return self._note(refused or _unknown(), head, peer)
 
+    async def _take_apart(self, channel: Channel, body: bytes, principal: Any, http: HttpRequest) -> None:
+        """Answer a POST that has to wait for room, or whose parts may have to."""
+        reply = await self._take_in(http, channel, body, principal)
+        if reply is not None:
+            with Entered(None, self._bus.budget, len(reply.body)):
+                await http.answer(reply)
+
     async def _take_in(
         self, http: HttpRequest, channel: Channel, body: bytes, principal: Any
     ) -> Answer | None:
         """Take a message in the task that has brought it; if a handler waits there, another one goes on with its connection."""
-        host = http.host
-        if host is None or is_batch(body):
-            return await self._take(channel, body, principal)
-        faults: list[bytes] = []
-        eager = channel.take_now(body, host.scope, faults, principal)
-        if eager is None:
+        host, faults, eager = http.host, list[bytes](), None
+        turn = self._turn(channel, len(body), http) if channel.crowded else nullcontext()
+        try:
+            async with turn:
+                if channel.session.address.stopped:
+                    return _unknown()
+                if host is None or is_batch(body):
+                    await channel.take(body, faults, principal)
+                    # What it says may be too much already for who comes next.
+                    await trio.lowlevel.checkpoint()
+                else:
+                    eager = channel.take_now(body, host.scope, faults, principal)
+        except Overloaded as error:
+            return answers.overload(error)
+        if host is None or eager is None:
             return _accepted(faults)
         host.leave(partial(http.answer, _ACCEPTED))
         await eager.finish()
         return None
 
-    async def _take_apart(self, channel: Channel, body: bytes, principal: Any, http: HttpRequest) -> None:
-        """Answer a POST that has to wait for room, or whose parts may have to."""
-        try:
-            if channel.full:
-                await self._wait_for_room(channel, len(body), http)
-        except Overloaded as error:
-            reply = answers.overload(error)
-        else:
-            ended = channel.session.address.stopped
-            reply = _unknown() if ended else await self._take(channel, body, principal)
-        with Entered(None, self._bus.budget, len(reply.body)):
-            await http.answer(reply)
+    @asynccontextmanager
+    async def _turn(self, channel: Channel, size: int, http: HttpRequest) -> AsyncIterator[None]:
+        """Wait until there is room for a message, behind those that have waited for longer; nobody else is let in within the block.
 
-    async def _wait_for_room(self, channel: Channel, size: int, http: HttpRequest) -> None:
-        """Wait until there is room for a message, whose bytes are counted meanwhile.
+        Its bytes are counted meanwhile.
 
         Raises:
             Overloaded: Too much is kept in memory, and of what this client has it is among the longest.
             trio.BrokenResourceError: The client went away before that, and was told nothing.
         """
-        has_room, scope = False, trio.CancelScope()
+        line, in_turn, has_room, scope = channel.line, False, False, trio.CancelScope()
         account = self._bus.budget.account("a message that waits for room", scope.cancel, owner=channel.owner)
         try:
             with scope:
                 account.hold(size)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(watch, http, nursery.cancel_scope)
+                    await line.acquire()
+                    in_turn = True
                     await channel.room()
                     has_room = True
                     nursery.cancel_scope.cancel()
+            if scope.cancelled_caught:
+                raise Overloaded("Too much waits for clients that do not read; try again later")
+            if not has_room:
+                raise trio.BrokenResourceError("the client went away while its message waited for room")
+            yield
         finally:
             account.close()
-        if scope.cancelled_caught:
-            raise Overloaded("Too much waits for clients that do not read; try again later")
-        if not has_room:
-            raise trio.BrokenResourceError("the client went away while its message waited for room")
-
-    async def _take(self, channel: Channel, body: bytes, principal: Any) -> Answer:
-        faults: list[bytes] = []
-        await channel.take(body, faults, principal)
-        return _accepted(faults)
+            if in_turn:
+                line.release()
 
     def _find(self, query: str, principal: Any) -> Channel | None:
         channel = self._channels.get(query)

@@ -8,6 +8,7 @@ import pytest
 import trio
 from lanes import get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
+from wires import Wire
 
 from mcpbus import Context, Limits, Server
 from tests.at_home import ACTORS
@@ -59,6 +60,11 @@ def make_server(ran):
         await ctx.info("one")
         await ctx.info("two")
         return "said"
+
+    @server.tool
+    async def note(mark: int) -> str:
+        ran.append(mark)
+        return "x" * 1_000
 
     @server.tool
     async def wait() -> str:
@@ -199,25 +205,44 @@ async def test_a_session_ends_while_a_post_waits_for_room(autojump_clock):
 
 async def say_until_one_waits(house, client, size):
     """POST until that waits for room; return the connection of what does."""
-    while True:
+    for _ in range(20):
         poster = await house.connect()
         await poster.say(client.call("echo", text="x" * size))
-        await wait_all_tasks_blocked()
-        if poster.connection.work is not None:
+        with trio.move_on_after(0.01) as patience:
+            await poster.answer()
+        if patience.cancelled_caught:
             return poster
+    raise AssertionError("there is room for ever")
+
+
+def stall(stream):
+    """Have a client take nothing; return what has it take more: so many bytes, or all of one write."""
+    if isinstance(stream.wire, Wire):
+        stream.wire.room = 0
+        return stream.wire.make_room
+    writes = trio.Semaphore(0)
+    stream.wire.send_stream.send_all_hook = writes.acquire
+
+    def make_room(size=None):
+        for _ in range(1 if size else 1_000):
+            writes.release()
+
+    return make_room
 
 
 @asynccontextmanager
-async def crowded_house():
+async def crowded_house(*, turns=True, ran=None):
     """A house, and a client that does not read what it is answered."""
-    async with open_house(limits=Limits(outbox_items=1, max_requests_per_session=1)) as house:
+    limits = Limits(outbox_items=1, max_requests_per_session=1)
+    async with open_house(ran, turns=turns, limits=limits) as house:
         client, _ = await connect(house)
-        client.stream.wire.room = 0
+        client.make_room = stall(client.stream)
         yield house, client
 
 
-async def test_who_leaves_while_its_post_waits_for_room_is_let_go(autojump_clock):
-    async with crowded_house() as (house, client):
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
+async def test_who_leaves_while_its_post_waits_for_room_is_let_go(turns, autojump_clock):
+    async with crowded_house(turns=turns) as (house, client):
         posters = [await say_until_one_waits(house, client, 3000) for _ in range(2)]
         began, held = trio.current_time(), house.bus.budget.held
         await posters[0].leave()
@@ -225,12 +250,39 @@ async def test_who_leaves_while_its_post_waits_for_room_is_let_go(autojump_clock
         assert trio.current_time() == began
         assert posters[0].over.is_set()
         assert house.bus.budget.held < held - 3000
-        client.stream.wire.make_room()
+        client.make_room()
         assert (await posters[1].answer())[0] == 202
 
 
-async def test_what_waits_for_room_is_counted_and_refused_where_that_is_too_much(autojump_clock):
-    async with crowded_house() as (house, client):
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
+async def test_as_many_posts_go_on_as_there_is_room_for_those_first_that_came_first(turns, autojump_clock):
+    ran = []
+    async with crowded_house(turns=turns, ran=ran) as (house, client):
+        await say_until_one_waits(house, client, 100)
+        posters = []
+        for number in range(20):
+            posters.append(await house.connect())
+            await posters[-1].say(client.call("note", 100 + number, mark=number))
+            await wait_all_tasks_blocked()
+        assert ran == []
+        await posters[3].leave()
+        staying = [number for number in range(20) if number != 3]
+        most = 0
+        while len(ran) < len(staying):
+            before = len(ran)
+            client.make_room(2_000)
+            await wait_all_tasks_blocked()
+            most = max(most, len(ran) - before)
+        assert ran == staying
+        assert most < 8
+        client.make_room()
+        for number in staying:
+            assert (await posters[number].answer())[0] == 202
+
+
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
+async def test_what_waits_for_room_is_counted_and_refused_where_that_is_too_much(turns, autojump_clock):
+    async with crowded_house(turns=turns) as (house, client):
         poster, budget = await say_until_one_waits(house, client, 100), house.bus.budget
         held = budget.held
         long = await say_until_one_waits(house, client, 10_000)
@@ -239,5 +291,5 @@ async def test_what_waits_for_room_is_counted_and_refused_where_that_is_too_much
         budget.account("something else").hold(1)
         assert (await long.answer())[0] == 503
         assert budget.held < held + 1000
-        client.stream.wire.make_room()
+        client.make_room()
         assert (await poster.answer())[0] == 202

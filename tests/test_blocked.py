@@ -18,7 +18,7 @@ from mcpbus import Server, blocked
 from mcpbus.blocked import blocks_told
 from mcpbus.testing import open_bus
 
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Lines(logging.Handler):

@@ -155,7 +155,7 @@ def pairs():
     with ExitStack() as stack:
         pairs = [[stack.enter_context(end) for end in socket.socketpair()] for _ in range(4)]
         for end in itertools.chain.from_iterable(pairs):
-            end.settimeout(5)  # what is missing fails, and does not hang
+            end.settimeout(60)  # what is missing fails, and does not hang
         yield pairs
 
 
@@ -223,7 +223,7 @@ def test_each_call_has_a_connection_and_the_load_waits_for_that():
             with listener.accept()[0] as its:
                 assert its.recv(100) == b"call"
                 answer_with(its, b"")
-                assert select.select([awaited], [], [], 5)[0]
+                assert select.select([awaited], [], [], 60)[0]
                 assert conversation.answered()
                 assert not select.select([awaited], [], [], 0)[0]
         assert conversation.fileno() == awaited

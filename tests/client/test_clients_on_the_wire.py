@@ -6,6 +6,7 @@ import sys
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import trio
@@ -54,10 +55,12 @@ def sdk_url():
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as child:
         for line in child.stderr:
             if found := re.search(r"running on (http://\S+)", line):
+                reading = Thread(target=child.stderr.read)  # its log is long, and it waits for who reads that
+                reading.start()
                 yield f"{found[1]}/mcp"
                 break
         child.kill()
-        child.stderr.read()
+        reading.join()
 
 
 def sdk_over_http():
@@ -170,9 +173,9 @@ async def test_a_child_that_does_not_end_by_itself_is_ended():
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "import sys; sys.path.insert(0, sys.argv[1]); import wire_server; wire_server.server.run('stdio')\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
     )
-    with trio.fail_after(30):
+    with trio.fail_after(60):
         async with connect_process([sys.executable, "-c", stubborn, str(HERE)]) as client:
             assert await client.list_tools()
 

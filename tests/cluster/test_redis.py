@@ -30,8 +30,8 @@ LOOPBACK = "127.0.0.1:0"
 ANY_PLACE = Place("127.0.0.1", 1)
 CERTIFICATE = str(Path(__file__).parent.parent / "serving" / "localhost.pem")
 
-
-PATIENCE = 20
+PATIENCE = 60
+SOON = 10
 
 
 @pytest.fixture
@@ -325,7 +325,13 @@ class Replicas:
 
 
 @pytest.fixture
-async def replicas(shared_engine, namespace, nursery):
+def _patient(patient_redis, monkeypatch):
+    """Have replicas wait for their Redis, which is there, as long as any machine takes."""
+    monkeypatch.setattr("mcpbus.cluster.records.DIRECTORY_SECONDS", PATIENCE)
+
+
+@pytest.fixture
+async def replicas(shared_engine, namespace, nursery, _patient):
     made = Replicas(shared_engine.url, namespace)
     for _ in range(2):
         await nursery.start(made.run)
@@ -368,6 +374,7 @@ def go_on(bus):
     del bus.node._cluster.directory._renew
 
 
+@pytest.mark.usefixtures("_patient")
 async def test_many_replicas_that_want_one_session_agree_whose_it_is(shared_engine, namespace, nursery):
     replicas = Replicas(shared_engine.url, namespace)
     for _ in range(4):
@@ -399,19 +406,26 @@ async def test_where_redis_is_down_calls_go_on_and_what_it_has_to_keep_is_refuse
         ]
         began = trio.current_time()
         assert [(await one.ended(timeout=PATIENCE)).status for one in refused] == [503] * 3
-        assert trio.current_time() - began < PATIENCE / 2
+        assert trio.current_time() - began < SOON
         server.start()  # with nothing in it
         directory = replicas.buses[0].node._cluster.directory
         with trio.fail_after(PATIENCE):
             while await kept(directory, session.id) is None:  # noqa: ASYNC110 - Redis tells nobody
                 await trio.sleep(0.05)
-        assert (await session.request("logging/setLevel", {"level": "error"}).ended()).status == 200
+        await is_done(lambda: session.request("logging/setLevel", {"level": "error"}))
         await pause(replicas.buses[0])
         session = at(session, probes[1])
-        assert (await session.request("ping").ended(timeout=PATIENCE)).status == 200
+        await is_done(lambda: session.request("ping"))
         (taken,) = replicas.buses[1].sessions.values()
         assert (taken.log_level.value, taken.subscriptions) == ("error", {"res://one"})
         nursery.cancel_scope.cancel()
+
+
+async def is_done(ask):
+    """Ask until Redis is there again, which may take a while to answer."""
+    with trio.fail_after(PATIENCE):
+        while (status := (await ask().ended()).status) != 200:
+            assert status == 503
 
 
 async def kept(directory, name):
@@ -421,6 +435,7 @@ async def kept(directory, name):
         return None
 
 
+@pytest.mark.usefixtures("_patient")
 async def test_links_may_be_encrypted(shared_engine, namespace, nursery, tls_pair):
     replicas = Replicas(shared_engine.url, namespace, tls=tls_pair, advertise="localhost")
     for _ in range(2):
@@ -462,14 +477,19 @@ async def test_a_redis_that_stands_still_holds_nobody_up_for_long(namespace, nur
         server.pause()
         began = trio.current_time()
         assert (await session.request("logging/setLevel", {"level": "error"}).ended()).status == 503
-        assert trio.current_time() - began < PATIENCE / 2
+        assert trio.current_time() - began < SOON
         assert text(await call(session, "echo", text="on").reply()) == "on"
         server.go_on()
-        with trio.fail_after(PATIENCE):
-            asked = session.request("logging/setLevel", {"level": "error"})
-            while (await asked.ended()).status != 200:
-                asked = session.request("logging/setLevel", {"level": "error"})
+        await is_done(lambda: session.request("logging/setLevel", {"level": "error"}))
         nursery.cancel_scope.cancel()
+
+
+async def why_not(server, redis):
+    """What a server says that cannot be opened."""
+    with pytest.raises(ServingError) as raised:
+        async with server.open(cluster=redis):
+            pass
+    return str(raised.value)
 
 
 REFUSING = pytest.mark.parametrize(
@@ -493,11 +513,12 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
         await redis.call(*refuse.split(" "))
         assert (await probe.post(INITIALIZE).ended(timeout=60)).status == 503
         assert text(await call(session, "echo", text="on").reply()) == "on"
-        with pytest.raises(ServingError, match=f"^Redis at unix:.*{said}[^\\n]*$"):
-            async with Server("late").open(cluster=replicas.redis):
-                pass
+        with trio.fail_after(PATIENCE):
+            while "did not answer within" in (why := await why_not(Server("late"), replicas.redis)):
+                pass  # so busy is the machine
+        assert re.search(f"^Redis at unix:.*{said}[^\\n]*$", why)
         await redis.call(*take.split(" "))
-        assert (await probe.post(INITIALIZE).ended(timeout=60)).status == 200
+        await is_done(lambda: probe.post(INITIALIZE))
         redis.close()
         nursery.cancel_scope.cancel()
 

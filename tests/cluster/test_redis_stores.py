@@ -9,18 +9,21 @@ from test_lost_streams import LOST, ask
 from test_lost_tasks import begin, look
 from test_redis import PATIENCE, Replicas, pause
 
+from mcpbus import Limits
 from mcpbus.stores import RedisEventStore
 from mcpbus.tasks import RedisTaskStore
 
 
-async def test_what_a_replica_had_another_one_finds(shared_engine, nursery):
+async def test_what_a_replica_had_another_one_finds(shared_engine, nursery, patient_redis, monkeypatch):
+    monkeypatch.setattr("mcpbus.cluster.records.DIRECTORY_SECONDS", PATIENCE)
     namespace, url = secrets.token_hex(4), shared_engine.url
     stores = []
     replicas = Replicas(url, namespace)
     for _ in range(2):
         events, tasks = (kind(url, namespace=namespace) for kind in (RedisEventStore, RedisTaskStore))
         stores += [events, tasks]
-        await nursery.start(partial(replicas.run, event_store=events, task_store=tasks))
+        limits = Limits(store_deadline=PATIENCE)
+        await nursery.start(partial(replicas.run, event_store=events, task_store=tasks, limits=limits))
     here, there = replicas.probes
     session = await here.initialize("2025-11-25")
     stream = ask(session, "count")

@@ -229,6 +229,10 @@ SYSTEMS = {
 """What chaos can come over."""
 
 
+LEAST = 20
+"""Right answers, without which it would show nothing, however few the turns are that a busy machine gives in its seconds."""
+
+
 async def chaos(system, seconds, seed=1):
     """Let chaos come over some processes for so many seconds, and return what came of it."""
     chance, figures = random.Random(seed), Figures()
@@ -237,25 +241,29 @@ async def chaos(system, seconds, seed=1):
             await nursery.start(system.run)
             clients = [Client(system.served, chance, figures) for _ in range(IN_SESSIONS + WITHOUT)]
             until = time.monotonic() + seconds
+
+            def over():
+                return time.monotonic() >= until and figures.ends["right"] >= LEAST and bool(figures.troubles)
+
             async with trio.open_nursery() as asking:
                 for number, client in enumerate(clients):
                     client.right_at = time.monotonic()
-                    asking.start_soon(client.run if number < IN_SESSIONS else client.run_without, until)
-                while time.monotonic() < until:
+                    asking.start_soon(client.run if number < IN_SESSIONS else client.run_without, over)
+                while not over():
                     troubles = system.troubles()
                     trouble = troubles[sum(figures.troubles.values()) % len(troubles)]
                     await trouble(chance)
                     figures.troubles[trouble.__name__] += 1
-                    await get_over(clients, until)
+                    await get_over(clients, over)
             figures.faults += await books.faults(system.killed)
             figures.books = total(books.read().values())
             nursery.cancel_scope.cancel()
     return figures
 
 
-async def get_over(clients, until):
+async def get_over(clients, over):
     """Wait until the trouble is over for each client: its session is somebody's again."""
     await trio.sleep(1.5 * LEASE)
-    over = time.monotonic()
-    while time.monotonic() < until and any(client.right_at < over for client in clients):  # noqa: ASYNC110
+    troubled = time.monotonic()
+    while not over() and any(client.right_at < troubled for client in clients):  # noqa: ASYNC110
         await trio.sleep(0.05)

@@ -89,22 +89,22 @@ class Client:
     def fault(self, what):
         self.figures.faults.append(f"{self.name}: {what}")
 
-    async def run(self, until):
-        """Ask, in a session, until that moment."""
-        while time.monotonic() < until:
+    async def run(self, over):
+        """Ask, in a session, until it is over."""
+        while not over():
             await self.begin()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.listen)
                 for _ in range(self.chance.randrange(20, 200)):
-                    if time.monotonic() < until:
+                    if not over():
                         await self.do()
                         await trio.sleep(0.02)
                 nursery.cancel_scope.cancel()
             await self.delete()
 
-    async def run_without(self, until):
-        """Ask, in no session, until that moment."""
-        while time.monotonic() < until:
+    async def run_without(self, over):
+        """Ask, in no session, until it is over."""
+        while not over():
             text = f"{self.name} {next(self.texts)}"
             async with self.peer() as peer:
                 with trio.fail_after(ENDS):

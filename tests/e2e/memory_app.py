@@ -3,7 +3,6 @@
 To standard output it says how many seconds of the processor it has taken at most before all else had a turn.
 """
 
-import random
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -14,6 +13,7 @@ import trio
 from mcpbus import Context, Server
 
 MEGABYTE = "x" * 1024 * 1024
+one_by_one = trio.Lock()
 
 
 async def watch() -> None:
@@ -47,8 +47,10 @@ async def long() -> str:
 
 @server.tool
 async def late() -> str:
-    """Answer at length, a little later."""
-    await trio.sleep(0.5 + random.random())
+    """Answer at length, a little later, and each call after the other: how many would be due at once is for the machine to say."""
+    await trio.sleep(0.5)
+    async with one_by_one:
+        await trio.lowlevel.checkpoint()
     return MEGABYTE
 
 

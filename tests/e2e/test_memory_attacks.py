@@ -27,7 +27,7 @@ PROMPT = 1.0
 LONGEST = 4 * 1024 * 1024 - 1024
 """A body that is just not too long."""
 TOOLS = ["long", "late"]
-"""Who answers with a megabyte: at once, or when all calls have begun."""
+"""Who answers with a megabyte: at once, or one call after the other when most have begun."""
 
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the kernel is not Linux"),

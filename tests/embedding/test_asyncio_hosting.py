@@ -16,7 +16,7 @@ from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus
 from tests.at_home import CALLER
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 def make_server(name="s", **options):

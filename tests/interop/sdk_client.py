@@ -21,7 +21,7 @@ from mcpbus import Bus
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
 REVISIONS = (*LEGACY, MODERN)
-DEADLINE = 20
+DEADLINE = 60
 
 # The SDK marks what 2026-07-28 has dropped as deprecated, and leaves the generators of streams that it abandons to
 # the garbage collector, which trio reports.

@@ -39,7 +39,7 @@ async def answers_to(server, *tokens):
 async def test_the_official_client_logs_in_steps_up_and_refreshes_at_oidc_provider(issuers):
     (url, bind), browser, storage = take_port(), Browser(), Storage()
     auth = ResourceServer(f"{url}/mcp", JwtVerifier(issuers["oidc"], web=WEB), scopes=READ)
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         async with make_server(auth).open() as bus, trio.open_nursery() as nursery:
             [url] = await nursery.start(lambda task_status: bus.serve(bind=bind, task_status=task_status))
             async with signed_in(url, browser, storage) as session:

@@ -118,10 +118,10 @@ class Soak:
         answer = await http.post(self.url, json=body, headers=fields)
         return answer.json()["result"]["structuredContent"]  # type: ignore[no-any-return]
 
-    async def quiet(self, patience: float) -> dict[str, int]:
-        """Wait until nothing more is held for anybody, and return the books then; as they are, if that takes too long."""
+    async def quiet(self, patience: float, before: dict[str, int] | None = None) -> dict[str, int]:
+        """Wait until nothing more is held for anybody, or no more than before, and return the books then; as they are, if that takes too long."""
         gc.collect()  # of connections that httpcore has forgotten, and not closed
-        ends = time.monotonic() + 3 * patience + 20
+        ends = time.monotonic() + 3 * patience + 60
         async with inspector() as http:
             books = await self.books(http, thorough=True)
             while any(books[name] for name in ("sessions", "parked", "kept", "topics", "pending")) or (
@@ -132,7 +132,13 @@ class Soak:
                 await trio.sleep(0.5)
                 books = await self.books(http, thorough=True)
             await trio.sleep(patience + 1)  # connections that are kept alive
-            return await self.books(http, thorough=True)
+            books = await self.books(http, thorough=True)
+            while before is not None and any(books[name] > before[name] for name in HELD):
+                if time.monotonic() > ends:
+                    break
+                await trio.sleep(0.5)
+                books = await self.books(http, thorough=True)
+            return books
 
 
 def inspector() -> httpx.AsyncClient:
@@ -152,7 +158,7 @@ async def soak(
     before = await warm.quiet(patience)
     result = Soak(url, seed, faults=warm.faults)
     await _rounds(result, seconds, visitors)
-    after = await result.quiet(patience)
+    after = await result.quiet(patience, before)
     for name in HELD:
         if after[name] > before[name]:
             result.faults.append(f"{name}: {before[name]} before, {after[name]} after")
@@ -186,7 +192,7 @@ def run(seed: int, seconds: float, visitors: int, patience: float, log: IO[bytes
         result, before, after = trio.run(soak, url, seed, seconds, visitors, patience)
     finally:
         process.terminate()
-        status = process.wait(30)
+        status = process.wait(120)
         process.stdout.close()
     if status not in {0, -signal.SIGTERM}:
         result.faults.append(f"the server ended with {status}")

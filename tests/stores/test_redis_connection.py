@@ -15,7 +15,7 @@ from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError,
 from mcpbus.core.stores.redis_connection import RedisConnection
 from tests.engines import engine
 
-PATIENCE = 20
+PATIENCE = 60
 PUT = Script("redis.call('SET', KEYS[1], ARGV[1]) return redis.call('GET', KEYS[1])")
 
 

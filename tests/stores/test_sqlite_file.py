@@ -11,7 +11,7 @@ import trio.testing
 from mcpbus.core.stores import sqlite_file
 from mcpbus.core.stores.sqlite_file import SqliteFile
 
-DEADLINE = 10
+DEADLINE = 60
 BUSY = sqlite3.OperationalError("database is locked")
 
 

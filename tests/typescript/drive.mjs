@@ -11,7 +11,7 @@ import * as lasting from './lasting.mjs';
 import * as workers from './workers.mjs';
 
 const SCENARIOS = { ...features, ...lasting, ...asking, ...workers };
-const PATIENCE = 20_000; // milliseconds, for a scenario
+const PATIENCE = 60_000; // milliseconds, for a scenario
 
 /** Returns once the line is written: what is still to be written is lost at the exit. */
 function tell(report) {

@@ -9,21 +9,19 @@ from typing import Any
 
 import trio
 
-from mcpbus.core.containment import Contained, run_lasting
+from mcpbus.core.containment import Contained
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.protocol.owners import LOCAL, Peer
-from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.errors import Abuse, ConnectionFault
-from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import AVAILABLE, Reactor
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
 from mcpbus.serving.served_app import ServedApp
+from mcpbus.serving.service import Service
 from mcpbus.serving.sharing import Board
 
 _logger = logging.getLogger("mcpbus.serving")
@@ -82,7 +80,7 @@ class Accepted:
         if acceptor.tls is not None:
             self.start_soon(self._shake_hands, acceptor.tls)
         else:
-            self._serve_http1(self.transport, acceptor.http1.reactor)
+            self._serve_http1(self.transport, acceptor.service.reactor)
 
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
         acceptor = self._acceptor
@@ -99,7 +97,7 @@ class Accepted:
             self._serve_http1(self._tls, None)
 
     def _serve_http1(self, stream: Stream, reactor: Reactor | None) -> None:
-        connection = Http1Connection(self._acceptor.http1, stream, self, reactor)
+        connection = Http1Connection(self._acceptor.service, stream, self, reactor)
         connection.begin()
         self._enter(connection)
 
@@ -107,9 +105,9 @@ class Accepted:
         """See `Owner`."""
         acceptor, tls = self._acceptor, self._tls
         if tls is None:
-            connection = Http2Connection(acceptor.http2, self.transport, self, acceptor.http1.reactor)
+            connection = Http2Connection(acceptor.service, self.transport, self, acceptor.service.reactor)
         else:
-            connection = Http2Connection(acceptor.http2, tls, self)
+            connection = Http2Connection(acceptor.service, tls, self)
         self._enter(connection)
         await connection.run(data)
 
@@ -148,7 +146,7 @@ class Accepted:
 
     def _report(self, failure: BaseException) -> None:
         self._acceptor.counters.failed += 1
-        self._acceptor.complaints.warn(
+        self._acceptor.service.complaints.warn(
             "connection from %s was ended by %s",
             self._name,
             _reasons(failure),
@@ -159,7 +157,9 @@ class Accepted:
         """Tell that its client has broken the connection."""
         if isinstance(fault, Abuse):
             self._acceptor.counters.abusive += 1
-            self._acceptor.complaints.warn("connection from %s was ended for abuse: %s", self._name, fault)
+            self._acceptor.service.complaints.warn(
+                "connection from %s was ended for abuse: %s", self._name, fault
+            )
         else:
             self._report(fault)
 
@@ -194,9 +194,7 @@ class Acceptor:
         board: How many other processes have, that listen on the same sockets.
 
     Attributes:
-        complaints: Warns of what clients do.
-        http1: What connections share that speak HTTP/1.1, or WebSocket.
-        http2: What those share that speak HTTP/2.
+        service: What connections share.
         retired: Whether connections end with the request that is under way.
     """
 
@@ -215,10 +213,7 @@ class Acceptor:
         self.nursery = nursery
         self.counters = counters
         self.tls = tls
-        self.complaints = Complaints()
-        reactor = Reactor(copy_context()) if AVAILABLE else None
-        self.http1 = Http1Service(app, options, reactor)
-        self.http2 = Http2Service(app, options, counters, reactor)
+        self.service = Service(app, options, Reactor(copy_context()) if AVAILABLE else None, counters)
         self.retired = False
         self._board = board
         self._open: set[Accepted] = set()
@@ -293,12 +288,6 @@ class Acceptor:
         self.counters.open += more
         if self._board is not None:
             self._board.note(self.counters.open)
-
-    async def run(self) -> None:
-        """Do what is done for all connections together, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run_lasting, self.http1.run, "what serves HTTP/1.1")
-            nursery.start_soon(run_lasting, self.http2.run, "what serves HTTP/2")
 
     def retire(self, seconds: float) -> float:
         """Close connections that have been idle for so many seconds, the others as soon as they have or when their last request has ended.

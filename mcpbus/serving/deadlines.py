@@ -18,22 +18,12 @@ _FINEST: Final = 0.001
 _COARSEST: Final = 1.0
 
 
-class Waiting(Protocol):
-    """What may wait until some time.
-
-    Attributes:
-        expires: When that is, by trio's clock.
-    """
-
-    expires: float
-
-
 class Expiring(Protocol):
     """What has a deadline, which it may move."""
 
     @property
-    def wire(self) -> Waiting:
-        """What knows until when it may wait."""
+    def expires(self) -> float:
+        """Until when it may wait, by trio's clock."""
 
     def expire(self) -> None:
         """End what is waited for. No schedule point."""
@@ -92,9 +82,9 @@ class Deadlines:
         """End what takes too long, and return when the next wait does."""
         soonest = math.inf
         for connection in tuple(self._watched):
-            if connection.wire.expires <= now:
+            if connection.expires <= now:
                 self._expire(connection)
-            soonest = min(soonest, connection.wire.expires)
+            soonest = min(soonest, connection.expires)
         return soonest
 
     def _expire(self, connection: Expiring) -> None:

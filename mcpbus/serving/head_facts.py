@@ -16,7 +16,7 @@ class HeadFacts:
 
     Attributes:
         endpoint: The endpoint.
-        immediate: See `Endpoint.is_immediate`.
+        immediate: See `Endpoint.is_immediate`; what leaves HTTP is not.
         cleared: If so, see `Endpoint.clears`.
         cors: See `Endpoint.cors_headers`.
         pace: How long turns take in which they are served. Such requests ask for the same, as a rule: newer clients name in
@@ -30,10 +30,11 @@ class HeadFacts:
     pace: Pace = attrs.field(factory=Pace)
 
     @classmethod
-    def of(cls, endpoint: Endpoint, head: Head) -> Self:
+    def of(cls, endpoint: Endpoint, head: "RememberedHead") -> Self:
         """Ask an endpoint."""
-        immediate = endpoint.is_immediate(head)
-        return cls(endpoint, immediate, immediate and endpoint.clears(head), endpoint.cors_headers(head))
+        judged = head.judged
+        immediate = not head.leaves and endpoint.is_immediate(judged)
+        return cls(endpoint, immediate, immediate and endpoint.clears(judged), endpoint.cors_headers(judged))
 
 
 class RememberedHead(Protocol):
@@ -52,6 +53,10 @@ class RememberedHead(Protocol):
         """Of its body in bytes, if that is known."""
 
     @property
+    def leaves(self) -> bool:
+        """Whether its client wants to speak something else from then on."""
+
+    @property
     def plain(self) -> Self | None:
         """The same without what it alone says, such as credentials or the length of its body; None if that is all of it."""
 
@@ -61,8 +66,8 @@ def learn_facts(endpoint: Endpoint, head: RememberedHead) -> HeadFacts:
     plain = head.plain or head
     facts = plain.facts
     if facts is None or facts.endpoint is not endpoint:
-        facts = plain.facts = HeadFacts.of(endpoint, plain.judged)
+        facts = plain.facts = HeadFacts.of(endpoint, plain)
     if (head.length or 0) > endpoint.max_body_bytes:
-        facts = HeadFacts.of(endpoint, head.judged)
+        facts = HeadFacts.of(endpoint, head)
     head.facts = facts
     return facts

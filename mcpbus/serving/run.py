@@ -72,7 +72,7 @@ async def serve(
             board = None if sharing is None else sharing.board
             served = ServedApp(app, state)
             acceptor = Acceptor(served, options, connections, tls=tls, counters=counters, board=board)
-            connections.start_soon(run_lasting, acceptor.run, "what serves connections")
+            connections.start_soon(run_lasting, acceptor.service.run, "what serves connections")
             listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
             try:
                 async with trio.open_nursery() as accepting:

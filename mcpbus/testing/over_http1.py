@@ -12,10 +12,10 @@ import trio
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Pollable, Reactor, Turn
 from mcpbus.serving.served_app import ServedApp
+from mcpbus.serving.service import Service
 from mcpbus.testing.recording import Recording, Sent
 
 
@@ -32,7 +32,7 @@ class OverHttp1:
         # A test says itself what comes too late.
         options = ServeOptions(keep_alive_seconds=math.inf)
         self._reactor = WireReactor()
-        self._service = Http1Service(StrictApp(app, nursery), options, self._reactor)
+        self._service = Service(StrictApp(app, nursery), options, self._reactor)
         self._free: list[_Wire] = []
         nursery.start_soon(self._service.run)
 

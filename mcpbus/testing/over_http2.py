@@ -13,10 +13,9 @@ import trio
 
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
-from mcpbus.serving.counters import Counters
 from mcpbus.serving.http2.connection import Http2Connection
-from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.service import Service
 from mcpbus.testing.over_http1 import StrictApp
 from mcpbus.testing.recording import Recording, Sent
 
@@ -34,9 +33,7 @@ class OverHttp2:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._service = Http2Service(
-            StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf), Counters()
-        )
+        self._service = Service(StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf))
         self._free: list[_Wire] = []
         nursery.start_soon(self._service.run)
 

@@ -15,8 +15,8 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.served_app import ServedApp
+from mcpbus.serving.service import Service
 from mcpbus.testing.over_http1 import WireReactor
 
 LIMIT = 1000
@@ -286,7 +286,7 @@ async def open_lane(*, turns=False, app=None, limits=None, **options):
     endpoint = Endpoint(turns=turns) if app is None else app
     if limits is not None:
         endpoint.limits = limits
-    lane = Http1Service(ServedApp(endpoint), ServeOptions(**options), WireReactor() if turns else None)
+    lane = Service(ServedApp(endpoint), ServeOptions(**options), WireReactor() if turns else None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)
         with trio.fail_after(2 * 3600):

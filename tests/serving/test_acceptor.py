@@ -8,8 +8,8 @@ import pytest
 import trio
 from peers import Http2, get, hello, receive_all, receive_until, respond, serving
 
+from mcpbus.core.complaints import Complaints
 from mcpbus.serving import Counters
-from mcpbus.serving.complaints import Complaints
 from mcpbus.serving.http2.requests import Requests
 
 WEBSOCKET = (
@@ -45,7 +45,7 @@ async def test_many_clients_that_send_what_is_malformed_fill_no_log(caplog):
 
 
 async def test_what_was_not_said_of_clients_is_counted_later(caplog, autojump_clock):
-    complaints = Complaints()
+    complaints = Complaints(logging.getLogger("mcpbus.serving"))
     complaints.warn("client %d was late", 0)
     for n in range(25):
         complaints.warn("client %d was rude", n)

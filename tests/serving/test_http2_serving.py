@@ -15,13 +15,12 @@ from peers import Http2
 
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving import Counters
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.request import Http2Request
-from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.served_app import ServedApp
+from mcpbus.serving.service import Service
 from tests.at_home import IN_TURN
 
 CLAIM = {
@@ -139,7 +138,7 @@ async def connected(tools=None, *, limits=None, http=None, start=True, **options
         tools.server.open(limits=limits or Limits(), drain_seconds=0) as bus,
         trio.open_nursery() as nursery,
     ):
-        service = Http2Service(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options), Counters())
+        service = Service(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options))
         near, far = trio.testing.memory_stream_pair()
         owner = Owner(far)
         connection = Http2Connection(service, far, owner)

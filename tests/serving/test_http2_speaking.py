@@ -15,11 +15,10 @@ from mcpbus import Context, Limits, ServeOptions
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
-from mcpbus.serving import Counters
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
-from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.served_app import ServedApp
+from mcpbus.serving.service import Service
 from mcpbus.testing.over_http1 import WireReactor
 
 LOST = Fate.discarded(Reason.LOST)
@@ -41,11 +40,11 @@ async def connected(tools, event_store=None, **limits):
         tools.server.open(limits=Limits(**limits), event_store=event_store, drain_seconds=0) as bus,
         trio.open_nursery() as nursery,
     ):
-        service = Http2Service(ServedApp(bus.asgi()), ServeOptions(), Counters(), reactor)
+        service = Service(ServedApp(bus.asgi()), ServeOptions(), reactor)
         wire = Wire(reactor)
         owner = WireOwner(wire)
         connection = Http2Connection(service, wire, owner, reactor)
-        for task in (service.run, reactor.run, connection.run):
+        for task in (service.run, connection.run):
             nursery.start_soon(task)
         client = Client(bus, wire.near, connection, owner)
         client.wire = wire

@@ -17,8 +17,8 @@ from wires import Wire
 
 from mcpbus.serving import Counters, ServeOptions
 from mcpbus.serving.http2.connection import Http2Connection
-from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.served_app import ServedApp
+from mcpbus.serving.service import Service
 from mcpbus.testing.over_http1 import WireReactor
 
 
@@ -160,10 +160,9 @@ async def open_tunnel(app, *, turns=True, **options):
     options.setdefault("write_deadline_seconds", 3600)
     counters = Counters()
     reactor = WireReactor()
-    service = Http2Service(ServedApp(app), ServeOptions(**options), counters, reactor)
+    service = Service(ServedApp(app), ServeOptions(**options), reactor, counters)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.run)
-        nursery.start_soon(reactor.run)
         wire = Wire(reactor)
         client = TunnelClient(wire)
         client.counters = counters

@@ -18,12 +18,12 @@ from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
-from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire
 from mcpbus.serving.http1.work import FAILED, Work
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, too_slow
+from mcpbus.serving.service import Service
 from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.response import Opened
@@ -64,7 +64,7 @@ class Http1Connection:
     )
 
     def __init__(
-        self, service: Http1Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
+        self, service: Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
     ) -> None:
         self._service = service
         self._owner = owner
@@ -94,6 +94,11 @@ class Http1Connection:
         return wire.expires - options.head_seconds if wire.doing is Doing.HEAD else None
 
     # -- the end ---------------------------------------------------------------------------------
+
+    @property
+    def expires(self) -> float:
+        """See `Expiring`."""
+        return self.wire.expires
 
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
@@ -329,7 +334,7 @@ class Http1Connection:
                 return head
             if missing > facts.endpoint.max_body_bytes:
                 missing = None
-        if facts is None or missing is None or missing > _MOST_IN_TURN or head.expects:
+        if facts is None or head.leaves or missing is None or missing > _MOST_IN_TURN or head.expects:
             self._go_on()
             return None
         rate, now = facts.endpoint.limits.body_rate, trio.current_time()

@@ -10,8 +10,8 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.http1.request import Connection
-from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.reactor import Turn
+from mcpbus.serving.service import Service
 from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.writer import Writer
 
@@ -37,7 +37,7 @@ class Upgraded:
 
     __slots__ = ("_connection", "_head", "_pace", "_reactor", "_service", "_wire")
 
-    def __init__(self, connection: Upgradable, service: Http1Service, head: Head) -> None:
+    def __init__(self, connection: Upgradable, service: Service, head: Head) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._reactor = connection.reactor

@@ -12,8 +12,8 @@ import trio
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
 from mcpbus.serving.http1.parser import Requests
-from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.request_error import too_slow
+from mcpbus.serving.service import Service
 
 
 class Owner(Protocol):
@@ -98,7 +98,7 @@ class Wire:
         "stream",
     )
 
-    def __init__(self, service: Http1Service, stream: trio.abc.Stream, owner: Owner) -> None:
+    def __init__(self, service: Service, stream: trio.abc.Stream, owner: Owner) -> None:
         self._deadlines = service.deadlines
         self._owner = owner
         self._socket = stream if isinstance(stream, DeadlineStream) else None
@@ -106,7 +106,7 @@ class Wire:
         self._receiving: trio.CancelScope | None = None
         self.clock = service.deadlines.clock
         self.stream = stream
-        self.requests = Requests(service.heads)
+        self.requests = Requests(service.http1_heads)
         self.options = service.options
         self.peer = owner.peer
         self.doing = IDLE

@@ -24,11 +24,11 @@ from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import Http1Request
-from mcpbus.serving.http1.service import Http1Service
 from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
 from mcpbus.serving.http1.websocket import Http1Opening
 from mcpbus.serving.http1.wire import IDLE, Doing
 from mcpbus.serving.request_error import RequestError, too_slow
+from mcpbus.serving.service import Service
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames
@@ -86,7 +86,7 @@ class Work:
 
     __slots__ = ("_connection", "_head", "_service", "_wire", "scope")
 
-    def __init__(self, connection: Workplace, service: Http1Service, head: RequestHead | None) -> None:
+    def __init__(self, connection: Workplace, service: Service, head: RequestHead | None) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._service = service
@@ -186,8 +186,8 @@ class Work:
         wire, report = self._wire, self._service.app.report
         if wire.requests.body is not None:
             raise RequestError(400, "a request to upgrade has no body")
-        websockets = self._service.websockets(head)
-        opened, refused = False, None
+        facts, opened, refused = self._service.facts(head), False, None
+        websockets = None if facts is None else facts.endpoint.websockets
         with Contained(partial(report, verb=head.judged.verb, path=head.judged.path)):
             if websockets is None:
                 refused = await self._call(head)

@@ -30,10 +30,10 @@ from mcpbus.serving.http2.events import (
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
 from mcpbus.serving.http2.requests import Requests
 from mcpbus.serving.http2.sending import Sending
-from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.token_bucket import TokenBucket
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
+from mcpbus.serving.service import Service
 
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn."""
@@ -70,7 +70,7 @@ class Http2Connection:
     """
 
     def __init__(
-        self, service: Http2Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
+        self, service: Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
     ) -> None:
         self._service = service
         self._stream = stream
@@ -81,7 +81,7 @@ class Http2Connection:
         self.options = options = service.options
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
-        self._protocol = Http2Protocol(service.heads, self._bucket, service.counters)
+        self._protocol = Http2Protocol(service.http2_heads, self._bucket, service.counters)
         self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
         self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
         self._requests = Requests(self, service, stream, self.sending, self._writer)
@@ -112,11 +112,6 @@ class Http2Connection:
             self.lose()
 
     # -- its end ---------------------------------------------------------------------------------
-
-    @property
-    def wire(self) -> "Http2Connection":
-        """What has a deadline; see `Expiring`."""
-        return self
 
     def idle_since(self) -> float | None:
         """Tell since when no request is under way; None while one is."""

@@ -51,6 +51,11 @@ class RequestHead(msgspec.Struct, eq=False):
     plain: "RequestHead | None" = None
     facts: HeadFacts | None = None
 
+    @property
+    def leaves(self) -> bool:
+        """Whether its client wants to leave HTTP."""
+        return self.protocol is not None
+
 
 def check_trailers(fields: Fields) -> None:
     """Judge what comes after a body; nothing is done about it.

@@ -22,8 +22,8 @@ from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.sending import Sending
-from mcpbus.serving.http2.service import Http2Service
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
+from mcpbus.serving.service import Service
 
 _MOST_GATHERED: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
@@ -80,7 +80,7 @@ class Requests:
     def __init__(
         self,
         connection: Connection,
-        service: Http2Service,
+        service: Service,
         stream: trio.abc.Stream,
         sending: Sending,
         writer: ConnectionWriter,
@@ -161,7 +161,7 @@ class Requests:
         self.idle_since = None
         if head.fault is not None:
             request.refuse(head.fault)
-        elif head.protocol is not None:
+        elif head.leaves:
             self._connect(request)
         elif facts is None:
             app, exchange = self._service.app, Http2Exchange(request, self.writer.flush_soon)

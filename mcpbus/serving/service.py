@@ -1,46 +1,56 @@
-"""What the HTTP/1.1 connections of one server share."""
+"""What all connections of one server share, whichever version of HTTP they speak."""
 
+import logging
 from contextvars import copy_context
 
 import trio
 
+from mcpbus.core.complaints import Complaints
 from mcpbus.core.containment import run_lasting
-from mcpbus.serving.complaints import Complaints
+from mcpbus.serving.counters import Counters
 from mcpbus.serving.deadlines import Deadlines
-from mcpbus.serving.head_facts import HeadFacts, learn_facts
-from mcpbus.serving.http1.head import RequestHead
-from mcpbus.serving.http1.heads import Heads
+from mcpbus.serving.head_facts import HeadFacts, RememberedHead, learn_facts
+from mcpbus.serving.http1.heads import Heads as Http1Heads
+from mcpbus.serving.http2.heads import Heads as Http2Heads
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.write_coalescer import WriteCoalescer
-from mcpbus.transports.websocket import WebSockets
 
 
-class Http1Service:
-    """Serves an application over HTTP/1.1: straight where it can be, and otherwise through ASGI.
+class Service:
+    """Serves an application: straight where it can be, and otherwise through ASGI.
 
     Args:
         app: The application.
         options: How it is served.
-        reactor: Waits for connections that can be polled; None where the system has nothing to do it with.
+        reactor: Waits for connections that can be polled, and takes their turns; None where the system has nothing to do it with.
+        counters: What has happened to all connections.
 
     Attributes:
-        heads: Reads the heads of requests.
+        http1_heads: Reads the heads of requests over HTTP/1.1.
+        http2_heads: Reads those over HTTP/2.
         complaints: Warns of what clients do.
         context: The context variables with which each request begins.
-        reactor: The same.
         coalescer: Has what is said in one turn written together.
         deadlines: Ends what takes a connection too long.
     """
 
-    def __init__(self, app: ServedApp, options: ServeOptions, reactor: Reactor | None = None) -> None:
+    def __init__(
+        self,
+        app: ServedApp,
+        options: ServeOptions,
+        reactor: Reactor | None = None,
+        counters: Counters | None = None,
+    ) -> None:
         self.app = app
         self.options = options
-        self.complaints = Complaints()
-        self.heads = Heads(options.max_head_bytes)
-        self.context = copy_context()
         self.reactor = reactor
+        self.counters = Counters() if counters is None else counters
+        self.http1_heads = Http1Heads(options.max_head_bytes)
+        self.http2_heads = Http2Heads(options.max_head_bytes)
+        self.complaints = Complaints(logging.getLogger("mcpbus.serving"))
+        self.context = copy_context()
         self.coalescer = WriteCoalescer(reactor)
         self.deadlines = Deadlines(
             min(
@@ -55,25 +65,18 @@ class Http1Service:
         """Serve the connections, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(run_lasting, self.coalescer.run, "what writes for HTTP/1.1 connections")
+                nursery.start_soon(run_lasting, self.coalescer.run, "what writes for connections")
                 if self.reactor is not None:
-                    nursery.start_soon(run_lasting, self.reactor.run, "what waits for HTTP/1.1 connections")
+                    nursery.start_soon(run_lasting, self.reactor.run, "what waits for connections")
                 await self.deadlines.run()
         finally:
             self.deadlines.lose_all()
             if self.reactor is not None:
                 self.reactor.close()
 
-    def facts(self, head: RequestHead) -> HeadFacts | None:
+    def facts(self, head: RememberedHead) -> HeadFacts | None:
         """Who serves a request, and how; None: the application does, through ASGI."""
         endpoint, facts = self.app.direct(head.judged.path), head.facts
         if facts is not None and facts.endpoint is endpoint:
             return facts
-        if endpoint is None or head.leaves:
-            return None
-        return learn_facts(endpoint, head)
-
-    def websockets(self, head: RequestHead) -> WebSockets | None:
-        """Who opens the WebSocket that a request asks for; None: the application does, through ASGI."""
-        endpoint = self.app.direct(head.judged.path)
-        return None if endpoint is None else endpoint.websockets
+        return None if endpoint is None else learn_facts(endpoint, head)

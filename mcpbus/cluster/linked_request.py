@@ -20,7 +20,7 @@ from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.entered import Entered
-from mcpbus.transports.response import Awaited, Entry, HttpRequest, Opened
+from mcpbus.transports.response import Entry, HttpRequest, Opened, Speaker
 
 
 @attrs.frozen
@@ -142,7 +142,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
         """See `Outlet`."""
         self.answer_apart(partial(self._stream, opened))
 
-    def wait(self, request: Awaited, quiet: float) -> None:
+    def wait(self, request: Speaker, quiet: float) -> None:
         """See `Outlet`. The answer comes on a stream, whose task knows when something is to be said, and that the client leaves."""
 
     def finish(self, answer: Answer) -> None:

@@ -66,11 +66,11 @@ class QuickRelay:
         """See `Channel`."""
         self._answer_apart().lose()
 
-    def begin(self) -> None:
-        """See `Awaited`. Who serves it says when its client is told anything."""
+    def keep_alive(self) -> None:
+        """See `Speaker`. Who serves it says when its client is told anything."""
 
-    def leave(self) -> None:
-        """See `Awaited`."""
+    def cancel(self) -> None:
+        """See `Speaker`."""
         self._left = True
         if self._number >= 0:
             self._link.send(Kind.GONE, self._number)

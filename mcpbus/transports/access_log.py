@@ -17,12 +17,12 @@ from mcpbus.transports.duplex import Channel
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.refusals import plain
 from mcpbus.transports.response import (
-    Awaited,
     HttpRequest,
     LateWriter,
     Opened,
     ReadyOutlet,
     Rendering,
+    Speaker,
     WaitingOutlet,
 )
 from mcpbus.transports.websocket import WebSockets
@@ -167,7 +167,7 @@ class _LoggedOutlet:
             _LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line)
         )
 
-    def wait(self, request: Awaited, quiet: float) -> "WaitingOutlet | None":
+    def wait(self, request: Speaker, quiet: float) -> "WaitingOutlet | None":
         ready = self._outlet.wait(request, quiet)
         return None if ready is None else _LoggedWaitingOutlet(ready, self._line)
 

@@ -81,7 +81,7 @@ def _open_burst(
 
 
 class _KeptBurst:
-    """A burst of which the store is asked that it keep it. It is what its outlet waits for, see `Awaited`.
+    """A burst of which the store is asked that it keep it. It is what its outlet waits for, see `Speaker`.
 
     Args:
         session: The session.
@@ -118,11 +118,11 @@ class _KeptBurst:
             self._ready = self._outlet.wait(self, math.inf)
         return self._answer
 
-    def begin(self) -> None:
-        """See `Awaited`: what is said goes out only when the store has it."""
+    def keep_alive(self) -> None:
+        """See `Speaker`: what is said goes out only when the store has it."""
 
-    def leave(self) -> None:
-        """See `Awaited`."""
+    def cancel(self) -> None:
+        """See `Speaker`."""
         self._client_left = True
 
     def _hear(self, first: int | None) -> None:

@@ -251,14 +251,14 @@ class _Answering(msgspec.Struct):
         except Exception as failure:  # noqa: BLE001 - there is no memory: others that wait are not to blame
             ready.fail(failure)
 
-    def begin(self) -> None:
-        """See `Awaited`."""
+    def keep_alive(self) -> None:
+        """See `mcpbus.transports.response.Speaker`."""
         if self.request is not None:
             self.form = attrs.evolve(self.form, early=True)
             self.request.begin()
 
-    def leave(self) -> None:
-        """See `Awaited`."""
+    def cancel(self) -> None:
+        """See `mcpbus.transports.response.Speaker`."""
         if self.request is not None:
             self.request.leave()
 

@@ -54,14 +54,14 @@ class Entry(Protocol):
         """Say what has become of it."""
 
 
-class Awaited(Protocol):
-    """A request whose handler waits, before anything was said."""
+class Speaker(Protocol):
+    """Who is to say something to a client, as whoever carries that sees it."""
 
-    def begin(self) -> None:
-        """Have the response begin, without a word: its outlet is given the stream. No schedule point."""
+    def keep_alive(self) -> None:
+        """Say anything: nothing was said for as long as may be. No schedule point."""
 
-    def leave(self) -> None:
-        """Take note that the client has left. No schedule point."""
+    def cancel(self) -> None:
+        """Take note that the client has left, or the connection is lost. No schedule point."""
 
 
 class LateWriter(Protocol):
@@ -91,11 +91,11 @@ class Outlet(Protocol):
     def open(self, opened: Opened) -> None:
         """Write what comes on a stream, from now on. No schedule point."""
 
-    def wait(self, request: Awaited, quiet: float) -> "WaitingOutlet | None":
+    def wait(self, request: Speaker, quiet: float) -> "WaitingOutlet | None":
         """Take note that the handler waits, and nothing was said. No schedule point.
 
         Args:
-            request: The request, whose response is to begin after a while, and which is to be told if the client leaves.
+            request: The request, which is to be told after a while, to begin its response without a word, and if the client leaves.
             quiet: How many seconds that while is.
 
         Returns:

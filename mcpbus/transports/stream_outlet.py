@@ -2,7 +2,7 @@
 
 import trio
 
-from mcpbus.transports.response import Awaited, Opened
+from mcpbus.transports.response import Opened, Speaker
 
 
 class StreamOutlet:
@@ -20,5 +20,5 @@ class StreamOutlet:
         """See `Outlet`: whoever has made it looks for the stream here."""
         self.opened = opened
 
-    def wait(self, _request: Awaited, _quiet: float) -> None:
+    def wait(self, _request: Speaker, _quiet: float) -> None:
         """See `Outlet`: the task writes what comes on a stream."""

@@ -24,9 +24,8 @@ from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.serving.service import Service
-from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.write_coalescer import WriteCoalescer
-from mcpbus.transports.response import Opened
+from mcpbus.transports.response import Opened, Speaker
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head. Where nobody

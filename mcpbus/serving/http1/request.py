@@ -29,7 +29,7 @@ from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Awaited, Entry, HttpRequest, LateWriter, Opened
+from mcpbus.transports.response import Entry, HttpRequest, LateWriter, Opened, Speaker
 from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
@@ -101,7 +101,7 @@ class Http1Request(msgspec.Struct, eq=False):
     facts: HeadFacts
     scope: trio.CancelScope
     reply: Answer | None = None
-    _awaited: Awaited | None = None  # while the handler waits before anything is said
+    _awaited: Speaker | None = None  # while the handler waits before anything is said
     _unsaid: bytes | None = None  # a head that waits for what comes after it
     _said_continue: bool = False
     started: bool = False
@@ -146,7 +146,7 @@ class Http1Request(msgspec.Struct, eq=False):
         self._wait_no_longer()
         self._connection.leave(self, partial(answer, self))
 
-    def wait(self, request: Awaited, quiet: float) -> Self | None:
+    def wait(self, request: Speaker, quiet: float) -> Self | None:
         """See `Outlet`."""
         if self._connection.reactor is None:
             return None  # its task writes what comes on a stream
@@ -157,13 +157,13 @@ class Http1Request(msgspec.Struct, eq=False):
     def keep_alive(self) -> None:
         """See `Speaker`."""
         if self._awaited is not None:
-            self._awaited.begin()
+            self._awaited.keep_alive()
 
     def cancel(self) -> None:
         """See `Speaker`."""
         awaited, self._awaited = self._awaited, None
         if awaited is not None:
-            awaited.leave()
+            awaited.cancel()
             self._connection.lose()
 
     def finish(self, answer: Answer) -> None:

@@ -12,8 +12,8 @@ from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.service import Service
-from mcpbus.serving.websocket.carrier import Speaker
 from mcpbus.serving.writer import Writer
+from mcpbus.transports.response import Speaker
 
 
 class Upgradable(Connection, Protocol):

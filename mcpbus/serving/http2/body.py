@@ -1,15 +1,8 @@
 """The body of one HTTP/2 request: what has come, and nobody has taken yet."""
 
-from typing import Protocol
-
 import trio
 
-
-class Connection(Protocol):
-    """What the connection says to its client."""
-
-    def open_window(self, stream_id: int, size: int, /) -> None:
-        """Let the client send as much more of a body."""
+from mcpbus.serving.http2.connection_writer import ConnectionWriter
 
 
 class Body:
@@ -18,7 +11,7 @@ class Body:
     The stream's window is opened by what is taken, so that no more than a window lies here.
 
     Args:
-        connection: Its connection. Not the request, which would then know itself through its body, and be collected late.
+        writer: Has the client told. Not the request, which would then know itself through its body, and be collected late.
         stream_id: Its stream.
 
     Attributes:
@@ -26,10 +19,10 @@ class Body:
         gone: Whether nothing more will: the stream or the connection has gone.
     """
 
-    __slots__ = ("_come", "_connection", "_data", "_stream_id", "ended", "gone")
+    __slots__ = ("_come", "_data", "_stream_id", "_writer", "ended", "gone")
 
-    def __init__(self, connection: Connection, stream_id: int) -> None:
-        self._connection = connection
+    def __init__(self, writer: ConnectionWriter, stream_id: int) -> None:
+        self._writer = writer
         self._stream_id = stream_id
         self._data = bytearray()
         self._come: trio.lowlevel.ParkingLot | None = None  # once somebody waits
@@ -62,7 +55,7 @@ class Body:
         data = bytes(self._data)
         self._data.clear()
         if data and not self.over:
-            self._connection.open_window(self._stream_id, len(data))
+            self._writer.open_window(self._stream_id, len(data))
         return data
 
     async def more(self) -> None:

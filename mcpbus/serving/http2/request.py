@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 import trio
-from mcpbus_actors import EagerTask
 
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
@@ -19,14 +18,14 @@ from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_whole_head
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.held_answer import HeldAnswer
-from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.options import ServeOptions
+from mcpbus.serving.reactor import Turn
 from mcpbus.serving.request_error import RequestError, too_slow
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Awaited, HttpRequest, LateWriter, Opened
+from mcpbus.transports.response import Host, HttpRequest, LateWriter, Opened, Speaker
 from mcpbus.transports.unfinished import Unfinished
 
 
@@ -47,6 +46,13 @@ class Connection(Protocol):
     peer: Peer
     coalescer: WriteCoalescer
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn is under way, of this connection or of another one."""
+
+    def write_now(self) -> None:
+        """Write what was said, as far as that takes no time."""
+
     def look_at(self, time: float, /) -> None:
         """Have `Http2Request.expire` called then."""
 
@@ -54,6 +60,9 @@ class Connection(Protocol):
         self, request: "Http2Request", function: Callable[..., Awaitable[object]], /, *args: Any
     ) -> None:
         """Run a task that answers a request."""
+
+    def open(self, request: "Http2Request", opened: Opened, /) -> None:
+        """Answer from a stream."""
 
     def report(self, failure: BaseException, head: Head, /) -> None:
         """Tell that the application failed."""
@@ -66,19 +75,6 @@ class Connection(Protocol):
 
     def answered(self, request: "Http2Request", /) -> None:
         """Forget a request whose stream has ended."""
-
-
-class Tunnel(Protocol):
-    """What else than HTTP is spoken on the stream of a request."""
-
-    def take(self) -> EagerTask | None:
-        """Take what has come, in a turn of the connection."""
-
-    def keep_alive(self) -> None:
-        """Hear that it is the time that was asked for."""
-
-    def lose(self) -> None:
-        """Hear that the stream has gone. No schedule point."""
 
 
 class Http2Request:
@@ -94,34 +90,35 @@ class Http2Request:
     Attributes:
         head: The request before its body, as it is judged.
         peer: From where it came.
-        host: See `HttpRequest`: one that waits has a task of its own.
         body: Its body.
         answering: Where its answer is said.
-        tunnel: What is spoken on its stream from now on, if that is not HTTP.
+        speaker: Who speaks on its stream, if no task does.
+        turn: Taken when more of the body has come, if something else than HTTP is spoken there.
         waits_for_body: Whether it is served in a turn once its body is there.
         expires: When something takes too long: its body, or a quiet answer.
     """
 
     __slots__ = (
-        "_awaited",
         "_connection",
         "_failed",
         "_invited",
         "_left",
-        "_writer",
         "answering",
         "body",
         "expires",
         "facts",
         "head",
-        "host",
         "peer",
         "read",
         "scope",
+        "speaker",
         "stream_id",
-        "tunnel",
+        "turn",
         "waits_for_body",
     )
+
+    host: Host | None = None
+    """See `HttpRequest`: one that waits has a task of its own."""
 
     def __init__(
         self,
@@ -138,14 +135,12 @@ class Http2Request:
         self.scope = scope
         self.head = read.judged
         self.peer = connection.peer
-        self.host = None
         self.body = Body(connection.writer, stream_id)
         self.answering = SendStream(connection, stream_id, bodiless=self.head.verb == "HEAD")
-        self.tunnel: Tunnel | None = None
+        self.speaker: Speaker | None = None
+        self.turn: Turn | None = None
         self.waits_for_body = False
         self.expires = math.inf
-        self._writer: Http2ResponseWriter | None = None
-        self._awaited: Awaited | None = None  # while the handler waits before anything is said
         self._failed = False
         self._invited = False  # whether a client that waits for it was told to send the body
         self._left: trio.lowlevel.ParkingLot | None = None  # once somebody waits
@@ -188,12 +183,8 @@ class Http2Request:
             if self.waits_for_body:
                 self.waits_for_body = False
                 self.refuse(too_slow("body_timeout"))
-            elif self.tunnel is not None:
-                self.tunnel.keep_alive()
-            elif self._writer is not None:
-                self._writer.keep_alive()
-            elif self._awaited is not None:
-                self._awaited.begin()
+            elif self.speaker is not None:
+                self.speaker.keep_alive()
 
     def _give_up_stalled(self) -> None:
         connection = self._connection
@@ -287,15 +278,7 @@ class Http2Request:
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
-        self._awaited = None
-        if not opened.form.array:
-            self._writer = Http2ResponseWriter(self, opened, self.endpoint.limits, self._connection.coalescer)
-            if self.gone:
-                self._writer.cancel()
-            else:
-                self._writer.begin()
-        else:
-            self._connection.start(self, self.endpoint.stream, self, opened)
+        self._connection.open(self, opened)
 
     def flush_last(self, writer: LateWriter) -> None:
         """See `WaitingOutlet`."""
@@ -303,25 +286,21 @@ class Http2Request:
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
-        self._awaited = None
+        self.speaker = None
         self._connection.start(self, answer, self)
 
-    def wait(self, request: Awaited, quiet: float) -> Self:
+    def wait(self, request: Speaker, quiet: float) -> Self:
         """See `Outlet`."""
-        self._awaited = request
-        self.wake_at(trio.current_time() + quiet)
         if self.gone:
-            self._cancel()
+            request.cancel()
+        else:
+            self.speaker = request
+            self.wake_at(trio.current_time() + quiet)
         return self
-
-    def _cancel(self) -> None:
-        awaited, self._awaited = self._awaited, None
-        if awaited is not None:
-            awaited.leave()
 
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
-        self._awaited = None
+        self.speaker = None
         try:
             block = self._encode_head(answer)
             said = self.answering.say_at_once(block, answer.body, partial(self._answer_sent, answer))
@@ -411,7 +390,7 @@ class Http2Request:
 
     def hang_up(self) -> None:
         """End what is spoken on the stream: with it if all that was said is sent, and else by a reset (RFC 8441, section 5)."""
-        self.tunnel = None
+        self.speaker = self.turn = None
         self.expires = math.inf
         if self.answering.unsent:
             self.reset(ErrorCode.CANCEL)
@@ -430,21 +409,19 @@ class Http2Request:
         """Give up: the stream or the connection has gone."""
         if self.gone:
             return
+        speaker = self.speaker
         self._let_go()
-        tunnel, self.tunnel = self.tunnel, None
-        if tunnel is not None:
-            tunnel.lose()
         if self._left is not None:
             self._left.unpark_all()
         self.answering.drop()
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.cancel()
-        self._cancel()
+        if speaker is not None:
+            speaker.cancel()
         self._connection.answered(self)
 
     def _let_go(self) -> None:
         self.answering.gone = True
+        # They know each other, and should not wait for the garbage collector.
+        self.speaker = self.turn = None
         self.waits_for_body = False
         self.expires = math.inf
         self.body.leave()

@@ -21,9 +21,11 @@ from mcpbus.serving.http2.events import BodyReceived, RequestBegun
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.service import Service
+from mcpbus.transports.response import Opened
 
 _MOST_GATHERED: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
@@ -205,9 +207,13 @@ class Requests:
         if request is None:
             return None
         request.body.add(event.data, ended=event.ended)
-        if request.tunnel is not None:
+        turn = request.turn
+        if turn is not None:
             request.scope = self.scope
-            return request.tunnel.take()
+            eager = turn()
+            if request.turn is not None and request.body.over:  # nothing more comes that could tell of it
+                self.start(request, _take_end, request)
+            return eager
         if not request.waits_for_body:
             return None
         if event.ended:
@@ -257,6 +263,19 @@ class Requests:
         pace.took(seconds if seconds > _SLOW_SECONDS else 0.0)
         return result
 
+    def open(self, request: Http2Request, opened: Opened) -> None:
+        """Answer from a stream."""
+        endpoint = request.endpoint
+        if opened.form.array:
+            request.speaker = None
+            self.start(request, endpoint.stream, request, opened)
+            return
+        request.speaker = writer = Http2ResponseWriter(request, opened, endpoint.limits, self.coalescer)
+        if request.gone:
+            writer.cancel()
+        else:
+            writer.begin()
+
     def start(self, request: Http2Request, function: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Run a task that answers a request."""
         self._tasks += 1
@@ -276,7 +295,7 @@ class Requests:
                     pass  # of the client, which is seen below
         finally:
             self._tasks -= 1
-        if not request.answering.ended and (failed or request.tunnel is None):
+        if not request.answering.ended and (failed or request.speaker is None):
             request.end_in_disorder()
 
     def _report(self, head: Head, failure: BaseException) -> None:
@@ -304,3 +323,10 @@ class Requests:
         if self._requests.pop(request.stream_id, None) is not None and not self._requests:
             self.idle_since = trio.current_time()
             self._connection.rest()
+
+
+async def _take_end(request: Http2Request) -> None:
+    """Take the turn in which the end is found of what else than HTTP was spoken."""
+    await trio.lowlevel.checkpoint()
+    if request.turn is not None:
+        request.turn()

@@ -2,44 +2,18 @@
 
 import math
 from functools import partial
-from typing import Protocol
 
 import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
-from mcpbus.serving.http2.send_stream import SendStream
+from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.sending import Sent
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Opened
-
-
-class Request(Protocol):
-    """What is answered.
-
-    Attributes:
-        answering: Where the answer is said.
-    """
-
-    answering: SendStream
-
-    def begin(self, headers: HeaderList, /) -> None:
-        """Begin an answer of status 200 in pieces."""
-
-    def say_whole(self, answer: Answer, /, sent: Sent) -> None:
-        """Say the whole answer."""
-
-    def wake_at(self, time: float, /) -> None:
-        """Have `keep_alive` called then."""
-
-    def lose(self) -> None:
-        """End in the middle of the answer."""
-
-    def fail(self, failure: BaseException, /) -> None:
-        """Report a failure, and end."""
 
 
 class Http2ResponseWriter(GatheringWriter):
@@ -54,7 +28,9 @@ class Http2ResponseWriter(GatheringWriter):
 
     __slots__ = ("_request",)
 
-    def __init__(self, request: Request, opened: Opened, limits: Limits, coalescer: WriteCoalescer) -> None:
+    def __init__(
+        self, request: Http2Request, opened: Opened, limits: Limits, coalescer: WriteCoalescer
+    ) -> None:
         super().__init__(opened, limits, coalescer)
         self._request = request
 

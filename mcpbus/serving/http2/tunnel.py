@@ -1,36 +1,13 @@
 """A stream of HTTP/2 that carries a WebSocket (RFC 8441): its bytes are those of a connection, its end is that connection's."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 import trio
-from mcpbus_actors import EagerTask
 
-from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.http2.request import Connection, Http2Request
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.websocket.connection import WebSocketConnection
-from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.serving.writer import Writer
-
-
-class Connection(Protocol):
-    """The connection of a stream.
-
-    Attributes:
-        coalescer: Has what is said written later.
-    """
-
-    coalescer: WriteCoalescer
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether a turn is under way, of this connection or of another one."""
-
-    def write_now(self) -> None:
-        """Write what was said, as far as that takes no time."""
-
-    def start(self, request: Http2Request, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
-        """Run a task that works for a request."""
 
 
 class _Piece:
@@ -53,56 +30,14 @@ class Tunnel:
     Args:
         connection: The connection.
         request: The request that asked for it.
-        speaker: Makes who speaks there.
     """
 
-    __slots__ = ("_connection", "_piece", "_request", "_speaker", "_turn")
+    __slots__ = ("_connection", "_piece", "_request")
 
-    def __init__(
-        self,
-        connection: Connection,
-        request: Http2Request,
-        speaker: Callable[["Tunnel"], WebSocketConnection],
-    ) -> None:
+    def __init__(self, connection: Connection, request: Http2Request) -> None:
         self._connection = connection
         self._request = request
-        self._turn: Turn | None = None
         self._piece = _Piece()
-        self._speaker: WebSocketConnection | None = speaker(self)
-        request.tunnel = self
-
-    def begin(self, seconds: float) -> None:
-        """Begin to speak; the client has been told, and may be quiet for so many seconds. No schedule point."""
-        self.quiet_for(seconds)
-        if self._speaker is not None:
-            self._speaker.begin()
-
-    # -- for its request -------------------------------------------------------------------------
-
-    def take(self) -> EagerTask | None:
-        """Have a turn taken for what has come, if one is wanted."""
-        eager = None if self._turn is None else self._turn()
-        if self._turn is not None and self._request.body.over:  # nothing more comes that could tell of it
-            self.start(self._take_end)
-        return eager
-
-    async def _take_end(self) -> None:
-        await trio.lowlevel.checkpoint()
-        if self._turn is not None:
-            self._turn()
-
-    def keep_alive(self) -> None:
-        """Tell that it has been quiet for as long as it may be."""
-        if self._speaker is not None:
-            self._speaker.keep_alive()
-
-    def lose(self) -> None:
-        """Tell that the stream has gone."""
-        self._turn = None
-        # They know each other, and should not wait for the garbage collector.
-        speaker, self._speaker = self._speaker, None
-        if speaker is not None:
-            speaker.cancel()
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -111,12 +46,12 @@ class Tunnel:
         body = self._request.body
         if body or body.over:
             return False
-        self._turn = turn
+        self._request.turn = turn
         return True
 
     def forget(self) -> None:
         """See `Carrier`."""
-        self._turn = None
+        self._request.turn = None
 
     @property
     def scope(self) -> trio.CancelScope:
@@ -176,5 +111,4 @@ class Tunnel:
 
     def close(self) -> None:
         """See `Carrier`."""
-        self._turn = self._speaker = None
         self._request.hang_up()

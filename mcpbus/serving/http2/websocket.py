@@ -11,8 +11,8 @@ from mcpbus.protocol.http.messages import Answer, refusal
 from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi import AsgiApp, Scope
 from mcpbus.serving.http2.asgi import Http2Exchange
-from mcpbus.serving.http2.request import Http2Request
-from mcpbus.serving.http2.tunnel import Connection, Tunnel
+from mcpbus.serving.http2.request import Connection, Http2Request
+from mcpbus.serving.http2.tunnel import Tunnel
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames
@@ -48,15 +48,12 @@ async def open_websocket(
     selected = select(offered)
     _accept(request, selected)
     connection.write_now()
-    frames = Frames(websockets.max_bytes, trio.current_time)
-    make = partial(
-        WebSocketConnection,
-        websockets=websockets,
-        channel=channel,
-        frames=frames,
-        ping_seconds=ping_seconds,
+    carrier, frames = Tunnel(connection, request), Frames(websockets.max_bytes, trio.current_time)
+    request.speaker = speaker = WebSocketConnection(
+        carrier, websockets, channel, frames, ping_seconds=ping_seconds
     )
-    Tunnel(connection, request, make).begin(ping_seconds)
+    carrier.quiet_for(ping_seconds)
+    speaker.begin()
 
 
 async def call_websocket(

@@ -9,16 +9,6 @@ from mcpbus.serving.reactor import Turn
 from mcpbus.serving.writer import Writer
 
 
-class Speaker(Protocol):
-    """Who speaks on a connection, as whoever carries that sees it."""
-
-    def keep_alive(self) -> None:
-        """The connection has been quiet for as long as it may be. No schedule point."""
-
-    def cancel(self) -> None:
-        """The connection is lost. No schedule point."""
-
-
 class Carrier(Protocol):
     """Carries one WebSocket. Tells its `Speaker` when time is over, see `quiet_for`, and when it is lost."""
 

@@ -18,8 +18,6 @@ READ_BYTES: Final = 64 * 1024
 # A deadline renewed for each slice lets a large answer to a slow client take its time, as long as it moves.
 _SLICE = 16 * 1024
 
-_MOST_AT_ONCE = 64 * 1024
-
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 _CLOSED = -1
@@ -118,7 +116,7 @@ class DeadlineStream(trio.abc.Stream):
         """Wait until the socket is writable."""
         await self._stream.wait_send_all_might_not_block()
 
-    def receive_now(self, max_bytes: int = _MOST_AT_ONCE) -> bytes | None:
+    def receive_now(self, max_bytes: int = READ_BYTES) -> bytes | None:
         """Take what has arrived, if something has: `b""` at the peer's end, None if there is nothing yet. No schedule point.
 
         Raises:
@@ -145,7 +143,7 @@ class DeadlineStream(trio.abc.Stream):
             if self._open == _CLOSED:
                 raise trio.ClosedResourceError("the connection was closed")
             await trio.lowlevel.wait_readable(self._open)
-            data = self.receive_now(max_bytes or _MOST_AT_ONCE)
+            data = self.receive_now(max_bytes or READ_BYTES)
             if data is not None:
                 return data
 

@@ -1,5 +1,11 @@
 """What the server itself answers to a client whose bytes are no request."""
 
+from typing import Final
+
+from mcpbus.protocol.http.messages import NO_STORE, Answer
+
+_FIELDS: Final = ((b"content-type", b"text/plain; charset=utf-8"), NO_STORE)
+
 
 class RequestError(Exception):
     """The client's bytes are no request that is served. Over HTTP/1.1 its connection ends too, and over HTTP/2 only its stream.
@@ -15,6 +21,13 @@ class RequestError(Exception):
         self.status = status
         self.text = text
         self.limit = limit
+
+    def answer(self) -> Answer:
+        """What its client is told."""
+        return Answer(self.status, _FIELDS, f"{self.text}\n".encode())
+
+
+FAILED: Final = RequestError(500, "the server failed")
 
 
 def too_slow(limit: str) -> RequestError:

@@ -1,40 +1,14 @@
 """One HTTP/1.1 request for an application that is called through ASGI."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
-
 import trio
 
 from mcpbus.serving.answer_length import AnswerLength
 from mcpbus.serving.asgi_call import RequestLine
 from mcpbus.serving.http1.encoder import CHUNKED, CLOSE, CONTINUE, END, encode_chunk, encode_head
 from mcpbus.serving.http1.head import RequestHead, fields_of, target_of
-from mcpbus.serving.http1.request import client_left, fate_of
-from mcpbus.serving.http1.wire import Wire
-from mcpbus.serving.readiness import Readiness
+from mcpbus.serving.http1.request import Connection, client_left, fate_of
 from mcpbus.serving.request_error import RequestError
-from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-
-
-class Connection(Protocol):
-    """The connection of a request.
-
-    Attributes:
-        wire: Its bytes.
-        readiness: When something comes.
-        coalescer: Has what is said written later.
-    """
-
-    wire: Wire
-    readiness: Readiness
-    coalescer: WriteCoalescer
-
-    def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
-        """Run a task of the connection's."""
-
-    def lose(self) -> None:
-        """End in the middle of an answer."""
 
 
 def line_of(head: RequestHead) -> RequestLine:

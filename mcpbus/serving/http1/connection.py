@@ -19,10 +19,10 @@ from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
 from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire
-from mcpbus.serving.http1.work import FAILED, Work
+from mcpbus.serving.http1.work import Work
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
-from mcpbus.serving.request_error import RequestError, too_slow
+from mcpbus.serving.request_error import FAILED, RequestError, too_slow
 from mcpbus.serving.service import Service
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.response import Opened, Speaker
@@ -80,7 +80,7 @@ class Http1Connection:
         """Serve the connection, to its end. No schedule point."""
         self._service.deadlines.enter(self)
         if self.reactor is None:
-            self._go_on()
+            self.leave()
         else:
             self.wire.wait(IDLE, self._service.options.keep_alive_seconds)
             self._watch()
@@ -176,14 +176,10 @@ class Http1Connection:
         self.work = None
         self._watch()
 
-    def leave(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> None:
-        """Have another task answer a request, and then go on with the connection."""
-        self._go_on(request, answer)
-
-    def _go_on(
+    def leave(
         self, request: Http1Request | None = None, answer: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Have a task go on with the connection, beginning with a request that is to be answered if there is one."""
+        """Have another task go on with the connection, beginning with a request that is to be answered if there is one."""
         self._owner.start_soon(self._employ().run, request, answer)
 
     def _end_with(self, fault: RequestError | None) -> None:
@@ -290,7 +286,7 @@ class Http1Connection:
             if facts is not None and facts.immediate:
                 return self._respond(facts, head, requests.take_body())
             self._head = head
-            self._go_on()
+            self.leave()
         except RequestError as fault:
             self._end_with(fault)
         except KeyboardInterrupt:
@@ -334,7 +330,7 @@ class Http1Connection:
             if missing > facts.endpoint.max_body_bytes:
                 missing = None
         if facts is None or head.leaves or missing is None or missing > _MOST_IN_TURN or head.expects:
-            self._go_on()
+            self.leave()
             return None
         rate, now = facts.endpoint.limits.body_rate, trio.current_time()
         wire.wait_for_body(
@@ -372,7 +368,7 @@ class Http1Connection:
                 writer.begin()
         else:
             self._speaker = None
-            self._go_on(request, partial(request.facts.endpoint.stream, request, opened))
+            self.leave(request, partial(request.facts.endpoint.stream, request, opened))
 
     def wait(self, request: Http1Request | None, quiet: float) -> None:
         """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""

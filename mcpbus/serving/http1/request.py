@@ -37,7 +37,7 @@ MOST_AHEAD: Final = 64 * 1024
 
 
 class Connection(Protocol):
-    """The connection of a request, which goes on when it is answered.
+    """The connection, as those know it who work for it.
 
     Attributes:
         wire: Its bytes.
@@ -69,8 +69,24 @@ class Connection(Protocol):
     def lose(self) -> None:
         """End in the middle of an answer."""
 
+    def close(self) -> None:
+        """End the connection. Harmless once that was done. No schedule point."""
+
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task that writes what the client does not take at once."""
+
+    @property
+    def work(self) -> object | None:
+        """The task that goes on with it; None while it takes turns."""
+
+    def resume(self) -> None:
+        """Take turns again."""
+
+    def hand_to(self, speaker: Speaker, /) -> None:
+        """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
+
+    async def serve_http2(self, data: bytes, /) -> None:
+        """Have it served by who speaks HTTP/2, from these bytes on."""
 
 
 class Http1Request(msgspec.Struct, eq=False):

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 from mcpbus_actors import EagerTask
@@ -13,17 +13,6 @@ from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.service import Service
 from mcpbus.serving.writer import Writer
-from mcpbus.transports.response import Speaker
-
-
-class Upgradable(Connection, Protocol):
-    """A connection that need not go on with HTTP/1.1."""
-
-    def hand_to(self, speaker: Speaker, /) -> None:
-        """Have somebody else speak on the connection from now on."""
-
-    def close(self) -> None:
-        """End the connection. Harmless once that was done. No schedule point."""
 
 
 class Upgraded:
@@ -37,7 +26,7 @@ class Upgraded:
 
     __slots__ = ("_connection", "_head", "_pace", "_reactor", "_service", "_wire")
 
-    def __init__(self, connection: Upgradable, service: Service, head: Head) -> None:
+    def __init__(self, connection: Connection, service: Service, head: Head) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._reactor = connection.reactor

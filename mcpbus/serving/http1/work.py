@@ -10,7 +10,7 @@ The task runs handlers itself. When one waits, the task stays with it, and anoth
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 import trio
 
@@ -23,35 +23,17 @@ from mcpbus.serving.deadline_stream import GONE
 from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestHead
-from mcpbus.serving.http1.request import Http1Request
-from mcpbus.serving.http1.upgraded import Upgradable, Upgraded
+from mcpbus.serving.http1.request import Connection, Http1Request
+from mcpbus.serving.http1.upgraded import Upgraded
 from mcpbus.serving.http1.websocket import Http1Opening
 from mcpbus.serving.http1.wire import IDLE, Doing
-from mcpbus.serving.request_error import RequestError, too_slow
+from mcpbus.serving.request_error import FAILED, RequestError, too_slow
 from mcpbus.serving.service import Service
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames
 from mcpbus.serving.websocket.handshake import read_upgrade
 from mcpbus.transports.websocket import WebSockets
-
-FAILED: Final = RequestError(500, "the server failed")
-
-
-class Workplace(Upgradable, Protocol):
-    """A connection, as far as a task that works for it knows.
-
-    Attributes:
-        work: The task that goes on with it; None while it takes turns.
-    """
-
-    work: "Work | None"
-
-    def resume(self) -> None:
-        """Take turns again."""
-
-    async def serve_http2(self, data: bytes) -> None:
-        """Have it served by who speaks HTTP/2, from these bytes on."""
 
 
 class Served(Protocol):
@@ -86,7 +68,7 @@ class Work:
 
     __slots__ = ("_connection", "_head", "_service", "_wire", "scope")
 
-    def __init__(self, connection: Workplace, service: Service, head: RequestHead | None) -> None:
+    def __init__(self, connection: Connection, service: Service, head: RequestHead | None) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._service = service
@@ -183,8 +165,8 @@ class Work:
 
     async def _upgrade(self, head: RequestHead) -> None:
         """Have the connection carry a WebSocket, or tell its client why not; in neither case does it come back to HTTP/1.1."""
-        wire, report = self._wire, self._service.app.report
-        if wire.requests.body is not None:
+        report = self._service.app.report
+        if self._wire.requests.body is not None:
             raise RequestError(400, "a request to upgrade has no body")
         facts, opened, refused = self._service.facts(head), False, None
         websockets = None if facts is None else facts.endpoint.websockets
@@ -197,8 +179,7 @@ class Work:
         if not opened:
             raise FAILED
         if refused is not None:
-            await wire.send(encode_answer(refused.status, refused.headers, refused.body, CLOSE))
-            await self._linger()
+            await self._answer_last(refused)
 
     async def _open(self, websockets: WebSockets, head: Head) -> Answer | None:
         """Open a WebSocket, whose connection is not ours from then on; or return why there is none."""
@@ -274,11 +255,13 @@ class Work:
 
     async def _refuse(self, fault: RequestError) -> None:
         """Answer what is no request, and end the connection: where the next one begins is not known."""
-        wire = self._wire
         if fault.limit is not None:
-            self._service.app.note(fault.limit, wire.peer, f"a request was answered {fault.status}")
-        fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
-        await wire.send(encode_answer(fault.status, fields, f"{fault.text}\n".encode(), CLOSE))
+            self._service.app.note(fault.limit, self._wire.peer, f"a request was answered {fault.status}")
+        await self._answer_last(fault.answer())
+
+    async def _answer_last(self, reply: Answer) -> None:
+        """Write an answer that ends the connection."""
+        await self._wire.send(encode_answer(reply.status, reply.headers, reply.body, CLOSE))
         await self._linger()
 
     async def _discard_body(self) -> bool:

@@ -22,7 +22,7 @@ from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.request_error import RequestError, too_slow
+from mcpbus.serving.request_error import FAILED, RequestError, too_slow
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Host, HttpRequest, LateWriter, Opened, Speaker
@@ -329,7 +329,7 @@ class Http2Request:
             self.reset(ErrorCode.INTERNAL_ERROR)
         else:
             self._failed = True
-            self.refuse(RequestError(500, "the server failed"))
+            self.refuse(FAILED)
 
     def refuse(self, fault: RequestError) -> None:
         """Answer what is not served."""
@@ -338,8 +338,7 @@ class Http2Request:
     async def _refuse(self, fault: RequestError) -> None:
         if fault.limit is not None:
             self._connection.note(fault.limit, f"a request was answered {fault.status}")
-        fields = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
-        await self.answer(Answer(fault.status, fields, f"{fault.text}\n".encode()))
+        await self.answer(fault.answer())
 
     # -- for one that has a task -------------------------------------------------------------------
 

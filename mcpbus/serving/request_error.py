@@ -27,7 +27,9 @@ class RequestError(Exception):
         return Answer(self.status, _FIELDS, f"{self.text}\n".encode())
 
 
-FAILED: Final = RequestError(500, "the server failed")
+def failed() -> RequestError:
+    """Return what to answer when who serves a request has failed. One of its own for each: it keeps the stack of who raises it."""
+    return RequestError(500, "the server failed")
 
 
 def too_slow(limit: str) -> RequestError:

@@ -25,8 +25,10 @@ from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.acceptor import Accepted
 from mcpbus.serving.http1.request import Http1Request
+from mcpbus.serving.http1.work import Work
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.serving.response_writer import GatheringWriter
+from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing import open_bus, open_client
 from mcpbus.transports import duplex, responder
 from mcpbus.transports.lines import run_channel
@@ -274,6 +276,23 @@ async def test_an_application_that_raises_ends_its_request(path, fault, monkeypa
         assert "the application raised while it served" in caplog.text
         await other.say(post(b"x"))
         assert (await other.answer())[0] == 200
+
+
+async def test_requests_that_failed_are_kept_by_nothing(monkeypatch, autojump_clock):
+    monkeypatch.setattr(ServedApp, "report", lambda *_: None)  # the log of a test keeps what it tells
+    gc.collect()
+    before = len([kept for kept in gc.get_objects() if isinstance(kept, Work)])
+    async with open_lane() as house:
+        for _ in range(3):
+            client = await house.connect()
+            await client.say(post(b"x", path="/fail"))
+            assert (await client.answer())[0] == 500
+            await client.leave()
+            await client.over.wait()
+        del client
+        await wait_all_tasks_blocked()
+        gc.collect()
+        assert len([kept for kept in gc.get_objects() if isinstance(kept, Work)]) <= before
 
 
 async def test_a_lane_whose_reactor_ends_says_so(autojump_clock):

@@ -22,7 +22,7 @@ from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire
 from mcpbus.serving.http1.work import Work
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
-from mcpbus.serving.request_error import FAILED, RequestError, too_slow
+from mcpbus.serving.request_error import RequestError, failed, too_slow
 from mcpbus.serving.service import Service
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.response import Opened, Speaker
@@ -401,7 +401,7 @@ class Http1Connection:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
         self._report_turn(failure, head)
         if self._speaker is None and self.work is None:
-            self._end_with(FAILED)
+            self._end_with(failed())
         else:
             self.lose()
 

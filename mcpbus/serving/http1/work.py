@@ -27,7 +27,7 @@ from mcpbus.serving.http1.request import Connection, Http1Request
 from mcpbus.serving.http1.upgraded import Upgraded
 from mcpbus.serving.http1.websocket import Http1Opening
 from mcpbus.serving.http1.wire import IDLE, Doing
-from mcpbus.serving.request_error import FAILED, RequestError, too_slow
+from mcpbus.serving.request_error import RequestError, failed, too_slow
 from mcpbus.serving.service import Service
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
@@ -177,7 +177,7 @@ class Work:
                 refused = await self._open(websockets, head.judged)
             opened = True
         if not opened:
-            raise FAILED
+            raise failed()
         if refused is not None:
             await self._answer_last(refused)
 
@@ -217,7 +217,7 @@ class Work:
         """Tell that the application failed: it is somebody else's code, and its client gets an answer."""
         self._service.app.report(failure, request.head.verb, request.head.path)
         if not request.started:
-            request.fault = FAILED
+            request.fault = failed()
 
     async def _next_head(self) -> RequestHead | None:
         head, self._head = self._head, None

@@ -22,7 +22,7 @@ from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.request_error import FAILED, RequestError, too_slow
+from mcpbus.serving.request_error import RequestError, failed, too_slow
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.response import Host, HttpRequest, LateWriter, Opened, Speaker
@@ -329,7 +329,7 @@ class Http2Request:
             self.reset(ErrorCode.INTERNAL_ERROR)
         else:
             self._failed = True
-            self.refuse(FAILED)
+            self.refuse(failed())
 
     def refuse(self, fault: RequestError) -> None:
         """Answer what is not served."""

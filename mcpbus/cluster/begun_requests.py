@@ -4,7 +4,7 @@ import trio
 
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Host, HttpRequest
+from mcpbus.transports.outlets import Host, HttpRequest
 
 
 class ReadRequest:

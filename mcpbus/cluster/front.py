@@ -37,8 +37,9 @@ from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.endpoint import Endpoint
+from mcpbus.transports.outlets import HttpRequest, ReadyOutlet
 from mcpbus.transports.responder import ResponseMode
-from mcpbus.transports.response import HttpRequest, ReadyOutlet, watch
+from mcpbus.transports.response import watch
 
 _ATTEMPTS: Final = 8
 

@@ -134,7 +134,7 @@ class Link:
             await self._stream.close()
 
     def lose(self) -> None:
-        """See `mcpbus.transports.response.LateWriter`."""
+        """See `mcpbus.transports.outlets.LateWriter`."""
         self.close()
 
     def close(self) -> None:

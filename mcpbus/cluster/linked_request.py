@@ -20,7 +20,8 @@ from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.entered import Entered
-from mcpbus.transports.response import Entry, HttpRequest, Opened, Speaker
+from mcpbus.transports.outlets import Entry, HttpRequest, Speaker
+from mcpbus.transports.rendering import Opened
 
 
 @attrs.frozen

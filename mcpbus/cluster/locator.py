@@ -10,7 +10,7 @@ from mcpbus.core.session import Session
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.http.validation import Exchange
 from mcpbus.transports.authorizing import authorize
-from mcpbus.transports.response import HttpRequest
+from mcpbus.transports.outlets import HttpRequest
 
 
 class Locator:

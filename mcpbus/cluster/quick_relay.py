@@ -12,7 +12,7 @@ from mcpbus.cluster.messages import decode_answered
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.transports.entered_answer import EnteredAnswer
-from mcpbus.transports.response import HttpRequest, ReadyOutlet, WaitingOutlet
+from mcpbus.transports.outlets import HttpRequest, ReadyOutlet, WaitingOutlet
 
 
 class GoOn(Protocol):

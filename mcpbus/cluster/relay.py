@@ -16,7 +16,7 @@ from mcpbus.protocol.http.messages import Answer, refusal
 from mcpbus.protocol.http.sse import CONTENT_TYPE
 from mcpbus.transports import answers
 from mcpbus.transports.entered import Entered
-from mcpbus.transports.response import HttpRequest
+from mcpbus.transports.outlets import HttpRequest
 
 
 class Relayed(enum.Enum):

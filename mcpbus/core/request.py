@@ -68,7 +68,7 @@ class Answering(Protocol):
 
     @property
     def gathers(self) -> bool:
-        """See `mcpbus.transports.response.Outlet`."""
+        """See `mcpbus.transports.outlets.Outlet`."""
 
     @property
     def keeps(self) -> bool:

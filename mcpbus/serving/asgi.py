@@ -11,7 +11,8 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate
 from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.transports.response import Entry, HttpRequest, Opened, ReadyOutlet
+from mcpbus.transports.outlets import Entry, HttpRequest, ReadyOutlet
+from mcpbus.transports.rendering import Opened
 from mcpbus.transports.websocket import WebSockets
 
 Scope = MutableMapping[str, Any]

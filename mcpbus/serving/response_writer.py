@@ -16,7 +16,7 @@ from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Opened
+from mcpbus.transports.rendering import Opened
 
 _Kept: TypeAlias = tuple[list[OutboundMessage], bytes, int | None]
 """A batch, what comes before it, and the number of its first event if its log has it."""
@@ -89,7 +89,7 @@ class GatheringWriter(ABC):
         """Say something without meaning, if there was nothing else for a while."""
 
     def write_now(self) -> None:
-        """Write all that waits. See `Writer`."""
+        """Write all that waits. See `LateWriter`."""
         self._gathers = False
         while not (self._sending or self._keeping or self._over):
             kept, self._kept = self._kept, None
@@ -109,7 +109,7 @@ class GatheringWriter(ABC):
 
     @abstractmethod
     def lose(self) -> None:
-        """End what carries the answer. See `Writer`."""
+        """End what carries the answer. See `LateWriter`."""
 
     def _notice(self, final: bool) -> bool:
         """Hear that there is something to take; see `Writer`."""

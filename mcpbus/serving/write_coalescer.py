@@ -9,7 +9,8 @@ from collections.abc import Callable
 import trio
 
 from mcpbus.serving.reactor import Reactor
-from mcpbus.serving.writer import Writer, give_up
+from mcpbus.serving.writer import give_up
+from mcpbus.transports.outlets import LateWriter
 
 
 class WriteCoalescer:
@@ -28,7 +29,7 @@ class WriteCoalescer:
     def __init__(self, reactor: Reactor | None) -> None:
         self._reactor = reactor
         self.clock: Callable[[], float] = trio.lowlevel.current_clock().current_time
-        self._writers: list[Writer] = []
+        self._writers: list[LateWriter] = []
         self._wake = trio.lowlevel.ParkingLot()
 
     @property
@@ -41,20 +42,20 @@ class WriteCoalescer:
         """Whether one is that is about to end, so that what is said in it is one write."""
         return self._reactor is not None and self._reactor.in_brief_turn
 
-    def add(self, writer: Writer) -> None:
+    def add(self, writer: LateWriter) -> None:
         """Have this one write in the next turn of the scheduler."""
         if not self._writers:
             self._wake.unpark()
         self._writers.append(writer)
 
-    def add_to_turn(self, writer: Writer) -> None:
+    def add_to_turn(self, writer: LateWriter) -> None:
         """Have it write together with what others say in the turn that is under way; if there is none, as `add`."""
         if self._reactor is not None and self._reactor.in_turn:
             self._reactor.write_soon(writer)
         else:
             self.add(writer)
 
-    def add_last(self, writer: Writer) -> None:
+    def add_last(self, writer: LateWriter) -> None:
         """Have it write once no turn is due any more; if none is under way, as `add`."""
         if self._reactor is not None and self._reactor.in_turn:
             self._reactor.write_last(writer)

@@ -15,16 +15,9 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.endpoint import Endpoint
+from mcpbus.transports.outlets import HttpRequest, LateWriter, ReadyOutlet, Speaker, WaitingOutlet
 from mcpbus.transports.refusals import plain
-from mcpbus.transports.response import (
-    HttpRequest,
-    LateWriter,
-    Opened,
-    ReadyOutlet,
-    Rendering,
-    Speaker,
-    WaitingOutlet,
-)
+from mcpbus.transports.rendering import Opened, Rendering
 from mcpbus.transports.websocket import WebSockets
 
 _log: Final = logging.getLogger("mcpbus.access")

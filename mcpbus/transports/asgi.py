@@ -19,7 +19,7 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_arrived import taking_arrived
 from mcpbus.transports.asgi_websocket import AsgiWebSocket
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.response import Host
+from mcpbus.transports.outlets import Host
 from mcpbus.transports.unfinished import Unfinished, take_turn
 
 _LAST_LOOK_SECONDS: Final = 0.1

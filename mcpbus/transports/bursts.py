@@ -19,7 +19,7 @@ from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events, encod
 from mcpbus.protocol.jsonrpc import encode_error, encode_result
 from mcpbus.protocol.routes import Kind, StreamKind
 from mcpbus.transports.entered_answer import SpokenAnswer
-from mcpbus.transports.response import Outlet, ReadyOutlet
+from mcpbus.transports.outlets import Outlet, ReadyOutlet
 
 
 def answer_burst(

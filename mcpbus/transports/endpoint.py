@@ -41,9 +41,11 @@ from mcpbus.transports.entered import Entered
 from mcpbus.transports.entered_answer import EnteredAnswer
 from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.needed_scopes import lacking
+from mcpbus.transports.outlets import Entry, HttpRequest, ReadyOutlet
 from mcpbus.transports.refusals import Refusals
+from mcpbus.transports.rendering import Opened
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
-from mcpbus.transports.response import Entry, HttpRequest, Opened, ReadyOutlet, ResponseWriter
+from mcpbus.transports.response import ResponseWriter
 from mcpbus.transports.resumption import resume
 from mcpbus.transports.stream_outlet import StreamOutlet
 from mcpbus.transports.websocket import WebSockets

@@ -6,7 +6,7 @@ import trio
 
 from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.transports.response import Entry
+from mcpbus.transports.outlets import Entry
 
 
 class Entered:

@@ -34,8 +34,10 @@ from mcpbus.transports.authorizing import authorize, refuse_lacking
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.entered import Entered
 from mcpbus.transports.needed_scopes import Asked, lacking
+from mcpbus.transports.outlets import HttpRequest, ReadyOutlet
 from mcpbus.transports.refusals import Refusals
-from mcpbus.transports.response import HttpRequest, Opened, ReadyOutlet, watch
+from mcpbus.transports.rendering import Opened
+from mcpbus.transports.response import watch
 
 _VERBS: Final = b"GET, POST"
 _NAME: Final = "session_id"

@@ -41,8 +41,9 @@ from mcpbus.transports import answers
 from mcpbus.transports.answers import GET_FORMAT, JSON_HEADERS, LISTEN_FORMAT, ResponseFormat
 from mcpbus.transports.batches import begin_batch
 from mcpbus.transports.bursts import answer_burst
+from mcpbus.transports.outlets import Outlet, ReadyOutlet
 from mcpbus.transports.refusals import Refusals
-from mcpbus.transports.response import Opened, Outlet, ReadyOutlet
+from mcpbus.transports.rendering import Opened
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
 OtherDecision: TypeAlias = (
@@ -252,13 +253,13 @@ class _Answering(msgspec.Struct):
             ready.fail(failure)
 
     def keep_alive(self) -> None:
-        """See `mcpbus.transports.response.Speaker`."""
+        """See `mcpbus.transports.outlets.Speaker`."""
         if self.request is not None:
             self.form = attrs.evolve(self.form, early=True)
             self.request.begin()
 
     def cancel(self) -> None:
-        """See `mcpbus.transports.response.Speaker`."""
+        """See `mcpbus.transports.outlets.Speaker`."""
         if self.request is not None:
             self.request.leave()
 

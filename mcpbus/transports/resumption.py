@@ -28,7 +28,9 @@ from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event, encode_numb
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.response import HttpRequest, Opened, ResponseWriter, watch
+from mcpbus.transports.outlets import HttpRequest
+from mcpbus.transports.rendering import Opened
+from mcpbus.transports.response import ResponseWriter, watch
 
 _log = logging.getLogger("mcpbus")
 _NOTHING = Replay((), finished=False)

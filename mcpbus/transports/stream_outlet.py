@@ -2,7 +2,8 @@
 
 import trio
 
-from mcpbus.transports.response import Opened, Speaker
+from mcpbus.transports.outlets import Speaker
+from mcpbus.transports.rendering import Opened
 
 
 class StreamOutlet:

@@ -24,7 +24,8 @@ from mcpbus.protocol.routes import Kind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.duplex import Channel
-from mcpbus.transports.response import Opened, ResponseWriter
+from mcpbus.transports.rendering import Opened
+from mcpbus.transports.response import ResponseWriter
 
 
 async def stalled_get(stage, session):

@@ -131,12 +131,12 @@ class Http1Exchange:
             self.ended = not more
 
     def write_now(self) -> None:
-        """Have the head written, with which nothing has come. See `Writer`."""
+        """Have the head written, with which nothing has come. See `LateWriter`."""
         if self._unsaid and not self.over:
             self._connection.start(self._write_head)
 
     def lose(self) -> None:
-        """End in the middle of the answer. See `Writer`."""
+        """End in the middle of the answer. See `LateWriter`."""
         self._connection.lose()
 
     async def _write_head(self) -> None:

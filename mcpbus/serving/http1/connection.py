@@ -25,7 +25,8 @@ from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, failed, too_slow
 from mcpbus.serving.service import Service
 from mcpbus.serving.write_coalescer import WriteCoalescer
-from mcpbus.transports.response import Opened, Speaker
+from mcpbus.transports.outlets import Speaker
+from mcpbus.transports.rendering import Opened
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head. Where nobody

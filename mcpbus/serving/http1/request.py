@@ -29,7 +29,8 @@ from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Entry, HttpRequest, LateWriter, Opened, Speaker
+from mcpbus.transports.outlets import Entry, HttpRequest, LateWriter, Speaker
+from mcpbus.transports.rendering import Opened
 from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
@@ -229,7 +230,7 @@ class Http1Request(msgspec.Struct, eq=False):
             raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault
 
     def write_now(self) -> None:
-        """Write the whole answer that waits. See `Writer`."""
+        """Write the whole answer that waits. See `LateWriter`."""
         connection, endpoint, reply = self._connection, self.facts.endpoint, self.reply
         assert reply is not None  # noqa: S101 - it is not written before that
         try:
@@ -249,7 +250,7 @@ class Http1Request(msgspec.Struct, eq=False):
             connection.answered(self)
 
     def lose(self) -> None:
-        """End in the middle of the answer. See `Writer`."""
+        """End in the middle of the answer. See `LateWriter`."""
         self._connection.lose()
 
     async def _write_rest(self, rest: bytes, entry: Entry | None) -> None:

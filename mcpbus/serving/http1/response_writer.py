@@ -10,7 +10,7 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http1.request import Connection, Http1Request
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Opened
+from mcpbus.transports.rendering import Opened
 
 
 class Http1ResponseWriter(GatheringWriter):

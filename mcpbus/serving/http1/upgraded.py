@@ -12,7 +12,7 @@ from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.service import Service
-from mcpbus.serving.writer import Writer
+from mcpbus.transports.outlets import LateWriter
 
 
 class Upgraded:
@@ -82,7 +82,7 @@ class Upgraded:
         """See `Carrier`."""
         return self._connection.coalescer.in_turn
 
-    def write_later(self, writer: Writer) -> None:
+    def write_later(self, writer: LateWriter) -> None:
         """See `Carrier`."""
         self._connection.coalescer.add_to_turn(writer)
 

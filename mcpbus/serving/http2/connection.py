@@ -282,7 +282,7 @@ class Http2Connection:
         return eager
 
     def write_now(self) -> None:
-        """Write what was said in a turn. See `mcpbus.serving.writer.Writer`."""
+        """Write what was said in a turn. See `LateWriter`."""
         try:
             self._writer.flush_now()
         except Exception as failure:  # noqa: BLE001 - as it may be another one's turn

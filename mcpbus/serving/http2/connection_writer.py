@@ -122,12 +122,12 @@ class ConnectionWriter:
             self._coalescer.add(self)
 
     def write_now(self) -> None:
-        """See `mcpbus.serving.writer.Writer`."""
+        """See `LateWriter`."""
         self._held = False
         self.flush_now()
 
     def lose(self) -> None:
-        """See `mcpbus.serving.writer.Writer`."""
+        """See `LateWriter`."""
         self._connection.lose()
 
     def flush_now(self) -> None:

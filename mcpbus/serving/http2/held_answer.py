@@ -7,7 +7,7 @@ from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
-from mcpbus.transports.response import Entry
+from mcpbus.transports.outlets import Entry
 
 
 class HeldAnswer:

@@ -25,7 +25,8 @@ from mcpbus.serving.reactor import Turn
 from mcpbus.serving.request_error import RequestError, failed, too_slow
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Host, HttpRequest, LateWriter, Opened, Speaker
+from mcpbus.transports.outlets import Host, HttpRequest, LateWriter, Speaker
+from mcpbus.transports.rendering import Opened
 from mcpbus.transports.unfinished import Unfinished
 
 

@@ -25,7 +25,7 @@ from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.service import Service
-from mcpbus.transports.response import Opened
+from mcpbus.transports.rendering import Opened
 
 _MOST_GATHERED: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
@@ -163,7 +163,7 @@ class Requests:
         self.idle_since = None
         if head.fault is not None:
             request.refuse(head.fault)
-        elif head.leaves:
+        elif head.protocol is not None:
             self._connect(request)
         elif facts is None:
             app, exchange = self._service.app, Http2Exchange(request, self.writer.flush_soon)

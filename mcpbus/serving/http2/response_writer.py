@@ -13,7 +13,7 @@ from mcpbus.serving.http2.sending import Sent
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.response import Opened
+from mcpbus.transports.rendering import Opened
 
 
 class Http2ResponseWriter(GatheringWriter):

@@ -7,7 +7,7 @@ import trio
 
 from mcpbus.serving.http2.request import Connection, Http2Request
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.writer import Writer
+from mcpbus.transports.outlets import LateWriter
 
 
 class _Piece:
@@ -76,7 +76,7 @@ class Tunnel:
         """See `Carrier`."""
         return self._connection.in_turn
 
-    def write_later(self, writer: Writer) -> None:
+    def write_later(self, writer: LateWriter) -> None:
         """See `Carrier`."""
         self._connection.coalescer.add_to_turn(writer)
 

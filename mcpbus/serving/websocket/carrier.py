@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import trio
 
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.writer import Writer
+from mcpbus.transports.outlets import LateWriter
 
 
 class Carrier(Protocol):
@@ -36,7 +36,7 @@ class Carrier(Protocol):
     def in_turn(self) -> bool:
         """Whether a turn is under way, of this connection or of another one."""
 
-    def write_later(self, writer: Writer, /) -> None:
+    def write_later(self, writer: LateWriter, /) -> None:
         """Have somebody write together with what others say in this turn, or else in this turn of the scheduler."""
 
     def send_now(self, data: bytes, /) -> bytes | None:

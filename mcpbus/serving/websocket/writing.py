@@ -137,7 +137,7 @@ class FrameWriter:
         return True
 
     def write_now(self) -> None:
-        """Write all that waits. See `Writer`. Nothing is raised: whoever speaks is not to blame."""
+        """Write all that waits. See `LateWriter`. Nothing is raised: whoever speaks is not to blame."""
         self._gathers = False
         try:
             while not self.sending and not self._over:
@@ -150,7 +150,7 @@ class FrameWriter:
             self._carrier.fail(failure)
 
     def lose(self) -> None:
-        """See `Writer`."""
+        """See `LateWriter`."""
         self._listener.close()
 
     def _take(self) -> list[OutboundMessage]:

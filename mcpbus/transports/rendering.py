@@ -1,0 +1,185 @@
+"""What an answer looks like that comes on a stream: its form, chosen late, and its pieces."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from mcpbus.core.outbox import OutboundMessage, data_of
+from mcpbus.core.stream import Stream
+from mcpbus.core.writer import Writer
+from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.sse import (
+    COMMENT,
+    encode_event,
+    encode_events,
+    encode_message,
+    encode_messages,
+    encode_numbered,
+)
+from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.routes import Kind
+from mcpbus.transports import answers
+from mcpbus.transports.answers import HeaderList, ResponseFormat
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """An answer that comes on a stream.
+
+    Attributes:
+        stream: The stream.
+        writer: Its writing end, which has to be used, or left.
+        form: What form the answer may take.
+        revision: What governs the request; None for a GET.
+    """
+
+    stream: Stream
+    writer: Writer
+    form: ResponseFormat
+    revision: Revision | None
+
+    def render(self, *, started: bool = False) -> "Rendering":
+        """Begin to make the answer of what the stream says; see `Rendering`."""
+        return Rendering(self, started=started)
+
+
+class Rendering:
+    """What an answer looks like, as far as it has got: batches in; a whole answer, or a head and pieces, out.
+
+    Its form is chosen when its first bytes are due.
+
+    Args:
+        opened: What is written.
+        started: Whether the response has begun as an SSE stream.
+
+    Attributes:
+        encode: Makes an event of what the stream says.
+        started: Whether the response has begun.
+        is_array: Whether replies that were not held back go out as a JSON array in pieces: their client takes no stream of events.
+    """
+
+    __slots__ = (
+        "_encode_all",
+        "_form",
+        "_leaves",
+        "_revision",
+        "_separator",
+        "_stream",
+        "encode",
+        "is_array",
+        "started",
+    )
+
+    encode: Callable[[bytes], bytes]
+
+    def __init__(self, opened: Opened, *, started: bool = False) -> None:
+        named = bool(opened.form.address)
+        self.encode = encode_message if named else encode_event
+        self._encode_all = encode_messages if named else encode_events
+        self._stream = opened.stream
+        self._form = opened.form
+        self._revision = opened.revision
+        self._separator = b"["
+        self._leaves = False
+        self.started = started
+        self.is_array = opened.form.array and not opened.form.sse
+
+    def is_whole(self, batch: list[OutboundMessage]) -> bool:
+        """Tell whether the answer can be JSON: nothing was said before the reply."""
+        if not self._form.json or self.started:
+            return False
+        if self._form.array:
+            return not self._stream.owed and are_replies(batch)
+        return len(batch) == 1 and batch[0].final
+
+    def whole(self, batch: list[OutboundMessage]) -> Answer:
+        """The whole answer, in JSON."""
+        if self._form.array:
+            return answers.whole_batch(batch)
+        return answers.whole_reply(batch[0], self._revision)
+
+    def begin(self, batch: list[OutboundMessage] | None) -> Answer | HeaderList | None:
+        """Begin the response with its first batch, or with its end if there is none.
+
+        Returns:
+            The whole answer; or the head of one that comes in pieces, the first of which `piece` makes of the batch. None if it
+            has begun already.
+        """
+        if self.started:
+            return None
+        if batch is None:
+            return answers.unanswered(self._stream)
+        if self.is_whole(batch):
+            return self.whole(batch)
+        self.started = True
+        return answers.JSON_HEADERS if self.is_array else answers.stream_headers(batch)
+
+    def prime(self, retry: float | None, *, begins: bool) -> bytes:
+        """The event that comes before what is said, if there is one.
+
+        It tells a client where to POST; or from where to come back, and after how many seconds if it is to go: then no more is said
+        here.
+
+        Args:
+            retry: How many, if it is.
+            begins: Whether the response has just begun.
+        """
+        if begins and self._form.address:
+            return encode_event(self._form.address, event="endpoint")
+        log = self._stream.log
+        if log is None or not (retry is not None or (begins and log.primes)):
+            return b""
+        self._leaves = retry is not None
+        return encode_event(b"", id=log.offer(), retry=None if retry is None else round(retry * 1000))
+
+    def piece(
+        self, batch: list[OutboundMessage] | None, before: bytes = b"", first: int | None = None
+    ) -> tuple[bytes, bool]:
+        """The next piece of a response that has begun, and whether there may be more.
+
+        Args:
+            batch: What it says; a comment if that is nothing, and the end if there is none.
+            before: An event that comes before it.
+            first: The number of its first event, if they are kept.
+        """
+        if batch is None:
+            return self._end(), False
+        more = not (self._leaves or (batch and batch[-1].final))
+        said = data_of(batch)
+        if self.is_array:  # which is JSON like any other at its end
+            elements, self._separator = self._separator + b",".join(said), b","
+            return elements if more else elements + b"]", more
+        log = self._stream.log
+        if first is None or log is None:
+            events = self._encode_all(said)
+        else:
+            events = encode_numbered(said, log.name, first)
+        return before + events or COMMENT, more
+
+    def _end(self) -> bytes:
+        """The end of a response that has begun, if nothing was the last that is said."""
+        if self.is_array:
+            return b"]"
+        retry = self._stream.retry
+        return b"" if retry is None else encode_event(b"", retry=round(retry * 1000))
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the response is to begin although there is nothing to say yet."""
+        return self._form.early and not self.started
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether it must not begin for the sake of keeping the connection alive."""
+        return self.is_array or (not self.started and (self._form.patient or not self._form.sse))
+
+    @property
+    def may_become_array(self) -> bool:
+        """Whether replies may be held back, to become a JSON array with those that are still to come: not if they are long."""
+        if not self._form.array or not self._form.json or self.started:
+            return False
+        return self._stream.owed > 0 and not self._stream.laden
+
+
+def are_replies(batch: list[OutboundMessage]) -> bool:
+    """Whether nothing but replies is in a batch."""
+    return all(message.kind is Kind.REPLY for message in batch)

@@ -108,6 +108,7 @@ PURE = [
             "head",
             "heads",
             "protocol",
+            "saying",
             "settings",
             "streams",
             "token_bucket",

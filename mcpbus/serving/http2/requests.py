@@ -19,9 +19,9 @@ from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun
 from mcpbus.serving.http2.head import RequestHead
-from mcpbus.serving.http2.protocol import MOST_STREAMS
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
+from mcpbus.serving.http2.saying import MOST_STREAMS
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.service import Service

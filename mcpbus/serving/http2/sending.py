@@ -9,7 +9,7 @@ import trio
 from mcpbus.serving.counters import Counters
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
-from mcpbus.serving.http2.protocol import Protocol
+from mcpbus.serving.http2.saying import Saying
 
 Sent = Callable[[bool], None]
 """Told once when what was said is written, or lost."""
@@ -60,7 +60,7 @@ class Sending:
     __slots__ = ("_counters", "_look_at", "_ready", "_seconds", "_streams", "_waiting", "busy", "protocol")
 
     def __init__(
-        self, protocol: Protocol, counters: Counters, seconds: float, look_at: Callable[[float], None]
+        self, protocol: Saying, counters: Counters, seconds: float, look_at: Callable[[float], None]
     ) -> None:
         self.protocol = protocol
         self.busy = False
@@ -141,7 +141,7 @@ class Sending:
         waiting, self._waiting = self._waiting, []
         return protocol.data_to_send(), waiting
 
-    def _say_next(self, protocol: Protocol, outgoing: Outgoing) -> int:
+    def _say_next(self, protocol: Saying, outgoing: Outgoing) -> int:
         stream_id, data = outgoing.stream_id, outgoing.data
         size = min(protocol.room(stream_id), len(data)) if data else 0
         whole = size == len(data)

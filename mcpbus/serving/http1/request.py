@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import trio
 
+from mcpbus.core.budget import Budget
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
@@ -35,6 +36,39 @@ from mcpbus.transports.unfinished import Unfinished
 
 MOST_AHEAD: Final = 64 * 1024
 """Bytes of later requests that are read while one is served."""
+
+
+class _Rest:
+    """What is left of an answer that its client does not take at once.
+
+    It is counted before the task begins that writes it, and gone as soon as it has to make room: where many calls end in one turn of the
+    scheduler, no task has a turn between their answers.
+
+    Args:
+        data: What is left.
+        connection: Is lost where it has to make room.
+        budget: Where it is counted.
+        owner: For whom.
+    """
+
+    __slots__ = ("_connection", "_data", "account")
+
+    def __init__(self, data: bytes, connection: "Connection", budget: Budget, owner: Peer) -> None:
+        self._data = data
+        self._connection = connection
+        self.account = budget.account("an answer", self._lose, owner=owner)
+        self.account.hold(2 * len(data))  # it is there twice while it is sent
+
+    def take(self) -> bytes:
+        """Return it, to be written; from now on it is counted until that has ended."""
+        data, self._data = self._data, b""
+        return data
+
+    def _lose(self) -> None:
+        self._connection.lose()
+        if self._data:
+            self._data = b""
+            self.account.close()
 
 
 class Connection(Protocol):
@@ -241,7 +275,8 @@ class Http1Request(msgspec.Struct, eq=False):
             return
         if rest:
             self.reply = None  # what is left of it is in the rest
-            connection.start(self._write_rest, rest, endpoint.enter(reply))
+            held = _Rest(rest, connection, endpoint.budget, self.peer)
+            connection.start(self._write_rest, held, endpoint.enter(reply))
         elif rest is None:
             endpoint.record(reply, LOST)
             connection.lose()
@@ -253,14 +288,12 @@ class Http1Request(msgspec.Struct, eq=False):
         """End in the middle of the answer. See `LateWriter`."""
         self._connection.lose()
 
-    async def _write_rest(self, rest: bytes, entry: Entry | None) -> None:
+    async def _write_rest(self, rest: "_Rest", entry: Entry | None) -> None:
         connection, wire = self._connection, self._wire
-        account = self.facts.endpoint.budget.account("an answer", connection.lose, owner=self.peer)
-        account.hold(2 * len(rest))  # it is there twice while it is sent
         try:
-            await wire.send(rest)
+            await wire.send(rest.take())
         finally:
-            account.close()
+            rest.account.close()
             if entry is not None:
                 entry.settle(LOST if wire.gone else DELIVERED)
             if wire.gone:

@@ -1,0 +1,44 @@
+"""What clients may cost over HTTP/1.1 that do not read."""
+
+import tracemalloc
+
+import trio
+from houses import call
+from peers import serving
+
+from mcpbus import Limits, Server
+from tests.at_home import ONE_BUDGET
+
+CLIENTS = 40
+MEGABYTE = 1024 * 1024
+
+
+@ONE_BUDGET
+async def test_long_answers_of_calls_that_end_in_one_turn_of_the_scheduler_are_not_all_kept():
+    server, begun, go_on = Server("late"), trio.Semaphore(0), trio.Event()
+    long = "x" * MEGABYTE
+
+    @server.tool
+    async def late() -> str:
+        begun.release()
+        await go_on.wait()
+        return long
+
+    limits = Limits(memory_bytes=4 * MEGABYTE)
+    async with (
+        server.open(limits=limits, drain_seconds=0) as bus,
+        serving(bus.asgi(), drain_seconds=0) as served,
+    ):
+        for _ in range(CLIENTS):
+            await (await served.connect(receive_buffer=4096)).send_all(call("late"))
+        for _ in range(CLIENTS):
+            await begun.acquire()
+        tracemalloc.start()
+        try:
+            go_on.set()
+            await trio.testing.wait_all_tasks_blocked()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert most < CLIENTS / 2 * MEGABYTE
+        assert bus.statistics().limits_reached["memory_bytes"] > 1

@@ -25,7 +25,7 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_says_otherwise(server
 
 async def test_as_many_threads_as_the_server_has_run_at_once(connect):
     server, release = Server("s", threads=2), threading.Event()
-    server.add_tool(lambda: release.wait(5), name="work")
+    server.add_tool(lambda: release.wait(60), name="work")
     client = connect(server)
     async with trio.open_nursery() as nursery:
         for _ in range(6):
@@ -43,13 +43,13 @@ async def test_a_cancelled_call_leaves_its_thread_behind(server, connect):
     @server.tool
     def stuck() -> None:
         begun.set()
-        release.wait(5)
+        release.wait(60)
         ended.set()
 
     client = connect(server)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.call, "stuck")
-        await trio.to_thread.run_sync(begun.wait, 5)
+        await trio.to_thread.run_sync(begun.wait, 60)
         nursery.cancel_scope.cancel()
     assert not ended.is_set()
     release.set()

@@ -386,7 +386,7 @@ async def test_what_a_thread_still_uses_is_not_closed_though_its_call_is_cancell
 
     def use(db: Database = Depends(connection)) -> str:
         begun.set()
-        assert go.wait(10)
+        assert go.wait(60)
         log.append("used")
         return db.name
 
@@ -396,7 +396,7 @@ async def test_what_a_thread_still_uses_is_not_closed_though_its_call_is_cancell
     server.add_tool(use if user == "the function" else through, name="tool")
     async with server.open() as bus, bus.connect() as client, trio.open_nursery() as nursery:
         nursery.start_soon(client.call_tool, "tool", {})
-        await trio.to_thread.run_sync(begun.wait, 10)
+        await trio.to_thread.run_sync(begun.wait, 60)
         nursery.cancel_scope.cancel()
         with trio.CancelScope(shield=True):
             await trio.testing.wait_all_tasks_blocked(0.01)

@@ -304,7 +304,7 @@ workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
             said += os.read(terminal, 1024)
         os.close(terminal)
         try:
-            process.wait(10)
+            process.wait(60)
         finally:
             process.kill()
     assert len((tmp_path / "started").read_text().split()) == 1
@@ -312,13 +312,15 @@ workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
 
 def test_a_second_signal_does_not_wait(tmp_path):
     # In a process of its own, which that signal ends.
-    holds_on = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()\nprint(0, flush=True)\ntime.sleep(60)"
+    holds_on = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()\nprint(0, flush=True)\ntime.sleep(3600)"
+    )
     keeper = f"""
 import signal, sys
 from mcpbus import ServeOptions, worker_process, workers
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background
 sys.orig_argv = [sys.executable, "-c", {BEGIN + holds_on!r}]
-workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
+workers.run_workers(1, ServeOptions(bind="127.0.0.1:0", drain_seconds=3600))
 """
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -327,6 +329,6 @@ workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) in {-signal.SIGTERM, -signal.SIGINT}
+        assert process.wait(60) in {-signal.SIGTERM, -signal.SIGINT}
         assert process.stdout.read() == b""  # the worker has ended, too
         assert not list(folder.iterdir())

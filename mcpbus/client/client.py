@@ -155,29 +155,33 @@ class Client(Conversation):
 
     async def read_resource(self, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a resource."""
-        result = await self.request("resources/read", {"uri": uri})
-        return result["contents"]  # type: ignore[no-any-return]
+        method = "resources/read"
+        return _objects(method, await self.request(method, {"uri": uri}), "contents")
 
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> list[dict[str, Any]]:
         """Return the messages of a prompt."""
-        result = await self.request("prompts/get", {"name": name, "arguments": arguments or {}})
-        return result["messages"]  # type: ignore[no-any-return]
+        method = "prompts/get"
+        result = await self.request(method, {"name": name, "arguments": arguments or {}})
+        return _objects(method, result, "messages")
 
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
         for _ in range(_MOST_PAGES):
             result = await self.request(method, params)
-            try:
-                items += msgspec.convert(result.get(member), list[dict[str, Any]])
-            except msgspec.ValidationError as fault:
-                raise MalformedAnswerError(
-                    f"the server's answer to {method} has no {member}: {fault}"
-                ) from None
+            items += _objects(method, result, member)
             if result.get("nextCursor") is None:
                 return items
             params = {"cursor": result["nextCursor"]}
         raise ClientError(f"the server's answer to {method} has more than {_MOST_PAGES:,} pages")
+
+
+def _objects(method: str, result: dict[str, Any], member: str) -> list[dict[str, Any]]:
+    """Return the objects that a result has for a member."""
+    try:
+        return msgspec.convert(result.get(member), list[dict[str, Any]])
+    except msgspec.ValidationError as fault:
+        raise MalformedAnswerError(f"the server's answer to {method} has no {member}: {fault}") from None
 
 
 def _questions(result: dict[str, Any]) -> dict[str, _Question]:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from mcpbus.client import http, process
-from mcpbus.client.errors import ClientError
+from mcpbus.client.errors import ClientError, MalformedAnswerError
 from mcpbus.client.http import connect_http
 from mcpbus.client.process import connect_process
 from mcpbus.protocol.errors import ProtocolError
@@ -126,6 +126,16 @@ async def test_what_is_no_answer_is_told_in_a_sentence(said, told):
 async def test_a_list_that_is_none_is_told(tools, told):
     async with speaking(HELLO, TAKEN, result(tools), b"") as (url, _):
         assert told in await list_tools(url, revision=OLD)
+
+
+@pytest.mark.parametrize("method", ["read_resource", "get_prompt"])
+async def test_a_result_without_what_was_asked_for_is_malformed(method):
+    async with (
+        speaking(HELLO, TAKEN, result({"other": []})) as (url, _),
+        connect_http(url, revision=OLD) as client,
+    ):
+        with pytest.raises(MalformedAnswerError, match=r"has no (contents|messages)"):
+            await getattr(client, method)("x")
 
 
 async def test_an_answer_that_is_too_long_is_not_read(monkeypatch):

@@ -79,7 +79,8 @@ class Client(Conversation):
             method: Its method.
             params: Its parameters; ``_meta`` is completed with what the revision wants.
             on_notification: Called with each notification of this request. Asks for progress. Log lines are
-                told apart by request only while one request is in flight.
+                told apart by request only while one request is in flight. What it raises cancels the request, and is
+                raised here.
             log_level: From which level a modern request wants log lines; a legacy session says it with
                 ``logging/setLevel``.
 

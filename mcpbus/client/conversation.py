@@ -3,7 +3,7 @@
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -89,8 +89,8 @@ class Conversation:
         self._by_token: dict[RequestId, Pending] = {}
         self._listens: dict[RequestId, Listen] = {}
         self._answering: dict[RequestId, trio.CancelScope] = {}
-        self._arrived = trio.Event()
-        self._gone: Disconnected | None = None
+        self._arrived = trio.lowlevel.ParkingLot()
+        self._gone: str | None = None  # why
 
     def adopt(self, revision: Revision) -> None:
         """Speak another revision from now on."""
@@ -153,7 +153,7 @@ class Conversation:
                 await self._pause()
                 result = pending.decode()
         except trio.Cancelled:
-            self._cancel(request_id, pending)
+            self._give_up(request_id, pending)
             raise
         finally:
             del self._pending[request_id]
@@ -164,13 +164,14 @@ class Conversation:
             raise MalformedAnswerError(f"the server's result is of a type that nobody knows: {kind!r}")
         return result
 
-    def _cancel(self, request_id: RequestId, pending: Pending) -> None:
+    def _give_up(self, request_id: RequestId, pending: Pending, why: Exception | None = None) -> None:
         """Tell the server that nobody waits for a request any more, unless it is answered, or has not seen it yet."""
         begun = pending.begun and pending.result is None
-        pending.settle(Disconnected("nobody waits for it"))
-        if begun and self._gone is None:
+        pending.settle(why or Disconnected("nobody waits for it"))
+        if begun:
             params = msgspec.Raw(_encode({"requestId": request_id}))
-            self._send(Notification("notifications/cancelled", params))
+            with suppress(Disconnected):  # it takes nothing any more
+                self._send(Notification("notifications/cancelled", params))
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification.
@@ -214,13 +215,18 @@ class Conversation:
             yield listen
         finally:
             del self._pending[request_id], self._listens[request_id]
-            self._cancel(request_id, pending)
+            self._give_up(request_id, pending)
 
     async def next_notification(self) -> tuple[str, dict[str, Any]]:
-        """Wait for the oldest of `notifications`, and take it."""
+        """Wait for the oldest of `notifications`, and take it.
+
+        Raises:
+            Disconnected: The connection has ended, and there is none left.
+        """
         while not self.notifications:
-            self._arrived = trio.Event()
-            await self._arrived.wait()
+            if self._gone is not None:
+                raise Disconnected(self._gone)
+            await self._arrived.park()
         return self.notifications.popleft()
 
     def answered(self, request_id: RequestId, result: bytes | ProtocolError) -> None:
@@ -257,7 +263,8 @@ class Conversation:
 
     def disconnected(self, why: str = "the connection ended before the answer came") -> None:
         """Note that the server's end is gone. For the connection."""
-        self._gone = Disconnected(why)
+        self._gone = why
+        self._arrived.unpark_all()
         for pending in self._pending.values():
             pending.settle(Disconnected(why))
         for listen in self._listens.values():
@@ -267,7 +274,7 @@ class Conversation:
 
     def _send(self, message: Message, pending: Pending | None = None) -> None:
         if self._gone is not None:
-            raise Disconnected(str(self._gone))
+            raise Disconnected(self._gone)
         self._put(message, pending)
 
     def _meta(self, given: dict[str, Any] | None, log_level: str | None) -> dict[str, Any]:
@@ -316,7 +323,7 @@ class Conversation:
             error = fault if isinstance(fault, ProtocolError) else invalid_params(str(fault))
             data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
             response = Response(request.id, None, ErrorObject(error.code, error.message, data))
-        if self._gone is None:
+        with suppress(Disconnected):  # nobody waits for it any more
             self._send(response)
 
     def _notified(self, notification: Notification, owner: Pending | None) -> None:
@@ -336,11 +343,19 @@ class Conversation:
         elif owner is None:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
             owner = wanting[0] if method == "notifications/message" and len(wanting) == 1 else None
-        if owner is not None and owner.on_notification is not None:
-            owner.on_notification(method, params)
-        else:
+        if owner is None or owner.on_notification is None:
             self.notifications.append((method, params))
-            self._arrived.set()
+            self._arrived.unpark()
+        elif owner.result is None:  # else its caller is told no more
+            try:
+                owner.on_notification(method, params)
+            except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
+                self._fail(owner, error)
+
+    def _fail(self, owner: Pending, error: Exception) -> None:
+        for request_id, pending in self._pending.items():
+            if pending is owner:
+                self._give_up(request_id, pending, error)
 
 
 def _id(value: object) -> RequestId | None:

@@ -92,6 +92,7 @@ async def connect_http(
             await negotiate(client, revision)
             yield client
         finally:
+            client.disconnected("the client was closed")
             with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await connection.close()
             nursery.cancel_scope.cancel()
@@ -137,11 +138,11 @@ class _HttpConnection:
     async def run(self) -> None:
         """Post what is sent."""
         async for message, pending in self._receiver:
-            if isinstance(message, Request) and pending is not None:
+            if not isinstance(message, Request):
+                await self._tell(message)
+            elif pending is not None and pending.result is None:  # else it was given up meanwhile
                 pending.begun = True
                 self._nursery.start_soon(self._ask, message, pending)
-            else:
-                await self._tell(message)
 
     async def close(self) -> None:
         """Post what is left, and end the session."""

@@ -104,6 +104,8 @@ class _ProcessConnection:
             self._sender.send_nowait(encode_message(message) + b"\n")
         except trio.WouldBlock:
             raise Disconnected(f"{self._name} reads nothing") from None
+        except trio.ClosedResourceError:
+            raise Disconnected("the client was closed") from None
         if pending is not None:
             pending.begun = True
 
@@ -124,14 +126,19 @@ class _ProcessConnection:
 
     async def read(self) -> None:
         """Deliver what the child says, until it ends."""
-        problem = await self._deliver()
-        if problem is None:
-            with trio.move_on_after(_END_SECONDS):
-                await self._process.wait()
-            status = self._process.returncode
-            ended = "closed its output" if status is None else f"ended with status {status}"
-            problem = f"{self._name} {ended} before it answered"
-        self.client.disconnected(problem)
+        why = "the client was closed"
+        try:
+            why = await self._deliver() or await self._ended()
+        finally:
+            self.client.disconnected(why)
+
+    async def _ended(self) -> str:
+        """Tell how the child has ended, whose output has."""
+        with trio.move_on_after(_END_SECONDS):
+            await self._process.wait()
+        status = self._process.returncode
+        ended = "closed its output" if status is None else f"ended with status {status}"
+        return f"{self._name} {ended} before it answered"
 
     async def _deliver(self) -> str | None:
         """Deliver each line; return what is wrong, if it is not the end."""

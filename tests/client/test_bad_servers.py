@@ -41,7 +41,7 @@ TAKEN = answer(status="202 Accepted")
 
 @asynccontextmanager
 async def speaking(*answers):
-    """Give the URL of a server that says these, one after the other, and all that it was sent."""
+    """Give the URL of a server that says these, or what they return, one after the other, and all that it was sent."""
     sent, left = [], list(answers)
 
     async def serve(stream):
@@ -57,7 +57,8 @@ async def speaking(*answers):
                 ]
                 if b"\r\n\r\n" in data and len(body) >= sum(lengths):
                     sent.append(data.decode())
-                    await stream.send_all(left.pop(0) if left else TAKEN)
+                    said = left.pop(0) if left else TAKEN
+                    await stream.send_all(await said() if callable(said) else said)
                     return
 
     async with trio.open_nursery() as nursery:

@@ -129,7 +129,7 @@ async def test_a_call_that_is_given_up_before_the_server_looks_at_it_is_never_ma
         body = {"name": name, "arguments": {}, "_meta": client._meta(None, None)}
         pending = Pending()
         client._send(Request(99, "tools/call", msgspec.Raw(msgspec.json.encode(body))), pending)
-        client._cancel(99, pending)
+        client._give_up(99, pending)
         await settle(place.bus)
         assert (place.log, place.bus.statistics().emitted) == ([], emitted)
 

@@ -1,0 +1,162 @@
+"""What comes of those who wait for a client, or speak through it, when it is left, its server goes, or their own code fails."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from test_bad_servers import HELLO, TAKEN, result, speaking
+from test_clients_on_the_wire import over_http, over_stdio
+from trio.testing import wait_all_tasks_blocked
+from wire_server import make_server
+
+from mcpbus.client.client import Client
+from mcpbus.client.errors import Disconnected
+from mcpbus.client.http import connect_http
+from mcpbus.protocol.revisions import REVISIONS
+
+OLD, NEW = REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]
+
+
+@asynccontextmanager
+async def in_process(revision=NEW, **options):
+    async with make_server().open() as bus, bus.connect(revision=revision.name, **options) as client:
+        yield client
+
+
+EVERYWHERE = pytest.mark.parametrize("connect", [in_process, over_http, over_stdio])
+BOTH_ERAS = pytest.mark.parametrize("revision", [OLD, NEW], ids=str)
+
+
+@EVERYWHERE
+@BOTH_ERAS
+async def test_who_waits_for_a_client_that_is_left_is_told(connect, revision):
+    told, begun = [], trio.Event()
+
+    async def wait(waiting):
+        try:
+            await waiting
+        except Disconnected as error:
+            told.append(error)
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery, connect(revision=revision) as client:
+            nursery.start_soon(wait, client.next_notification())
+            nursery.start_soon(wait, client.call_tool("hang", on_notification=lambda *_: begun.set()))
+            await begun.wait()
+    assert len(told) == 2
+
+
+@EVERYWHERE
+async def test_a_client_that_was_left_says_so(connect):
+    async with connect() as client:
+        pass
+    with pytest.raises(Disconnected):
+        await client.list_tools()
+    with pytest.raises(Disconnected):
+        await client.notify("notifications/initialized")
+    with pytest.raises(Disconnected):
+        await client.next_notification()
+
+
+class Wall:
+    """A server that does not answer; and its client."""
+
+    def __init__(self, nursery, revision=OLD, on_question=None):
+        self.heard = []
+        self.client = Client(revision, self.send, nursery, capabilities={}, on_question=on_question)
+
+    def send(self, message, pending):
+        self.heard.append(message)
+        if pending is not None:
+            pending.begun = True
+
+    def say(self, method, **params):
+        self.client.receive(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}))
+
+
+@asynccontextmanager
+async def walled(**options):
+    async with trio.open_nursery() as nursery:
+        yield Wall(nursery, **options)
+        nursery.cancel_scope.cancel()
+
+
+async def test_each_of_several_who_wait_for_notifications_has_one(autojump_clock):
+    taken = []
+
+    async def take(client):
+        taken.append((await client.next_notification())[1]["number"])
+
+    async with walled() as wall:
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(take, wall.client)
+                await wait_all_tasks_blocked()
+                for number in range(3):
+                    wall.say("notifications/resources/updated", number=number)
+    assert sorted(taken) == [0, 1, 2]
+
+
+@EVERYWHERE
+@BOTH_ERAS
+async def test_what_a_listener_raises_ends_its_call_and_no_other(connect, revision):
+    def fail(*_):
+        raise ValueError("I cannot draw that")
+
+    async with connect(revision=revision) as client:
+        with pytest.raises(ValueError, match="I cannot draw that"):
+            await client.call_tool("hang", on_notification=fail)
+        assert await client.list_tools()
+
+
+async def test_a_call_whose_listener_fails_is_cancelled(autojump_clock):
+    async with walled() as wall:
+
+        async def fail():
+            with pytest.raises(ZeroDivisionError):
+                await wall.client.request("tools/call", {"name": "a"}, on_notification=lambda *_: 1 / 0)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fail)
+            await wait_all_tasks_blocked()
+            wall.say("notifications/progress", progressToken=1, progress=1)
+            wall.say("notifications/progress", progressToken=1, progress=2)
+    assert [message.method for message in wall.heard] == ["tools/call", "notifications/cancelled"]
+
+
+async def test_a_cancellation_stays_one_where_the_server_takes_nothing(autojump_clock):
+    async with walled() as wall:
+        with trio.move_on_after(1) as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wall.client.request, "tools/list")
+                await wait_all_tasks_blocked()
+
+                def refuse(*_):
+                    raise Disconnected("it reads nothing")
+
+                wall.client._put = refuse
+    assert scope.cancelled_caught
+
+
+async def test_a_call_that_is_given_up_before_it_is_sent_is_never_sent():
+    accept = trio.Event()
+
+    async def later():
+        await accept.wait()
+        return TAKEN
+
+    async with (
+        speaking(HELLO, TAKEN, later, result({})) as (url, sent),
+        connect_http(url, revision=OLD) as client,
+        trio.open_nursery() as nursery,
+    ):
+        await client.notify("notifications/roots/list_changed")
+        nursery.start_soon(client.list_tools)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            accept.set()
+            await client.request("ping")
+    assert "tools/list" not in "".join(sent)

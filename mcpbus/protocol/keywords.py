@@ -170,7 +170,9 @@ def _misfit(
 
 def _too_many(owner: str, by_place: Sequence[str], by_name: Sequence[str]) -> str:
     taken = f"{owner} takes {_enumerated(by_place) or 'nothing'}"
-    return f"{taken} by position; give the rest by keyword: {by_name[0]}=..." if by_name else f"{taken} alone"
+    if by_name:
+        return f"{taken} by position; give the rest by keyword: {by_name[0]}=..."
+    return f"{taken} alone" if by_place else taken
 
 
 def _enumerated(words: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mcpbus.features.schemas import jsontypes
-from mcpbus.protocol.json_faults import find_non_finite
+from mcpbus.protocol.json_faults import find_non_finite, with_place
 from mcpbus.protocol.jsonrpc import encode_notification
 
 
@@ -52,6 +52,15 @@ def test_the_place_is_named_of_what_has_no_json_form(place):
 def test_so_is_that_of_a_key_which_is_none():
     with pytest.raises(TypeError, match=r"a key is a text or a number, unlike \(1, 2\) - at `\$.a`"):
         jsontypes.encode({"b": {1: 2}, "a": {"x": 1, (1, 2): 3}})
+
+
+def test_what_fails_for_another_reason_is_not_the_place():
+    def encode(value):
+        if value == "odd":
+            raise ValueError(value)
+        raise TypeError("no form")
+
+    assert str(with_place(TypeError("no form"), ["odd", 2], encode)) == "no form - at `$[1]`"
 
 
 def test_what_comes_back_to_itself_does_not_hide_the_place():

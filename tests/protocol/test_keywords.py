@@ -23,6 +23,21 @@ def wide(first, second, third):
     return first, second, third
 
 
+@explained
+def nothing():
+    return ()
+
+
+class Pen:
+    @explained
+    def draw(self, first):
+        return first
+
+
+class Tagged(msgspec.Struct, tag_field="kind", tag="a", metaclass=Explained):
+    first: int
+
+
 @explained_as("@draw")
 def with_options(first, /, **options: Unpack[Options]):
     return first, options
@@ -62,6 +77,12 @@ MISFITS = {
     "plain() takes first and second by position; give the rest by keyword: third=...": lambda: plain(1, 2, 3),
     "wide() takes first, second and third alone": lambda: wide(1, 2, 3, 4),
     "wide() needs 'first', 'second' and 'third'": wide,
+    "wide() got multiple values for argument 'first'": lambda: wide(1, 2, 3, first=1),
+    "nothing() takes nothing": lambda: nothing(1),
+    "Pen.draw() needs 'first'": lambda: Pen().draw(),
+    "Pen.draw() takes first alone": lambda: Pen().draw(1, 2),
+    "draw() needs 'self' and 'first'": Pen.draw,
+    "Tagged() has no option 'kind'; leave it out: the class says that": lambda: Tagged(1, kind="a"),
     "plain() got multiple values for argument 'first'": lambda: plain(1, first=1),
     "@draw takes first by position; give the rest by keyword: colour=...": lambda: with_options(1, 2),
     "@draw needs 'first'": lambda: with_options(colour="red"),

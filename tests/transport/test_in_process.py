@@ -134,6 +134,19 @@ async def test_a_call_that_is_given_up_before_the_server_looks_at_it_is_never_ma
         assert (place.log, place.bus.statistics().emitted) == ([], emitted)
 
 
+@pytest.mark.parametrize(("revision", "told"), [("2024-11-05", False), ("2025-03-26", True), (MODERN, True)])
+async def test_progress_comes_with_a_message_where_the_revision_has_one(revision, told):  # P-3
+    server, heard = Server("s"), []
+
+    @server.tool
+    async def speak(ctx: Context) -> None:
+        await ctx.progress(1, message="begun")
+
+    async with server.open() as bus, bus.connect(revision=revision) as client:
+        await client.call_tool("speak", on_notification=lambda _, params: heard.append(params.get("message")))
+    assert heard == ["begun" if told else None]
+
+
 # -- what waits, speaks, asks, raises ------------------------------------------------------------
 
 

@@ -102,7 +102,7 @@ class WorkerThreads:
         self._lock = Lock()
         self._unfinished = 0
         self._workers = 0
-        trio.lowlevel.spawn_system_task(self._hand_out, context=Context())
+        trio.lowlevel.spawn_system_task(self._hand_out)
 
     def __len__(self) -> int:
         """How many workers there are, without those that end with a function that nobody waits for any more."""
@@ -154,7 +154,7 @@ class WorkerThreads:
             raise _run_finished()
         with self._lock:
             if self._unfinished >= self._workers:
-                trio.lowlevel.spawn_system_task(self._serve, context=Context())
+                trio.lowlevel.spawn_system_task(self._serve)
                 self._workers += 1
             self._unfinished += 1
         self._new.append(job)

@@ -33,6 +33,10 @@ async def until(condition):
             await trio.lowlevel.checkpoint()
 
 
+def at_work():
+    return {thread for thread in threading.enumerate() if thread.name == "mcpbus thread"}
+
+
 class Gate:
     """A plain function that has begun, and waits to be let go on."""
 
@@ -225,12 +229,12 @@ async def test_a_function_gets_back_into_trio_without_a_token():
 
 
 async def test_a_call_that_is_cancelled_before_it_begins_takes_nothing():
-    pool = Pool()
+    threads, place = WorkerThreads(), AtOnce(lambda: pytest.fail("it takes a place"))
     with trio.CancelScope() as scope:
         scope.cancel()
-        await pool.run(lambda: pytest.fail("it runs"))
+        await threads.run(lambda: pytest.fail("it runs"), place)
     assert scope.cancelled_caught
-    assert (len(pool.threads), pool.places.borrowed_tokens) == (0, 0)
+    assert len(threads) == 0
 
 
 async def test_a_call_that_is_cancelled_while_it_waits_for_a_place_does_not_run():
@@ -268,7 +272,7 @@ async def no_thread(*_, limiter, **__):
 async def test_a_call_that_is_cancelled_before_its_function_is_handed_out_does_not_run_it(
     monkeypatch, starts
 ):
-    pool, scope, begun = Pool(), trio.CancelScope(), []
+    pool, scope, begun, others = Pool(), trio.CancelScope(), [], at_work()
     place = AtOnce(scope.cancel)
     with monkeypatch.context() as patch:
         if not starts:
@@ -278,6 +282,7 @@ async def test_a_call_that_is_cancelled_before_its_function_is_handed_out_does_n
         assert (scope.cancelled_caught, place.taken, len(pool.threads)) == (True, 1, 0)
         await until(lambda: not place.taken)
         assert len(pool.threads) == 0
+        await until(lambda: at_work() <= others)
     assert await pool.run(lambda: "next") == "next"
     assert (begun, len(pool.threads)) == ([], 1)
 
@@ -481,6 +486,28 @@ def test_who_still_runs_a_function_when_the_run_ends_hears_of_its_end():
     ):  # who is cancelled first, this or the task that hands functions out, is left to chance
         trio.run(main)
     assert heard == [0] * 20
+
+
+def test_a_function_for_which_the_run_ends_too_soon_is_failed():
+    raised = []
+
+    async def late(over):
+        with trio.CancelScope(shield=True), trio.fail_after(LONG):
+            await over.wait()
+            try:
+                await worker_threads().run(lambda: None, AtOnce())
+            except trio.RunFinishedError as error:
+                raised.append(error)
+
+    async def main():
+        worker_threads()
+        over = trio.Event()
+        trio.lowlevel.spawn_system_task(late, over)
+        await wait_all_tasks_blocked()
+        over.set()
+
+    trio.run(main)
+    assert len(raised) == 1
 
 
 async def test_a_tool_is_told_that_its_call_was_cancelled():

@@ -4,7 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
@@ -17,7 +17,7 @@ from mcpbus.client.pending import (
     Pending,
     received,
 )
-from mcpbus.protocol.errors import ProtocolError, invalid_params, method_not_found
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
     ErrorObject,
@@ -39,6 +39,9 @@ from mcpbus.protocol.meta import (
 from mcpbus.protocol.revisions import REVISIONS, Era, Revision
 
 _INFO = {"name": "mcpbus client", "version": "1"}
+MOST_QUESTIONS: Final = 1_000
+"""How many of a server's questions are answered at once; what it asks beside is refused."""
+
 _RESULT_TYPES = {"complete", "input_required", "task"}
 
 Message: TypeAlias = Request | Notification | Response
@@ -257,7 +260,13 @@ class Conversation:
             self._replied(message, owner)
         elif isinstance(message, Notification):
             self._notified(message, owner)
-        elif message.id not in self._answering:
+        elif message.id in self._answering:
+            return  # it is being answered
+        elif len(self._answering) >= MOST_QUESTIONS:
+            self._refuse(
+                message, ProtocolError(INTERNAL_ERROR, f"no more than {MOST_QUESTIONS:,} questions at once")
+            )
+        else:
             scope = self._answering[message.id] = trio.CancelScope()
             self._nursery.start_soon(self._asked, message, scope)
 
@@ -318,11 +327,15 @@ class Conversation:
                 raise method_not_found(request.method)
             else:
                 answer = await self._on_question(request.method, _params.decode(request.params))
-            response = Response(request.id, msgspec.Raw(_encode(answer)))
+            self._reply(Response(request.id, msgspec.Raw(_encode(answer))))
         except (ProtocolError, msgspec.DecodeError) as fault:
-            error = fault if isinstance(fault, ProtocolError) else invalid_params(str(fault))
-            data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
-            response = Response(request.id, None, ErrorObject(error.code, error.message, data))
+            self._refuse(request, fault if isinstance(fault, ProtocolError) else invalid_params(str(fault)))
+
+    def _refuse(self, request: Request, error: ProtocolError) -> None:
+        data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
+        self._reply(Response(request.id, None, ErrorObject(error.code, error.message, data)))
+
+    def _reply(self, response: Response) -> None:
         with suppress(Disconnected):  # nobody waits for it any more
             self._send(response)
 

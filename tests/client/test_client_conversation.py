@@ -1,0 +1,215 @@
+"""What a client makes of all that a server may say: each thing reaches whom it belongs to, and what belongs to nobody harms nothing."""
+
+import json
+
+import msgspec
+import pytest
+import trio
+from test_client_ends import walled
+from trio.testing import wait_all_tasks_blocked
+
+from mcpbus.client import client
+from mcpbus.client.conversation import MOST_QUESTIONS
+from mcpbus.client.errors import ClientError
+from mcpbus.client.pending import KEPT_NOTIFICATIONS
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import Response, Undecodable
+from mcpbus.protocol.revisions import REVISIONS
+
+
+def said(to, **members):
+    """Have a client hear a message."""
+    to.receive(json.dumps({"jsonrpc": "2.0", **members}))
+
+
+def answers(wall):
+    """The answers to what a server asked: what it was told by id, be it a result or an error."""
+    found = {}
+    for message in wall.heard:
+        if isinstance(message, Response):
+            error = message.error and (
+                message.error.code,
+                None if message.error.data is msgspec.UNSET else msgspec.json.decode(message.error.data),
+            )
+            found[message.id] = error or msgspec.json.decode(message.result)
+    return found
+
+
+async def refuse(_method, _params):
+    raise ProtocolError(-32099, "no", {"why": "never"})
+
+
+async def echo(method, params):
+    return {"method": method, **params}
+
+
+@pytest.mark.parametrize(
+    ("on_question", "question", "told"),
+    [
+        (None, {"method": "ping"}, {}),
+        (refuse, {"method": "ping"}, {}),
+        (None, {"method": "roots/list"}, (-32601, None)),
+        (refuse, {"method": "roots/list"}, (-32099, {"why": "never"})),
+        (echo, {"method": "roots/list", "params": {"a": 1}}, {"method": "roots/list", "a": 1}),
+    ],
+)
+async def test_a_question_has_an_answer(on_question, question, told, autojump_clock):
+    async with walled(on_question=on_question) as wall:
+        said(wall.client, id="q", **question)
+        await wait_all_tasks_blocked()
+    assert answers(wall) == {"q": told}
+
+
+async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
+    asked, go_on = [], trio.Event()
+
+    async def on_question(method, _params):
+        asked.append(method)
+        await go_on.wait()
+        return {}
+
+    async with walled(on_question=on_question) as wall:
+        for _ in range(2):
+            said(wall.client, id=1, method="roots/list")
+            await wait_all_tasks_blocked()
+        assert asked == ["roots/list"]
+        go_on.set()
+        await wait_all_tasks_blocked()
+        said(wall.client, id=1, method="roots/list")
+        await wait_all_tasks_blocked()
+    assert len(asked) == 2
+
+
+async def test_a_question_that_is_withdrawn_is_not_answered(autojump_clock):
+    cancelled = []
+
+    async def on_question(method, _params):
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.append(method)
+
+    async with walled(on_question=on_question) as wall:
+        said(wall.client, id=1, method="roots/list")
+        await wait_all_tasks_blocked()
+        wall.say("notifications/cancelled", requestId="1")
+        await wait_all_tasks_blocked()
+        assert cancelled == []
+        wall.say("notifications/cancelled", requestId=1)
+        await wait_all_tasks_blocked()
+        assert (cancelled, answers(wall)) == (["roots/list"], {})
+
+
+async def test_more_questions_than_anybody_can_answer_are_refused(autojump_clock):
+    async def on_question(_method, _params):
+        await trio.sleep_forever()
+
+    async with walled(on_question=on_question) as wall:
+        for number in range(MOST_QUESTIONS + 1):
+            said(wall.client, id=number, method="roots/list")
+        await wait_all_tasks_blocked()
+    assert answers(wall) == {MOST_QUESTIONS: (-32603, None)}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"id": 99, "result": {}},
+        {"id": 99, "error": {"code": 1, "message": "no"}},
+        {"error": {"code": 1, "message": "no"}},
+        {"id": "1", "result": {}},
+        {"method": "notifications/progress", "params": {"progressToken": 99, "progress": 1}},
+        {"method": "notifications/progress", "params": {"progressToken": [], "progress": 1}},
+        {"method": "notifications/progress"},
+        {"method": "notifications/cancelled", "params": {"requestId": {}}},
+        {"method": "notifications/other", "params": {"_meta": 5}},
+    ],
+    ids=str,
+)
+async def test_what_belongs_to_nobody_harms_nothing(members, autojump_clock):
+    async with walled() as wall, trio.open_nursery() as nursery:
+        results = []
+
+        async def call():
+            results.append(await wall.client.request("tools/list", on_notification=results.append))
+
+        nursery.start_soon(call)
+        await wait_all_tasks_blocked()
+        said(wall.client, **members)
+        await wait_all_tasks_blocked()
+        assert results == []
+        said(wall.client, id=1, result={"a": 1})
+    assert results == [{"a": 1}]
+
+
+@pytest.mark.parametrize(("listening", "reached"), [(0, []), (1, [1]), (2, [])])
+async def test_a_log_line_is_of_the_one_request_that_listens(listening, reached, autojump_clock):
+    heard = []
+    async with walled() as wall, trio.open_nursery() as nursery:
+
+        async def call(number):
+            await wall.client.request(
+                "tools/list", on_notification=lambda *_: heard.append(number) if number else None
+            )
+
+        for number in range(listening):
+            nursery.start_soon(call, number + 1)
+        nursery.start_soon(wall.client.request, "tools/list")
+        await wait_all_tasks_blocked()
+        wall.say("notifications/message", level="info", data="a")
+        wall.say("notifications/other")
+        assert heard == reached
+        left = ["notifications/other"] if reached else ["notifications/message", "notifications/other"]
+        assert [method for method, _ in wall.client.notifications] == left
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_told_of_a_request_that_was_answered_is_nobodys(autojump_clock):
+    heard = []
+    async with walled() as wall, trio.open_nursery() as nursery:
+
+        async def call():
+            await wall.client.request("tools/list", on_notification=lambda *_: heard.append(1))
+
+        nursery.start_soon(call)
+        await wait_all_tasks_blocked()
+        said(wall.client, id=1, result={})
+        wall.say("notifications/progress", progressToken=1, progress=1)
+        await wait_all_tasks_blocked()
+        wall.say("notifications/progress", progressToken=1, progress=2)
+    assert heard == []
+    assert [params["progress"] for _, params in wall.client.notifications] == [2]
+
+
+async def test_of_notifications_that_nobody_takes_the_last_are_kept(autojump_clock):
+    async with walled() as wall:
+        for number in range(KEPT_NOTIFICATIONS + 1):
+            wall.say("notifications/other", number=number)
+        assert len(wall.client.notifications) == KEPT_NOTIFICATIONS
+        assert (await wall.client.next_notification())[1] == {"number": 1}
+
+
+async def test_an_array_is_what_it_holds_where_the_revision_has_batches():
+    array = b'[{"jsonrpc": "2.0", "method": "a"}, 5, {"jsonrpc": "2.0", "method": "b"}]'
+    async with walled(revision=REVISIONS["2025-03-26"]) as wall:
+        wall.client.receive(array)
+        assert [method for method, _ in wall.client.notifications] == ["a", "b"]
+        with pytest.raises(Undecodable):
+            wall.client.receive(b"5")
+    async with walled(revision=REVISIONS["2025-06-18"]) as wall:
+        with pytest.raises(Undecodable):
+            wall.client.receive(array)
+
+
+async def test_a_list_without_an_end_is_given_up(monkeypatch, autojump_clock):
+    monkeypatch.setattr(client, "_MOST_PAGES", 3)
+    async with walled() as wall:
+
+        def answer(message, pending):
+            wall.heard.append(message)
+            pending.settle(b'{"tools": [], "nextCursor": "on"}')
+
+        wall.client._put = answer
+        with pytest.raises(ClientError, match="tools/list has more than 3 pages"):
+            await wall.client.list_tools()
+    assert len(wall.heard) == 3

@@ -109,7 +109,7 @@ def test_what_a_server_offers_is_shown_with_its_parameters(target):
     ):
         assert re.search(f"^{line}$", out, re.MULTILINE), line
     offer = json.loads(run("inspect", target, "--json")[0])
-    assert (offer["name"], offer["revision"], len(offer["tools"])) == ("wire", "2026-07-28", 6)
+    assert (offer["name"], offer["revision"], len(offer["tools"])) == ("wire", "2026-07-28", 7)
 
 
 def test_names_are_listed_one_a_line(url):

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.client import http, process
 from mcpbus.client.errors import ClientError, MalformedAnswerError
@@ -20,10 +21,9 @@ OLD = REVISIONS["2025-11-25"]
 
 def answer(body=b"", kind="application/json", status="200 OK", **fields):
     """The bytes of an answer over HTTP, after which the connection is closed."""
-    fields = {"content-type": kind, "content-length": len(body), "connection": "close", **fields}
-    lines = "".join(
-        f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items() if value is not None
-    )
+    head = {"content-type": kind, "content-length": len(body), "connection": "close"}
+    head |= {name.replace("_", "-"): value for name, value in fields.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items() if value is not None)
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
@@ -37,11 +37,15 @@ def events(*texts):
 
 HELLO = result({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}, mcp_session_id="s1")
 TAKEN = answer(status="202 Accepted")
+MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
 
 
 @asynccontextmanager
 async def speaking(*answers):
-    """Give the URL of a server that says these, or what they return, one after the other, and all that it was sent."""
+    """Give the URL of a server that says these, one after the other, and all that it was sent.
+
+    What is a function says it itself, to the stream.
+    """
     sent, left = [], list(answers)
 
     async def serve(stream):
@@ -58,7 +62,7 @@ async def speaking(*answers):
                 if b"\r\n\r\n" in data and len(body) >= sum(lengths):
                     sent.append(data.decode())
                     said = left.pop(0) if left else TAKEN
-                    await stream.send_all(await said() if callable(said) else said)
+                    await (said(stream) if callable(said) else stream.send_all(said))
                     return
 
     async with trio.open_nursery() as nursery:
@@ -129,6 +133,12 @@ async def test_a_list_that_is_none_is_told(tools, told):
         assert told in await list_tools(url, revision=OLD)
 
 
+async def test_of_a_list_of_tools_whose_headers_are_looked_for_it_is_told_too():
+    tools = {"resultType": "complete", "tools": ["a"]}
+    async with speaking(result(MODERN), result(tools)) as (url, _):
+        assert "the server's answer to tools/list has no tools" in await list_tools(url)
+
+
 @pytest.mark.parametrize("method", ["read_resource", "get_prompt"])
 async def test_a_result_without_what_was_asked_for_is_malformed(method):
     async with (
@@ -182,6 +192,50 @@ async def test_a_stream_that_the_server_left_is_come_back_to():  # W-14, W-24
     assert end.startswith("delete ")
 
 
+async def test_an_event_without_an_id_leaves_the_place_where_it_was():
+    silent = 'data: {"jsonrpc": "2.0", "method": "notifications/other"}\n\n'
+    reply = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": []}})
+    answers = HELLO, TAKEN, events("retry: 1\nid: e1\ndata:\n\n", silent), events(f"data: {reply}\n\n")
+    async with speaking(*answers) as (url, sent):
+        assert await list_tools(url, revision=OLD) == []
+    assert "last-event-id: e1\r\n" in sent[3].lower()
+
+
+async def test_a_server_that_is_gone_is_not_come_back_to_for_ever():
+    left = events("retry: 1\nid: e1\ndata:\n\n")
+    async with speaking(HELLO, TAKEN, left, *[b""] * 100) as (url, sent):
+        assert "the connection to" in await list_tools(url, revision=OLD)
+    assert sum(request.startswith("GET") for request in sent) == 5
+
+
+async def test_an_answer_that_takes_its_time_is_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(http, "_LEAVE_SECONDS", -1)
+    whole = result({"tools": [{"name": "late"}]})
+
+    async def slowly(stream):
+        await stream.send_all(whole[:-5])
+        await wait_all_tasks_blocked(0.01)
+        await stream.send_all(whole[-5:])
+
+    async with speaking(HELLO, TAKEN, slowly) as (url, _):
+        assert await list_tools(url, revision=OLD) == [{"name": "late"}]
+
+
+async def test_a_call_whose_question_cannot_be_answered_fails():
+    async def ask(stream):
+        await stream.send_all(events('data: {"jsonrpc": "2.0", "id": "q", "method": "ping"}\n\n'))
+        await trio.sleep_forever()
+
+    async with speaking(HELLO, TAKEN, ask, answer(status="500 Oops")) as (url, sent):
+        assert "answered 500 Oops" in await list_tools(url, revision=OLD)
+    assert '"id":"q","result":{}' in sent[3]
+
+
+async def test_a_notification_that_is_not_accepted_fails_no_call():
+    async with speaking(HELLO, answer(status="500 Oops"), result({"tools": []})) as (url, _):
+        assert await list_tools(url, revision=OLD) == []
+
+
 async def test_a_stream_that_says_nothing_new_is_not_come_back_to_for_ever():
     left = events("retry: 1\nid: e1\ndata:\n\n")
     async with speaking(HELLO, TAKEN, *[left] * 100) as (url, sent):
@@ -192,9 +246,8 @@ async def test_a_stream_that_says_nothing_new_is_not_come_back_to_for_ever():
 async def test_a_tool_whose_headers_would_be_wrong_is_left_out(caplog):  # X-43
     properties = {"a": {"type": "number", "x-mcp-header": "A"}}
     bad = {"name": "bad", "inputSchema": {"type": "object", "properties": properties}}
-    modern = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
     tools = {"resultType": "complete", "tools": [bad, {"name": "good", "inputSchema": {}}]}
-    async with speaking(result(modern), result(tools)) as (url, sent):
+    async with speaking(result(MODERN), result(tools)) as (url, sent):
         assert [tool["name"] for tool in await list_tools(url)] == ["good"]
     assert "the tool 'bad' is left out: x-mcp-header" in caplog.text
     assert "mcp-method: tools/list\r\n" in sent[1].lower()

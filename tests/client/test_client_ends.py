@@ -143,9 +143,9 @@ async def test_a_cancellation_stays_one_where_the_server_takes_nothing(autojump_
 async def test_a_call_that_is_given_up_before_it_is_sent_is_never_sent():
     accept = trio.Event()
 
-    async def later():
+    async def later(stream):
         await accept.wait()
-        return TAKEN
+        await stream.send_all(TAKEN)
 
     async with (
         speaking(HELLO, TAKEN, later, result({})) as (url, sent),

@@ -157,15 +157,27 @@ async def test_arguments_are_repeated_in_headers_once_the_tools_were_listed(revi
         assert result["content"][0]["text"] == "nord \xe9"
 
 
-@pytest.mark.parametrize("revision", REVISIONS.values(), ids=str)
-async def test_a_call_that_nobody_waits_for_any_more_is_cancelled(revision):
-    server = make_server()
-    async with over_http(server, revision=revision) as client:
+@pytest.mark.parametrize(
+    ("connect", "revision"),
+    [
+        *((over_http, revision) for revision in REVISIONS.values()),
+        *((over_stdio, REVISIONS[name]) for name in ("2025-11-25", "2026-07-28")),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+async def test_a_call_that_nobody_waits_for_any_more_is_cancelled(connect, revision):
+    async with connect(revision=revision) as client:
         with trio.CancelScope() as scope:
             await client.call_tool("hang", on_notification=lambda *_: scope.cancel())
         with trio.fail_after(60):
-            await server.ended.wait()
-        assert await client.list_tools()
+            await client.call_tool("outlive")
+
+
+@pytest.mark.parametrize("connect", MCPBUS)
+async def test_what_comes_in_many_pieces_is_put_together(connect):
+    async with connect(revision=REVISIONS["2025-11-25"]) as client:
+        result = await client.call_tool("mirror", {"region": "x" * 1_000_000})
+    assert result["content"][0]["text"] == "x" * 1_000_000
 
 
 async def test_a_child_that_does_not_end_by_itself_is_ended():

@@ -56,6 +56,12 @@ def make_server() -> Server:  # noqa: C901 - a list
         finally:
             server.ended.set()
 
+    @server.tool
+    async def outlive() -> str:
+        """Wait until `hang` has ended."""
+        await server.ended.wait()
+        return "it has ended"
+
     @server.prompt
     async def pack(city: str, days: int = 3) -> str:
         """What to pack."""

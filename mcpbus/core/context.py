@@ -148,7 +148,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         Raises:
             ValueError: `progress` or `total` is not finite.
         """
-        said = notification.progress(self._bus.ledger.drafts, progress, total, message)
+        said = notification.progress(self._bus.ledger, progress, total, message)
         await self._say(said)
         return said.receipt
 
@@ -165,7 +165,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             ValueError: There is no such level.
             TypeError: `data` is not JSON.
         """
-        said = notification.log(self._bus.ledger.drafts, _LOG, level, data, logger)
+        said = notification.log(self._bus.ledger, _LOG, level, data, logger)
         await self._say(said)
         return said.receipt
 
@@ -202,7 +202,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             ValueError: The protocol's core defines `method`, or it is no notification.
             TypeError: `params` is not JSON.
         """
-        said = notification.custom(self._bus.ledger.drafts, Kind.CUSTOM, method, params)
+        said = notification.custom(self._bus.ledger, Kind.CUSTOM, method, params)
         await self._say(said)
         return said.receipt
 

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from mcpbus.core.outbox import OutboundMessage, data_of
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
 from mcpbus.core.stores.protocol import EventStore
 from mcpbus.core.stream_names import name_request, request_elsewhere
@@ -115,43 +114,46 @@ class EventLog:
         """Keep nothing any more: nobody can come back."""
         self._broken = True
 
-    async def append(self, batch: Sequence[OutboundMessage]) -> int | None:
+    async def append(self, said: Sequence[bytes], *, final: bool) -> int | None:
         """Keep messages, and return the number of the first one; None if they were not kept, which ends the resumability.
 
         A cancellation waits for the store, for no longer than its deadline: afterwards it is known what is kept. What a store
         keeps only after that is not asked for any more, since nobody comes back to a stream with a gap.
+
+        Args:
+            said: The encoded messages.
+            final: Whether the last of them is the last of the stream.
         """
         if self._broken:
             return None
         try:
-            await self._breaker.call(self._asking(batch))
+            await self._breaker.call(self._asking(said, final))
         except StoreDownError:
-            return self._note(batch, False)
-        return self._note(batch, True)
+            return self._note(said, final, False)
+        return self._note(said, final, True)
 
-    def append_soon(self, batch: Sequence[OutboundMessage], told: Callable[[int | None], object]) -> None:
+    def append_soon(
+        self, said: Sequence[bytes], told: Callable[[int | None], object], *, final: bool
+    ) -> None:
         """Keep messages as `append` does, without waiting for the store: `told` is given what that returns, now or later."""
         if self._broken:
             told(None)
         else:
-            self._breaker.begin(self._asking(batch), lambda kept: told(self._note(batch, kept)))
+            self._breaker.begin(self._asking(said, final), lambda kept: told(self._note(said, final, kept)))
 
-    def _asking(self, batch: Sequence[OutboundMessage]) -> Callable[[], Awaitable[None]]:
+    def _asking(self, said: Sequence[bytes], final: bool) -> Callable[[], Awaitable[None]]:
         """What asks the store to keep messages."""
         self.used = True
-        final = batch[-1].final
-        return partial(
-            self._store.append, self._session, self.name, self._last + 1, data_of(batch), final=final
-        )
+        return partial(self._store.append, self._session, self.name, self._last + 1, said, final=final)
 
-    def _note(self, batch: Sequence[OutboundMessage], kept: bool) -> int | None:
+    def _note(self, said: Sequence[bytes], final: bool, kept: bool) -> int | None:
         """Take note of whether the store has kept messages, and return the number of the first one."""
         if not kept:
             self._broken = True
             return None
         before = self._last
-        self._last += len(batch)
-        self.finished = batch[-1].final
+        self._last += len(said)
+        self.finished = final
         self.offered = True
         return before + 1
 

@@ -1,7 +1,7 @@
 """What a handler or a program says to a client, before its stream is chosen.
 
 Making a notification encodes it, in the caller's own stack: a value that is not JSON raises there, where it can
-be mended, and never inside an actor.
+be mended, and never inside an actor. What is made is a draft; who sends it enters it in the books.
 """
 
 from collections.abc import Hashable
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-from mcpbus.core.receipt import Books, Receipt
+from mcpbus.core.receipt import Ledger, Receipt
 from mcpbus.protocol.json_faults import with_place
 from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
 from mcpbus.protocol.levels import LogLevel
@@ -111,7 +111,7 @@ class _Report(msgspec.Struct, gc=False, omit_defaults=True):
     message: str | None = None
 
 
-def log(books: Books, kind: Kind, level: str, data: Any, logger: str | None) -> OutboundNotification:
+def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> OutboundNotification:
     """Make a log line.
 
     Raises:
@@ -125,10 +125,10 @@ def log(books: Books, kind: Kind, level: str, data: Any, logger: str | None) -> 
         raise with_place(error, data, encode_value, "data") from None
     if logger is not None:
         encoded += b',"logger":' + encode_value(logger)
-    return OutboundNotification(kind, books.enter(MESSAGE), encoded + b"}}", None, severity)
+    return OutboundNotification(kind, Receipt(MESSAGE, ledger), encoded + b"}}", None, severity)
 
 
-def custom(books: Books, kind: Kind, method: str, params: Params) -> OutboundNotification:
+def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundNotification:
     """Make a notification that the protocol's core does not define.
 
     Raises:
@@ -145,13 +145,15 @@ def custom(books: Books, kind: Kind, method: str, params: Params) -> OutboundNot
     elif params is not None and not isinstance(params, dict):
         raise TypeError(f"params is a dict, or the text of a JSON object as msgspec.Raw, not {params!r}")
     encoded = encode_notification(method, params)
-    return OutboundNotification(kind, books.enter(method), encoded)
+    return OutboundNotification(kind, Receipt(method, ledger), encoded)
 
 
-def resource_updated(books: Books, uri: str) -> OutboundNotification:
+def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
     """Make the news, for one session, that the contents of a resource have changed."""
     data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
-    return OutboundNotification(Kind.RESOURCE_UPDATED, books.enter(RESOURCE_UPDATED), data, key, None, uri)
+    return OutboundNotification(
+        Kind.RESOURCE_UPDATED, Receipt(RESOURCE_UPDATED, ledger), data, key, None, uri
+    )
 
 
 def _check_object(raw: msgspec.Raw) -> None:
@@ -162,13 +164,13 @@ def _check_object(raw: msgspec.Raw) -> None:
         raise TypeError(f"params is not the JSON text of an object: {fault}") from None
 
 
-def elicitation_complete(books: Books, elicitation_id: str) -> OutboundNotification:
+def elicitation_complete(ledger: Ledger, elicitation_id: str) -> OutboundNotification:
     """Make the news that what an elicitation by URL was for has been done."""
     encoded = encode_notification(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
-    return OutboundNotification(Kind.SESSION_CUSTOM, books.enter(ELICITATION_COMPLETE), encoded)
+    return OutboundNotification(Kind.SESSION_CUSTOM, Receipt(ELICITATION_COMPLETE, ledger), encoded)
 
 
-def progress(books: Books, value: float, total: float | None, message: str | None) -> Progress:
+def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:
     """Make a report of progress.
 
     Raises:
@@ -185,7 +187,7 @@ def progress(books: Books, value: float, total: float | None, message: str | Non
     if message is not None and not isinstance(message, str):
         raise TypeError(f"message is no text: {message!r}")
     members = encode_value(_Report(value, total, message))[1:]
-    return Progress(books.enter(PROGRESS), value, total, members)
+    return Progress(Receipt(PROGRESS, ledger), value, total, members)
 
 
 def _not_finite(name: str, number: float) -> ValueError:

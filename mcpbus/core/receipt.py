@@ -84,26 +84,6 @@ _MAILBOX = Place.MAILBOX
 _VERDICT_DELIVERED = Verdict.DELIVERED
 
 
-class Books(Protocol):
-    """Where a new message is entered."""
-
-    def enter(self, method: str) -> "Receipt":
-        """Make the receipt of a new message."""
-
-
-class Drafts:
-    """Makes the receipts of what handlers say, in any thread; who takes that, in trio's, enters it in the books."""
-
-    __slots__ = ("_ledger",)
-
-    def __init__(self, ledger: "Ledger") -> None:
-        self._ledger = ledger
-
-    def enter(self, method: str) -> "Receipt":
-        """Make the receipt of a message that is entered later; see `Receipt.enter`."""
-        return Receipt(method, self._ledger)
-
-
 class Ledger:
     """The books of one bus: how many messages were made or taken over, and what became of them."""
 
@@ -111,7 +91,6 @@ class Ledger:
         "adopted",
         "delivered",
         "discarded",
-        "drafts",
         "emitted",
         "moved",
         "pending",
@@ -120,7 +99,6 @@ class Ledger:
     )
 
     def __init__(self) -> None:
-        self.drafts = Drafts(self)
         self.emitted = 0
         self.adopted = 0
         self.moved = 0
@@ -171,6 +149,8 @@ class Ledger:
 
 class Receipt(msgspec.Struct, eq=False, gc=False):
     """What the sender of a message holds: where the message is, and in the end what became of it.
+
+    One that is just made is that of a draft, in any thread. Who takes what was said, in trio's, enters it in the books.
 
     Attributes:
         method: The message's method; for a reply, the method of the request that it answers.
@@ -263,6 +243,17 @@ def enter_all(receipts: Sequence[Receipt], place: Place) -> None:
         ledger.pending[place] += len(receipts)
         for receipt in receipts:
             receipt._place = place
+
+
+def enter_settled(receipts: Sequence[Receipt], fate: Fate) -> None:
+    """Enter drafted messages of one bus in the books together with their fate, which they have in common."""
+    ledger = receipts[0]._ledger
+    ledger.emitted += len(receipts)
+    ledger.count(fate, len(receipts))
+    for receipt in receipts:
+        receipt._fate = fate
+        if receipt._event is not None:
+            receipt._event.set()
 
 
 def move_all(receipts: Sequence[Receipt], place: Place) -> None:

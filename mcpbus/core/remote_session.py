@@ -63,6 +63,7 @@ class RemoteSession:
         self._bus.check_thread("session.elicitation_complete")
         said = notification.elicitation_complete(self._bus.ledger, elicitation_id)
         if not self._revision.elicitation_ids:
+            said.receipt.enter()
             said.receipt.discard(Reason.ERA)
             return said.receipt
         return self._say(said)
@@ -79,6 +80,7 @@ class RemoteSession:
         return receipt
 
     def _say(self, said: OutboundNotification) -> Receipt:
+        said.receipt.enter()
         self._teller.tell(said)
         return said.receipt
 

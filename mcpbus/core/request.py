@@ -29,7 +29,7 @@ from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.request_context import OpenStream
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.signals import (
@@ -269,27 +269,29 @@ class Request(Speaker, kw_only=True, eq=False):
         What is said in a burst, while the connection is about to write anyway, only joins what waits; and what is said where nothing
         waits is written here. Nobody else has to hear of either.
         """
-        told: object = said
         if self._life is None or self.at_rest:
             try:
                 message = DRAWN_UP[type(said)](self, said)
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
-                told = Unsaid(said, error)
-            else:
-                if isinstance(message, Reason):
-                    said.receipt.enter()
-                    said.receipt.discard(message)
+                return self._hear(Unsaid(said, error), said.receipt)
+            if not isinstance(message, OutboundMessage):
+                said.receipt.enter()
+                said.receipt.discard(message)
+                return True
+            if (gathered := self.gathered) is not None:
+                if gathered.join(message):
                     return True
-                if (gathered := self.gathered) is not None:
-                    if gathered.join(message):
-                        return True
-                elif self._gather(message) if (stream := self.stream) is None else stream.say(message):
-                    return True
-                told = message
-        said.receipt.enter()
+            elif self._gather(message) if (stream := self.stream) is None else stream.say(message):
+                return True
+            return self._hear(message, said.receipt)
+        return self._hear(said, said.receipt)
+
+    def _hear(self, told: object, receipt: Receipt) -> bool:
+        """Be told what is said, or what has come of it; return as `say` does."""
+        receipt.enter()
         self.tell(told)
         crowded = self.stream is not None and self.stream.outbox.crowded
-        return said.receipt.place is not _MAILBOX and not crowded
+        return receipt.place is not _MAILBOX and not crowded
 
     def _gather(self, message: OutboundMessage) -> bool:
         """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""

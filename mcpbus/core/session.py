@@ -187,7 +187,7 @@ class Session(SessionFeatures, Asking):
             TypeError: `data` is not JSON.
         """
         self.bus.check_thread("session.log")
-        return self.say(notification.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
+        return self._emit(notification.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension that no request caused.
@@ -203,7 +203,7 @@ class Session(SessionFeatures, Asking):
             TypeError: `params` is not JSON.
         """
         self.bus.check_thread("session.notify")
-        return self.say(notification.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
+        return self._emit(notification.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
 
     def resource_updated(self, uri: str) -> Receipt:
         """Tell this client alone that a resource has changed, as where each client sees contents of its own.
@@ -214,7 +214,7 @@ class Session(SessionFeatures, Asking):
             uri: The resource.
         """
         self.bus.check_thread("session.resource_updated")
-        return self.say(notification.resource_updated(self.bus.ledger, uri))
+        return self._emit(notification.resource_updated(self.bus.ledger, uri))
 
     def elicitation_complete(self, elicitation_id: str) -> Receipt:
         """Tell the client that what an elicitation by URL was for has been done, as revision 2025-11-25 has it.
@@ -227,12 +227,17 @@ class Session(SessionFeatures, Asking):
         self.bus.check_thread("session.elicitation_complete")
         said = notification.elicitation_complete(self.bus.ledger, elicitation_id)
         if self.revision is None or not self.revision.elicitation_ids:
+            said.receipt.enter()
             said.receipt.discard(Reason.ERA)
             return said.receipt
+        return self._emit(said)
+
+    def _emit(self, said: OutboundNotification) -> Receipt:
+        said.receipt.enter()
         return self.say(said)
 
     def say(self, said: OutboundNotification) -> Receipt:
-        """Have something said to the client. For the bus."""
+        """Have something said to the client, which is in the books. For the bus."""
         if self.address.stopped:
             said.receipt.discard(Reason.SESSION_ENDED)
         else:

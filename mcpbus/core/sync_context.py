@@ -165,7 +165,7 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         self._bus.from_thread.run(lambda: tasks.say(call, message))
 
     def _say(self, make: Callable[..., OutboundNotification | Progress], *what: Any) -> Receipt:
-        said = make(self._bus.ledger.drafts, *what)
+        said = make(self._bus.ledger, *what)
         if trio.lowlevel.in_trio_run():
             self._call.carrier.say(said)
             return said.receipt

@@ -19,7 +19,7 @@ from mcpbus_actors import Address
 
 from mcpbus.core.budget import Account
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox, data_of
 from mcpbus.core.receipt import DELIVERED, STORED, Fate, Place
 
 
@@ -197,7 +197,8 @@ class Writer:
         stream = self._stream
         if stream.log is None:
             return None
-        first = await stream.log.append(stream.writing)
+        writing = stream.writing
+        first = await stream.log.append(data_of(writing), final=writing[-1].final)
         self._kept = first is not None
         return first
 
@@ -210,7 +211,8 @@ class Writer:
             told(first)
 
         assert stream.log is not None  # noqa: S101 - the caller looked
-        stream.log.append_soon(stream.writing, hear)
+        writing = stream.writing
+        stream.log.append_soon(data_of(writing), hear, final=writing[-1].final)
 
     async def keep_all(self) -> None:
         """Put what the stream says into its log while no connection is attached."""

@@ -9,16 +9,16 @@ import math
 from mcpbus.core.burst import Burst
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.hub import Hub
-from mcpbus.core.outbox import OutboundMessage, data_of, receipts_of
-from mcpbus.core.receipt import LOST, STORED, Place, Receipt, enter_all, settle_all
+from mcpbus.core.outbox import data_of, receipts_of
+from mcpbus.core.receipt import LOST, STORED, Place, Receipt, enter_all, enter_settled, settle_all
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events, encode_numbered
 from mcpbus.protocol.jsonrpc import encode_error, encode_result
-from mcpbus.protocol.routes import Kind, StreamKind
-from mcpbus.transports.entered_answer import SpokenAnswer
+from mcpbus.protocol.routes import StreamKind
+from mcpbus.transports.entered_answer import KeptAnswer, SpokenAnswer
 from mcpbus.transports.outlets import Outlet, ReadyOutlet
 
 
@@ -44,18 +44,17 @@ def answer_burst(
     Returns:
         The answer; None if the outlet has it written when the store has told what is kept.
     """
-    said, reply = gathered.messages, bus.ledger.drafts.enter(context.request.method)
-    receipts = [*receipts_of(said), reply]
-    enter_all(receipts, Place.WRITING)
+    reply = Receipt(context.request.method, bus.ledger)
+    receipts = [*receipts_of(gathered.messages), reply]
     try:
-        data = _encode_reply(context, result)
-        said.append(OutboundMessage(Kind.REPLY, context.revision.era, data, reply, final=True))
+        said = [*data_of(gathered.messages), _encode_reply(context, result)]
         if not keeps:
-            return SpokenAnswer(200, HEADERS, encode_events(data_of(said)), receipts=receipts)
+            return SpokenAnswer(200, HEADERS, encode_events(said), receipts=receipts)
+        burst = _open_burst(bus, context, outlet, said, receipts)
     except Exception:  # there is no memory for it
-        settle_all(receipts, LOST)
+        enter_settled(receipts, LOST)
         raise
-    return _open_burst(bus, context, outlet, said, receipts).keep()
+    return burst.keep()
 
 
 def _encode_reply(context: RequestContext, result: bytes | ProtocolError) -> bytes:
@@ -68,7 +67,7 @@ def _open_burst(
     bus: Hub,
     context: RequestContext,
     outlet: Outlet,
-    messages: list[OutboundMessage],
+    said: list[bytes],
     receipts: list[Receipt],
 ) -> "_KeptBurst":
     session = context.session
@@ -77,7 +76,7 @@ def _open_burst(
     assert log is not None  # noqa: S101 - likewise
     if bus.process is not None:
         session.streams.name_after(log, bus.process, context.request.id)
-    return _KeptBurst(session, log, messages, receipts, outlet)
+    return _KeptBurst(session, log, said, receipts, outlet)
 
 
 class _KeptBurst:
@@ -86,24 +85,24 @@ class _KeptBurst:
     Args:
         session: The session.
         log: Its log there.
-        messages: What was said, and the reply, in order.
+        said: What was said, and the reply, encoded, in order.
         receipts: Theirs.
         outlet: Who is to write it.
     """
 
-    __slots__ = ("_answer", "_client_left", "_log", "_messages", "_outlet", "_ready", "_receipts", "_session")
+    __slots__ = ("_answer", "_client_left", "_log", "_outlet", "_ready", "_receipts", "_said", "_session")
 
     def __init__(
         self,
         session: Session,
         log: EventLog,
-        messages: list[OutboundMessage],
+        said: list[bytes],
         receipts: list[Receipt],
         outlet: Outlet,
     ) -> None:
         self._session = session
         self._log = log
-        self._messages = messages
+        self._said = said
         self._receipts = receipts
         self._outlet = outlet
         self._ready: ReadyOutlet | None = None
@@ -112,7 +111,8 @@ class _KeptBurst:
 
     def keep(self) -> Answer | None:
         """Ask the store, and return the answer if that has told at once."""
-        self._log.append_soon(self._messages, self._hear)
+        enter_all(self._receipts, Place.WRITING)
+        self._log.append_soon(self._said, self._hear, final=True)
         if self._answer is None:
             # For longer than a store may take it does not wait; nothing can be said meanwhile.
             self._ready = self._outlet.wait(self, math.inf)
@@ -128,14 +128,14 @@ class _KeptBurst:
     def _hear(self, first: int | None) -> None:
         """Hear what is kept."""
         self._session.streams.ended(self._log, complete=True)
-        receipts, kept = self._receipts, first is not None
+        receipts, lost = self._receipts, LOST if first is None else STORED
         if self._client_left:
-            settle_all(receipts, STORED if kept else LOST)
+            settle_all(receipts, lost)
             return
         try:
-            self._answer = SpokenAnswer(200, HEADERS, self._encode(first), receipts=receipts, kept=kept)
+            self._answer = KeptAnswer(200, HEADERS, self._encode(first), receipts=receipts, lost=lost)
         except Exception as failure:  # there is no memory: others that wait for the store are not to blame
-            settle_all(receipts, STORED if kept else LOST)
+            settle_all(receipts, lost)
             if self._ready is None:
                 raise
             self._ready.fail(failure)
@@ -144,7 +144,7 @@ class _KeptBurst:
             self._ready.finish(self._answer)
 
     def _encode(self, first: int | None) -> bytes:
-        said, log = data_of(self._messages), self._log
+        said, log = self._said, self._log
         if first is None:
             return encode_events(said)
         before = encode_event(b"", id=f"{log.name}.{first - 1}") if log.primes else b""

@@ -252,14 +252,17 @@ class Endpoint:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
         if answer.method is not None:
             return self._bus.ledger.enter(answer.method)
-        return answer if isinstance(answer, EnteredAnswer) else None
+        if isinstance(answer, EnteredAnswer):
+            answer.enter()
+            return answer
+        return None
 
     def record(self, answer: Answer, fate: Fate) -> None:
         """Enter an answer of `respond` in the books, if it is a reply, together with what has become of it."""
         if answer.method is not None:
             self._bus.ledger.record(fate)
         elif isinstance(answer, EnteredAnswer):
-            answer.settle(fate)
+            answer.record(fate)
 
     # -- what is the same for whoever waits and whoever does not -----------------------------------
 

@@ -293,7 +293,7 @@ async def test_a_fault_while_a_client_is_away_ends_the_stream_and_is_told(
 ):
     async with streaming(store=MemoryEventStore()) as speaker:
 
-        async def append(_batch):
+        async def append(_said, *, final):
             raise RuntimeError("a mistake of ours")
 
         monkeypatch.setattr(EventLog, "append", staticmethod(append))

@@ -26,10 +26,11 @@ from server_steps import ServerSteps
 from stream_steps import StreamSteps
 
 from mcpbus import Limits
-from mcpbus.core.receipt import Drafts, Fate, Ledger
+from mcpbus.core import notification
+from mcpbus.core.receipt import Fate, Ledger, Receipt
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.testing import open_bus, open_probe, settle
-from mcpbus.transports import in_process
+from mcpbus.transports import bursts, in_process
 
 LIMITS = Limits(
     outbox_items=4,
@@ -110,8 +111,9 @@ class World(RequestSteps, StreamSteps, ServerSteps):
             with (
                 mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
                 mock.patch.object(in_process, "Client", Overheard),
-                mock.patch.object(Ledger, "enter", self._entering(Ledger.enter)),
-                mock.patch.object(Drafts, "enter", self._entering(Drafts.enter)),
+                mock.patch.object(Ledger, "enter", self._noting(Ledger.enter)),
+                mock.patch.object(notification, "Receipt", self._noting(Receipt)),
+                mock.patch.object(bursts, "Receipt", self._noting(Receipt)),
                 mock.patch.object(Ledger, "record", _record),
             ):
                 trio.run(self._main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -201,11 +203,11 @@ class World(RequestSteps, StreamSteps, ServerSteps):
 
     # -- looking on ------------------------------------------------------------------------------
 
-    def _entering(self, enter: Any) -> Any:
+    def _noting(self, make: Any) -> Any:
         """Keep each receipt that the bus makes."""
 
-        def noting(ledger: Any, method: str) -> Any:
-            self.receipts.append(enter(ledger, method))
+        def noting(*what: Any) -> Any:
+            self.receipts.append(make(*what))
             return self.receipts[-1]
 
         return noting

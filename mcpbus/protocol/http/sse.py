@@ -61,9 +61,8 @@ def encode_event(
 
 def encode_events(data: Sequence[bytes]) -> bytes:
     """Several events, each as `encode_event` makes it of its data alone."""
-    text = b"\n\ndata: ".join(data)
-    if text.count(b"\n") == 2 * len(data) - 2 and _CR not in text:
-        return b"data: %b\n\n" % text
+    if _are_lines(data):
+        return b"data: %b\n\n" % b"\n\ndata: ".join(data)
     return b"".join([encode_event(one) for one in data])
 
 
@@ -74,9 +73,8 @@ def encode_message(data: bytes) -> bytes:
 
 def encode_messages(data: Sequence[bytes]) -> bytes:
     """Several events, each as `encode_message` makes it."""
-    text = b"\n\nevent: message\ndata: ".join(data)
-    if text.count(b"\n") == 3 * len(data) - 3 and _CR not in text:
-        return b"event: message\ndata: %b\n\n" % text
+    if _are_lines(data):
+        return b"event: message\ndata: %b\n\n" % b"\n\nevent: message\ndata: ".join(data)
     return b"".join([encode_message(one) for one in data])
 
 
@@ -88,13 +86,19 @@ def encode_numbered(data: Sequence[bytes], stream: str, first: int) -> bytes:
         stream: The name.
         first: The number of the first one.
     """
-    name = _field("id", stream)
-    text = b"".join(
-        [b"id: %b.%d\ndata: %b\n\n" % (name, number, one) for number, one in enumerate(data, first)]
-    )
-    if text.count(b"\n") == 3 * len(data) and _CR not in text:
-        return text
+    if _are_lines(data):
+        between = b"\n\nid: %b." % _field("id", stream)
+        return b"%b%b\n\n" % (
+            between[2:],
+            between.join([b"%d\ndata: %b" % numbered for numbered in enumerate(data, first)]),
+        )
     return b"".join([encode_event(one, id=f"{stream}.{number}") for number, one in enumerate(data, first)])
+
+
+def _are_lines(data: Sequence[bytes]) -> bool:
+    """Tell whether there is something, each of it one line."""
+    text = b"".join(data)
+    return bool(data) and _LF not in text and _CR not in text
 
 
 def _field(name: str, value: str) -> bytes:

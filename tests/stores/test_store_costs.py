@@ -108,7 +108,8 @@ async def test_what_has_to_go_while_its_session_is_forgotten_goes_once():
 async def test_an_append_evicts_so_many_at_most(tmp_path):
     path = tmp_path / "events.db"
     store = SqliteEventStore(path)
-    store._append([("s", "a", number, [b"x"], False) for number in range(1, 5_001)])
+    for begun in range(1, 5_001, 50):
+        store._append([("s", "a", number, [b"x"], False) for number in range(begun, begun + 50)])
     store.close()
     store = SqliteEventStore(path, max_items=10)
     left = []
@@ -129,3 +130,16 @@ async def test_a_file_that_another_process_empties_stops_nobody(tmp_path):
         await store.append("s", "b", 3, [b"z"] * 2, final=False)
     store.close()
     other.close()
+
+
+async def test_an_append_to_sqlite_is_one_statement_while_nothing_has_to_go(tmp_path):
+    store, statements = SqliteEventStore(tmp_path / "events.db", max_items=7), []
+    await store.append("s", "a", 1, [b"x"], final=False)  # it has looked at what is there
+    store._connection.set_trace_callback(statements.append)
+    for number in (2, 3):
+        await store.append("s", "a", number, [b"x"], final=False)
+    store._append([("s", name, 1, [b"x"], False) for name in "bcd"])
+    assert [statement.partition(" ")[0] for statement in statements] == ["INSERT"] * 3
+    await store.append("s", "a", 4, [b"x"] * 3, final=False)
+    assert "DELETE" in {statement.partition(" ")[0] for statement in statements}
+    store.close()

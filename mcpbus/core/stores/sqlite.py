@@ -1,5 +1,6 @@
 """An event store and a task store in an SQLite file: they outlive the process, and cost no service."""
 
+import math
 import sqlite3
 import time
 from collections import deque
@@ -89,6 +90,9 @@ _LOAD_TASK = f"{_LOAD} WHERE id = ?"
 _Batch: TypeAlias = tuple[str, str, int, Sequence[bytes], bool]
 """Session and stream, number of the first event, events, and whether the last one ends the stream."""
 
+_KEEP: Final = "INSERT INTO batches (session, stream, first, items, size, final, stored, events) VALUES "
+_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?)"
+
 _BUSY_MS: Final = 100
 """For how long a statement waits for another process that has the file: live streams wait with it."""
 
@@ -128,6 +132,7 @@ class SqliteEventStore:
         self._max_age = max_age
         self._connection = open_file(path, _EVENTS, ["journal_mode=WAL", "synchronous=NORMAL"], timeout=5.0)
         self._items, self._bytes = self._measure()
+        self._oldest = -math.inf  # when the oldest batch came that is there, or one before it
         self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
         self._file = SqliteFile(self._connection)
 
@@ -153,21 +158,26 @@ class SqliteEventStore:
     # -- in the thread ---------------------------------------------------------------------------
 
     def _append(self, batches: Sequence[_Batch]) -> None:
-        """Keep what several appends brought, in one transaction: its end takes longer than a few events do."""
+        """Keep what several appends brought, in one transaction: its end takes longer than a few events do.
+
+        As a rule that is a single statement. While one runs, other threads run too, and its end waits for them.
+        """
         now = time.time()
-        items, size, rows = self._items, self._bytes, []
+        cutoff, oldest = now - self._max_age, self._oldest
+        items, size = self._items, self._bytes
+        values: list[object] = []
         for session, stream, first, events, final in batches:
             length = sum(map(len, events))
             items, size = items + len(events), size + length
-            rows.append((session, stream, first, len(events), length, final, now, _encode(events)))
-        with self._transaction():
-            self._connection.executemany(
-                "INSERT INTO batches (session, stream, first, items, size, final, stored, events)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
-            counts = self._evict(now - self._max_age, items, size)
-        self._items, self._bytes = counts
+            values += session, stream, first, len(events), length, final, now, _encode(events)
+        keep = _KEEP + ", ".join([_ROW] * len(batches))
+        if items <= self._max_items and size <= self._max_bytes and oldest >= cutoff:
+            self._connection.execute(keep, values)
+        else:
+            with self._transaction():
+                self._connection.execute(keep, values)
+                items, size, oldest = self._evict(cutoff, items, size)
+        self._items, self._bytes, self._oldest = items, size, oldest
 
     def _replay(self, session: str, stream: str, after: int) -> Replay | None:
         own = "session = ? AND stream = ?"
@@ -199,28 +209,33 @@ class SqliteEventStore:
         self._bytes -= sum([size for _, size in gone])
         return len(gone) == _AT_ONCE
 
-    def _evict(self, cutoff: float, items: int, size: int) -> tuple[int, int]:
-        """Drop the oldest events until the bounds hold, the newest stay; return how many are left, and their bytes."""
+    def _evict(self, cutoff: float, items: int, size: int) -> tuple[int, int, float]:
+        """Drop the oldest events until the bounds hold, the newest stay.
+
+        Returns:
+            How many are left, their bytes, and since when there are any, or before that.
+        """
         last = left = None
+        since = -math.inf  # as it is if there are more to drop
         oldest = self._connection.execute(
             "SELECT position, items, size, stored FROM batches ORDER BY position LIMIT ?", (_AT_ONCE,)
         )
         for position, its_items, its_size, stored in oldest:
             if stored >= cutoff and items - its_items < self._max_items and size - its_size < self._max_bytes:
-                left = position
+                left, since = position, stored
                 break
             last, items, size = position, items - its_items, size - its_size
         oldest.close()
         if last is not None:
             self._connection.execute("DELETE FROM batches WHERE position <= ?", (last,))
         if left is not None:
-            return self._trim(left, items, size)
-        some = self._connection.execute("SELECT position FROM batches LIMIT 1").fetchone()
-        # If there are none, another process has the file too, and has dropped what is counted here.
-        return (0, 0) if some is None else (items, size)
+            items, size = self._trim(left, items, size)
+        elif self._connection.execute("SELECT position FROM batches LIMIT 1").fetchone() is None:
+            items = size = 0  # another process has the file too, and has dropped what is counted here
+        return items, size, since
 
     def _trim(self, position: int, items: int, size: int) -> tuple[int, int]:
-        """Drop the first events of the oldest batch until the bounds hold; return as `_evict` does."""
+        """Drop the first events of the oldest batch until the bounds hold; return how many are left, and their bytes."""
         if items <= self._max_items and size <= self._max_bytes:
             return items, size
         events = self._connection.execute(

@@ -13,6 +13,7 @@ from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.cluster.frames import FrameError, Kind, encode_frames
 from mcpbus.cluster.greeting import MOST_BYTES, Incoming
+from mcpbus.cluster.quiet_requests import QuietRequests
 
 _CHANNELS: Final = 1 << 32
 _FAREWELL_SECONDS: Final = 1.0
@@ -79,6 +80,8 @@ class Link:
         home: The same.
         closed: Whether it is dead.
         scope: Encloses the task that takes the message which is being taken.
+        quiet: The requests that are served here, and to which nothing was said yet.
+        in_turn: Whether messages are being taken, so that what is said is written at the end of that turn.
     """
 
     scope: trio.CancelScope
@@ -88,6 +91,7 @@ class Link:
     ) -> None:
         self.home = home
         self.closed = False
+        self.quiet = QuietRequests()
         self._stream = incoming.stream
         self._incoming = incoming
         self._service = service
@@ -103,7 +107,7 @@ class Link:
         self._something = trio.lowlevel.ParkingLot()
         self._answered = trio.lowlevel.ParkingLot()
         self._writing = False
-        self._in_turn = False
+        self.in_turn = False
         self._heard = False  # anything, since it was last looked
         self._whole = trio.CancelScope()
         self._lost = trio.Event()
@@ -120,6 +124,7 @@ class Link:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._write)
                     nursery.start_soon(self._linger)
+                    nursery.start_soon(self.quiet.run)
                     nursery.start_soon(self._ping)
                     # Handlers that wait have its tasks, and go on when the link is lost.
                     self._service.start(Leader(self._wait, self._take_turn, self._incoming.ready).run)
@@ -157,7 +162,7 @@ class Link:
         It is written at the end of the turn: the link's own, or the scheduler's.
         """
         self._put(kind, channel, payload)
-        if not self._in_turn:
+        if not self.in_turn:
             self._something.unpark()
 
     def _put(self, kind: Kind, channel: int, payload: bytes) -> None:
@@ -273,7 +278,7 @@ class Link:
         """Take what has come, up to a bound; returns a handler that waits, if there is one."""
         self.scope = scope
         ready, eager = self._incoming.ready, None
-        self._in_turn = True
+        self.in_turn = True
         try:
             for _ in range(min(len(ready), _MOST_IN_TURN)):
                 eager = self._take(*ready.popleft())
@@ -282,7 +287,7 @@ class Link:
         except _UNREADABLE as why:
             self._end(why)
         finally:
-            self._in_turn = False
+            self.in_turn = False
             self.write_now()
         return eager
 

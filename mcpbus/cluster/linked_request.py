@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import attrs
 import msgspec
@@ -14,13 +14,14 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import Answered, Said, Started, encode
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.containment import Contained
+from mcpbus.core.pace import Pace
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.entered import Entered
-from mcpbus.transports.outlets import Entry, HttpRequest, Speaker
+from mcpbus.transports.outlets import Entry, HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
 
 
@@ -95,6 +96,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
         link: Leads to where its client is.
         number: Its channel.
         body: The whole of it.
+        pace: How long it takes to serve what has the same head.
 
     Attributes:
         head: The request before its body.
@@ -104,16 +106,17 @@ class LinkedRequest(msgspec.Struct, eq=False):
 
     cleared: ClassVar[bool] = False
     host: ClassVar[None] = None
-    gathers: ClassVar[bool] = False
 
     _place: Workplace
     _endpoint: Served
     _link: Link
     _number: int
     _body: bytes
+    _pace: Pace
     head: Head
     peer: Peer
     scope: trio.CancelScope  # what waits may need it when another task takes what comes
+    _awaited: Speaker | None = None  # while the handler waits before anything is said
     _gone: bool = False  # the client, or nobody knows
     _left: trio.Event | None = None  # set then, if somebody waits for that
     _settled: trio.Event | None = None  # set then, and when what was said last was written
@@ -139,15 +142,40 @@ class LinkedRequest(msgspec.Struct, eq=False):
         self.finish(result)
         return None
 
+    @property
+    def gathers(self) -> bool:
+        """See `Outlet`."""
+        return self._link.in_turn and not self._pace.long
+
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
         self.answer_apart(partial(self._stream, opened))
 
-    def wait(self, request: Speaker, quiet: float) -> None:
-        """See `Outlet`. The answer comes on a stream, whose task knows when something is to be said, and that the client leaves."""
+    def wait(self, request: Speaker, quiet: float) -> Self | None:
+        """See `Outlet`."""
+        if self._gone:
+            return None
+        self._awaited = request
+        self._link.quiet.add(self, quiet)
+        return self
+
+    def keep_alive(self) -> None:
+        """See `Quiet`."""
+        if self._awaited is not None:
+            self._awaited.keep_alive()
+
+    def flush_last(self, writer: LateWriter) -> None:
+        """See `WaitingOutlet`: in the scheduler's next turn."""
+        self._place.start(_write, writer)
+
+    def _wait_no_longer(self) -> None:
+        if self._awaited is not None:
+            self._awaited = None
+            self._link.quiet.remove(self)
 
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
+        self._wait_no_longer()
         if len(answer.body) > SHORT_BYTES:
             self.answer_apart(partial(_answer_within, self._endpoint.entered(answer), answer))
             return
@@ -160,11 +188,13 @@ class LinkedRequest(msgspec.Struct, eq=False):
 
     def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""
+        self._wait_no_longer()
         self._report(failure)
         self.end()
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
+        self._wait_no_longer()
         self._place.start(self._answer_apart, answer)
 
     async def _stream(self, opened: Opened, http: HttpRequest) -> None:
@@ -274,11 +304,21 @@ class LinkedRequest(msgspec.Struct, eq=False):
                 event.set()
         if self._finished:
             self._settle()
+        awaited = self._awaited
+        if awaited is not None:
+            self._wait_no_longer()
+            self._link.leave(self._number)
+            awaited.cancel()
 
     def _settle(self) -> None:
         self._link.leave(self._number)
         if self._entry is not None:
             self._entry.settle(DELIVERED if self._written else LOST)
+
+
+async def _write(writer: LateWriter) -> None:
+    await trio.lowlevel.checkpoint()
+    writer.write_now()
 
 
 async def _answer_within(entered: Entered, answer: Answer, http: HttpRequest) -> None:

@@ -204,11 +204,12 @@ class Node:
         """See `mcpbus.cluster.link.Service`."""
         asked = decode_open(payload)
         known = self.heads.read(asked.head)
-        peer = Peer.at(asked.peer)
-        request = LinkedRequest(self, known.endpoint, link, channel, asked.body, known.head, peer, link.scope)
+        peer, pace = Peer.at(asked.peer), known.pace
+        request = LinkedRequest(
+            self, known.endpoint, link, channel, asked.body, pace, known.head, peer, link.scope
+        )
         link.enter(channel, request)
         if known.immediate and known.endpoint.is_here(known.head):
-            pace = known.pace
             if pace.slow:
                 link.write_now()  # answers that are there do not wait for it
             begun = perf_counter()

@@ -286,9 +286,13 @@ class Delivery:
         """Leave what is held to another process, which finds it in the store; the rest it says as well, if it can be told; see `Left`."""
         if pass_on is not None:
             self.pass_on(pass_on)
-        elif self._stash is not None:
+            return
+        if self._stash is not None:
             # While it is being taken out of the store, nobody knows whether it is still there for another process.
             self._stash.hand_over(LOST if self.taking else MOVED)
+            self._stash.discard(Reason.UNREACHABLE, lambda held: held.kind in MOVABLE)
+        for message in [] if self._newer is None else self._newer.remove():
+            message.discard(Reason.UNREACHABLE if message.kind in MOVABLE else Reason.SESSION_ENDED)
 
     def pass_on(self, pass_on: SayElsewhere) -> None:
         """Have what is still to be said, and what will be, said by another process; see `TakenOver`."""

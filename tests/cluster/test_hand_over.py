@@ -365,6 +365,28 @@ async def test_where_the_directory_is_away_they_are_kept_as_they_were(autojump_c
         assert SAID in {message["method"] for message in stream.messages}
 
 
+async def test_and_what_could_not_be_kept_is_not_said_to_end_with_its_session(autojump_clock, monkeypatch):
+    directory = MemoryDirectory()
+
+    async def fail(*_):
+        raise OSError("away")
+
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        for name in ("hold", "release"):
+            monkeypatch.setattr(directory, name, fail)
+        (receipt,), (change,) = say(buses[0], 1), buses[0].tools_changed()
+        await quiet(buses)
+        assert receipt.place is Place.HELD
+        await buses[0].drain(5)
+        assert receipt.fate == Fate.discarded(Reason.UNREACHABLE)
+        assert change.fate == Fate.discarded(Reason.SUPERSEDED)
+        monkeypatch.undo()
+        directory._living.pop(buses[0].node.home)
+        await directory.cut()
+        assert (await at(session, probes[1]).request("ping").ended()).status == 200  # it goes on
+
+
 async def test_and_so_are_their_events(autojump_clock, monkeypatch):
     directory, store = MemoryDirectory(), MemoryEventStore()
 

@@ -1,5 +1,6 @@
 """TLS lies above the guarded socket, and changes nothing."""
 
+import re
 import ssl
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -7,6 +8,8 @@ from urllib.parse import urlsplit
 import h2.events
 import pytest
 import trio
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from houses import call
 from peers import Http2, get, hello, receive_all, serving
 from test_write_deadline import Flood
@@ -113,7 +116,42 @@ async def test_a_stall_over_tls_does_not_delay_the_shutdown():
             await served.ended.wait()
 
 
-async def test_a_certificate_that_cannot_be_read_is_told(tmp_path):
-    missing = str(tmp_path / "missing.pem")
-    with pytest.raises(CannotListenError, match=r"certificate .*missing\.pem"):
-        await serve(hello, ServeOptions(certfile=missing, keyfile=missing))
+def _key(encryption):
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(*form, encryption)
+
+
+BAD_FILES = {
+    "no file": ({}, "cannot read the certificate cert.pem: No such file or directory"),
+    "no key file": ({"cert.pem": True}, "cannot read the private key key.pem: No such file or directory"),
+    "no certificate": (
+        {"cert.pem": b"hello", "key.pem": True},
+        "there is no certificate in cert.pem: it is to be in PEM, text with a line such as -----BEGIN CERTIFICATE-----",
+    ),
+    "a certificate in binary": (
+        {"cert.pem": b"0\x82\0", "key.pem": True},
+        "there is no certificate in cert.pem",
+    ),
+    "no key": ({"cert.pem": True, "key.pem": b"hello"}, "there is no private key in key.pem: it is to be in"),
+    "another key": (
+        {"cert.pem": True, "key.pem": _key(serialization.NoEncryption())},
+        "the private key in key.pem is not that of the first certificate in cert.pem",
+    ),
+    "a key with a password": (
+        {"cert.pem": True, "key.pem": _key(serialization.BestAvailableEncryption(b"secret"))},
+        "the private key in key.pem is encrypted, and nobody can be asked for its password: write it to",
+    ),
+    "a broken certificate": (
+        {"cert.pem": b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n", "key.pem": True},
+        "cannot use the certificate in cert.pem with the private key in key.pem",
+    ),
+}
+
+
+@pytest.mark.parametrize(("files", "said"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_certificate_or_a_key_that_cannot_be_used_is_told_by_its_file(files, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(Path(CERTIFICATE).read_bytes() if content is True else content)
+    with pytest.raises(CannotListenError, match=f"^{re.escape(said)}"):
+        trio.run(serve, hello, ServeOptions(bind="127.0.0.1:0", certfile="cert.pem", keyfile="key.pem"))

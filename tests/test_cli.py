@@ -301,6 +301,15 @@ def test_a_command_that_is_misspelt_is_told_of_those_that_are_not_imported():
     assert "Did you mean 'serve'?" in told.stderr
 
 
+def test_a_command_that_there_is_not_is_told_which_there_are():
+    status, output = run("start", "weather:server")
+    assert status == 2
+    assert (
+        "No such command 'start'. There are call, demo, inspect, install, list, routes, serve, stdio."
+        in output
+    )
+
+
 @pytest.mark.parametrize("arguments", [["-h"], ["serve", "-h"]])
 def test_help_has_a_short_name(arguments):
     status, output = run(*arguments)

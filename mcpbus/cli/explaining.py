@@ -42,6 +42,22 @@ class ExplainingGroup(click.Group):
                 self.add_command(getattr(_import_at_once(module), name))
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is asked for.
+
+        Raises:
+            click.UsageError: There is none; the message names those that there are.
+        """
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchOption:
+            raise
+        except click.UsageError as error:
+            known = ", ".join(self.list_commands(ctx))
+            raise click.UsageError(f"{error.format_message()} There are {known}.", ctx) from None
+
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Enter a command."""
         super().add_command(cmd, name)

@@ -25,7 +25,9 @@ def listening(options: ServeOptions) -> Generator[list[socket.socket]]:
             try:
                 sockets.append(_listen(bind, options.backlog))
             except OSError as error:
-                raise CannotListenError(f"cannot listen on {bind}: {error.strerror or error}") from error
+                # What Python adds to it is the address once more.
+                reason = str(error.strerror or error).partition(" (while attempting")[0]
+                raise CannotListenError(f"cannot listen on {bind}: {reason}") from error
         yield sockets
     finally:
         for sock in sockets:

@@ -12,7 +12,7 @@ from mcpbus.serving import CannotListenError, ServeOptions, serve
 async def test_an_address_in_use_is_told():
     async with serving(hello) as served:
         bind = served.url.removeprefix("http://")
-        with pytest.raises(CannotListenError, match=f"cannot listen on {bind}: Address already in use"):
+        with pytest.raises(CannotListenError, match=f"cannot listen on {bind}: Address already in use$"):
             await serve(hello, ServeOptions(bind=["127.0.0.1:0", bind]))
 
 

@@ -19,7 +19,7 @@ from mcpbus.core.hub import open_hub
 from mcpbus.core.limits import Limits
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Broadcast
-from mcpbus.core.state import StateT
+from mcpbus.core.state import NO_STATE, StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
@@ -221,7 +221,9 @@ class Server(Definition, Generic[StateT]):
         """Enter the lifespans of all mounted servers, and yield what they yield, by server."""
         async with AsyncExitStack() as stack:
             yield {
-                server: await stack.enter_async_context(server.lifespan_context())
+                server: NO_STATE
+                if server.lifespan is None
+                else await stack.enter_async_context(server.lifespan_context())
                 for server in self.mounted()
             }
 
@@ -279,7 +281,7 @@ class Server(Definition, Generic[StateT]):
                     Bus,
                     FeaturesBackend(self, self.runner),
                     limits or Limits(),
-                    state,
+                    NO_STATE if self.lifespan is None else state,
                     sealer=self._sealer(joined),
                     event_store=event_store,
                     task_store=task_store,

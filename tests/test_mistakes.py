@@ -27,6 +27,8 @@ import mcpbus.testing
 from mcpbus import (
     Context,
     Depends,
+    Elicit,
+    ElicitUrl,
     HttpOptions,
     Icon,
     Image,
@@ -34,10 +36,12 @@ from mcpbus import (
     Limits,
     PromptMessage,
     ProtocolError,
+    Sample,
     ServeOptions,
     Server,
     TextContent,
     ToolAnnotations,
+    ToolError,
     ToolResult,
     tool,
 )
@@ -524,6 +528,35 @@ GIVING = {
         "@server.tool: Expected `str`, got `int` - at `$.src`, in Icon(src=5",
     ),
     "the message of an error": (lambda _: ProtocolError(1, 2), "the message of an error is a text, got 2"),
+    "an error that says nothing": (
+        lambda _: ToolError(),
+        "ToolError() needs a text, which the model reads: write ToolError('no such city')",
+    ),
+    "an error of blanks": (lambda _: ToolError(" "), "ToolError() needs a text"),
+    "a question that is no text": (
+        lambda _: Elicit(5, str),
+        "Elicit: message is a text, and this is of type int",
+    ),
+    "a page that is no text": (
+        lambda _: ElicitUrl("Sign in", 5),
+        "ElicitUrl: url is a text, and this is of type int",
+    ),
+    "how much a model may write, as text": (
+        lambda _: Sample("Hi", max_tokens="5"),
+        "Sample: max_tokens is a whole number, not '5'",
+    ),
+    "what ends it, alone": (
+        lambda _: Sample("Hi", stop_sequences="."),
+        "Sample: stop_sequences is a list, not '.'",
+    ),
+    "a model by name": (
+        lambda _: Sample("Hi", model_preferences="big"),
+        "Sample: model_preferences is a dict, not 'big'",
+    ),
+    "context of another kind": (
+        lambda _: Sample("Hi", include_context="all"),
+        "include_context is 'all': it must be 'none' or 'thisServer' or 'allServers'",
+    ),
 }
 
 
@@ -718,3 +751,50 @@ async def test_a_call_that_is_not_awaited_is_named(result, caplog, autojump_cloc
 def test_a_misspelt_option_that_is_there_is_named_alone():
     with pytest.raises(TypeError, match=r"'metric'; did you mean 'metrics'\?$"):
         Server("s").run(metric="127.0.0.1:9464")
+
+
+async def test_a_resource_that_is_named_by_no_text_is_told(autojump_clock):
+    server = Server("s")
+
+    @server.tool
+    async def change(ctx: Context) -> None:
+        ctx.session.resource_updated(5)
+
+    async with open_bus(server) as bus, bus.connect(revision="2025-11-25") as client:
+        with pytest.raises(
+            TypeError, match=r"^bus\.resource_updated\(\): uri is a text, and this is of type int$"
+        ):
+            bus.resource_updated(5)
+        assert (await client.call_tool("change"))["isError"]
+        assert bus.ledger.balance() == 0
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_what_a_lifespan_that_there_is_not_has_yielded_is_told(mounted, caplog, autojump_clock):
+    server = Server("s")
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        return ctx.state.city
+
+    outer = Server("outer")
+    outer.mount(server)
+    async with open_client(outer if mounted else server) as client:
+        assert (await client.call_tool("look"))["isError"]
+    assert "this server has none: write Server(..., lifespan=...)" in caplog.text
+
+
+@asynccontextmanager
+async def _of_nothing(_server):
+    yield
+
+
+async def test_a_lifespan_may_yield_nothing(autojump_clock):
+    server = Server("s", lifespan=_of_nothing)
+
+    @server.tool
+    async def look(ctx: Context) -> bool:
+        return ctx.state is None
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("look"))["structuredContent"] is True

@@ -17,7 +17,7 @@ from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_a
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
-from mcpbus.core.state import PrincipalT, StateT
+from mcpbus.core.state import PrincipalT, StateT, state_of
 from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
@@ -122,8 +122,12 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
 
     @property
     def state(self) -> StateT:
-        """What the server's lifespan yielded."""
-        return self._bus.state  # type: ignore[no-any-return]  # its author says what it is
+        """What the server's lifespan yielded.
+
+        Raises:
+            RuntimeError: It has no lifespan.
+        """
+        return state_of(self._bus.yielded)  # type: ignore[no-any-return]  # its author says what it is
 
     @property
     def input_state(self) -> Any:
@@ -344,4 +348,4 @@ class _MountedContext(Context[Any]):
     @property
     def state(self) -> Any:
         """What the mounted server's lifespan yielded."""
-        return self._state
+        return state_of(self._state)

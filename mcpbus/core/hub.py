@@ -38,6 +38,7 @@ from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.protocol.routes import Kind, StreamKind
+from mcpbus.protocol.validators import check_text
 
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
@@ -112,6 +113,7 @@ class Hub(Services):
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
+        check_text("bus.resource_updated()", uri=uri)
         return self._tell_all(Change(None, uri))
 
     def _tell_all(self, change: Change) -> Broadcast:

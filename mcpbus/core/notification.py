@@ -16,6 +16,7 @@ from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_li
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.validators import check_text
 
 MESSAGE = "notifications/message"
 PROGRESS = "notifications/progress"
@@ -150,6 +151,7 @@ def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundN
 
 def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
     """Make the news, for one session, that the contents of a resource have changed."""
+    check_text("session.resource_updated()", uri=uri)
     data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
     return OutboundNotification(
         Kind.RESOURCE_UPDATED, Receipt(RESOURCE_UPDATED, ledger), data, key, None, uri

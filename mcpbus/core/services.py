@@ -21,6 +21,7 @@ from mcpbus.core.notification import LIST_CHANGED, Change, OutboundNotification
 from mcpbus.core.parked_calls import ParkedCalls
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Broadcast, Elsewhere, Ledger
+from mcpbus.core.state import NO_STATE
 from mcpbus.core.topics import Topics
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.jsonrpc import encode_notification
@@ -39,7 +40,8 @@ class Services:
     Attributes:
         auth: The resource server that lets clients in; None if there is none.
         tails: What ends each result, by revision.
-        state: What the lifespan of what is served yielded.
+        state: What the lifespan of what is served yielded; None if it has none.
+        yielded: The same, or `NO_STATE`.
         mounted_states: What the lifespans of the servers yielded that are mounted in it, by server.
         limits: What clients may use.
         system: Where the actors live.
@@ -72,7 +74,8 @@ class Services:
     ) -> None:
         self.auth = auth
         self.tails = tails
-        self.state = state
+        self.state = None if state is NO_STATE else state
+        self.yielded = state
         self.mounted_states: dict[object, Any] = {}
         self.limits = limits
         self.system = system

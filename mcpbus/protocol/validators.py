@@ -38,6 +38,15 @@ def flag(options: object, field: Any, value: Any) -> None:
         raise TypeError(f"{type(options).__name__}: {field.name} is True or False, not {value!r}")
 
 
+def text(options: object, field: Any, value: Any) -> None:
+    """Refuse what is no text.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    check_text(type(options).__name__, **{field.name: value})
+
+
 def check_numbers(owner: str, **numbers: Any) -> None:
     """Refuse what is no number, by the names of the options.
 

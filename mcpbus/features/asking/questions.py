@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 import msgspec
@@ -11,9 +11,11 @@ from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, 
 from mcpbus.features.asking.conversation import fit, read_conversation
 from mcpbus.features.asking.errors import invalid_answer
 from mcpbus.features.asking.forms import Form, make_form, with_enum_names
+from mcpbus.features.keywords import check_kinds
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.keywords import Explained, explained
 from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.validators import check_text, one_of, text
 
 T = TypeVar("T")
 
@@ -81,13 +83,13 @@ class Elicit(Generic[T]):
         schema: A type whose fields are the form's, or a JSON Schema; see `mcpbus.features.asking.forms`.
 
     Raises:
-        TypeError: `schema` is no form.
+        TypeError: `schema` is no form, or `message` no text.
     """
 
     method: ClassVar[str] = "elicitation/create"
     label: ClassVar[str] = "elicit"
 
-    message: str
+    message: str = attrs.field(validator=text)
     schema: type[T] | Mapping[str, Any]
     _form: Form = attrs.field(init=False, repr=False, eq=False)
 
@@ -140,6 +142,9 @@ class ElicitUrl(msgspec.Struct, metaclass=Explained, frozen=True):
     url: str
     elicitation_id: str = msgspec.field(default_factory=lambda: secrets.token_urlsafe(16))
 
+    def __post_init__(self) -> None:
+        check_text("ElicitUrl", message=self.message, url=self.url, elicitation_id=self.elicitation_id)
+
     def foreign(self, revision: Revision) -> str | None:
         """See `Question.foreign`."""
         return None if "url" in revision.elicitation_modes else "elicitation by URL"
@@ -163,6 +168,17 @@ class ElicitUrl(msgspec.Struct, metaclass=Explained, frozen=True):
         if action == "accept":
             return Accepted(None)
         return Declined() if action == "decline" else Cancelled()
+
+
+_CHECKED: Final = (
+    "max_tokens",
+    "system_prompt",
+    "temperature",
+    "stop_sequences",
+    "model_preferences",
+    "metadata",
+    "tool_choice",
+)
 
 
 class _Tool(msgspec.Struct, rename="camel"):
@@ -190,7 +206,7 @@ class Sample:
         tool_choice: The protocol's ToolChoice.
 
     Raises:
-        TypeError: Something in it has no JSON form.
+        TypeError: Something in it has no JSON form, or an option is of another kind.
         ValueError: The messages are no conversation, or a tool is not described as in tools/list.
     """
 
@@ -202,7 +218,9 @@ class Sample:
     system_prompt: str | None = None
     temperature: float | None = None
     stop_sequences: Sequence[str] | None = None
-    include_context: Literal["none", "thisServer", "allServers"] | None = None
+    include_context: Literal["none", "thisServer", "allServers"] | None = attrs.field(
+        default=None, validator=attrs.validators.optional(one_of("none", "thisServer", "allServers"))
+    )
     model_preferences: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
     tools: Sequence[Any] | None = None
@@ -214,6 +232,7 @@ class Sample:
         return read_conversation(self.messages)
 
     def __attrs_post_init__(self) -> None:
+        check_kinds("Sample", {name: getattr(self, name) for name in _CHECKED})
         for tool in self.tools or ():
             try:
                 msgspec.convert(jsontypes.to_builtins(tool), _Tool)

@@ -87,6 +87,34 @@ async def test_a_long_body_in_chunks_is_waited_for_by_a_task(size, autojump_cloc
         assert b"x" * 30_000 in (await client.answer())[2]
 
 
+@pytest.mark.parametrize(
+    ("size", "first", "tasks"),
+    [
+        (100_000, None, 0),
+        (130_000, None, 0),
+        (140_000, None, 1),  # more than two reads
+        (100_000, 90_000, 1),  # the rest has yet to come
+        (60_000, 40_000, 1),  # it was not cut off here
+    ],
+)
+async def test_a_body_that_one_read_cut_off_needs_no_task_if_the_rest_of_it_is_there(
+    size, first, tasks, monkeypatch, autojump_clock
+):
+    employed = []
+    employ = Http1Connection._employ
+    monkeypatch.setattr(Http1Connection, "_employ", lambda self: employed.append(self) or employ(self))
+    async with open_house() as house:
+        client = await house.connect()
+        data = call("echo", text="x" * size) + call("echo", text="next")
+        await client.say(data[:first])
+        await wait_all_tasks_blocked()
+        if first is not None:
+            await client.say(data[first:])
+        assert b"x" * size in (await client.answer())[2]
+        assert b'"next"' in (await client.answer())[2]
+        assert len(employed) == tasks
+
+
 @READ_WHOLE
 async def test_what_is_wrong_with_a_body_is_not_said_before_who_serves_it_has_looked_at_its_head(
     autojump_clock,

@@ -14,6 +14,7 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.serving.deadline_stream import READ_BYTES
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
@@ -319,6 +320,10 @@ class Http1Connection:
             self._watch()
             return None
         missing = requests.missing
+        if missing and received == READ_BYTES >= missing:
+            # It was cut off here, and not on its way: the rest is there as a rule. If not, a task waits, which counts what has come.
+            requests.receive(wire.receive_now(missing) or b"")
+            missing = requests.missing and missing
         if missing == 0:
             return head
         self._head = head

@@ -181,10 +181,10 @@ class Wire:
         self.requests.receive(data)
         return len(data)
 
-    def receive_now(self) -> bytes | None:
-        """Take what has come; None if that is nothing yet, and nothing once the client has gone."""
+    def receive_now(self, most: int = READ_BYTES) -> bytes | None:
+        """Take what has come, so many bytes at most; None if that is nothing yet, and nothing once the client has gone."""
         try:
-            data: bytes | None = self.stream.receive_now()  # type: ignore[attr-defined]  # whoever gave a reactor knows
+            data: bytes | None = self.stream.receive_now(most)  # type: ignore[attr-defined]  # whoever gave a reactor knows
         except GONE:
             return b""
         return data

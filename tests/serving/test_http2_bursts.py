@@ -17,6 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, STORED, Place
 from mcpbus.serving.http2 import requests
+from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.stores import MemoryEventStore
 from tests.bus.promising import PromisingStore
@@ -208,3 +209,26 @@ async def test_where_there_is_no_memory_to_write_what_is_kept_it_is_stored(kind,
             fields, _ = await answer(client, stream_id)
         assert fields[":status"] == "500"
         assert session.fates == [STORED] * 3
+
+
+@pytest.mark.failing
+@pytest.mark.parametrize("step", ["flush", "_send_now"])
+async def test_an_answer_that_there_is_no_memory_to_write_has_one_fate(
+    step, autojump_clock, monkeypatch, caplog
+):
+    def fail(*_):
+        scarce.undo()
+        raise MemoryError
+
+    tools = Tools()
+    async with opened(tools) as client:
+        await client.call("wait")
+        await wait_all_tasks_blocked()
+        await trio.sleep(1)
+        with monkeypatch.context() as scarce:
+            scarce.setattr(ConnectionWriter, step, fail)
+            tools.go_on.set()
+            await wait_all_tasks_blocked()
+        now = client.bus.statistics()
+        assert (now.delivered, dict(now.discarded)) == (0, {LOST.reason: 1})
+        assert "could not be written" in caplog.text

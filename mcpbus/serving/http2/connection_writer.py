@@ -139,7 +139,11 @@ class ConnectionWriter:
             written = 0
             while self._sending.has_more and not self.over:
                 data, waiting = self._sending.make_ready()
-                rest = self._send_now(data) if written < _MOST_AT_ONCE else data
+                try:
+                    rest = self._send_now(data) if written < _MOST_AT_ONCE else data
+                except BaseException:
+                    self.unsent = (b"", waiting)  # for whoever ends the connection to tell them
+                    raise
                 if rest:
                     self._leave_to_task(rest, waiting)
                     break

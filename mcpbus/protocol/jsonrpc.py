@@ -7,7 +7,7 @@ which changes no value.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Final, NoReturn, TypeAlias
+from typing import Annotated, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
 
@@ -120,12 +120,23 @@ class _Identified(msgspec.Struct, gc=False):
     id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Unattributed(msgspec.Struct, gc=False):
+    """An error whose sender says by null, as JSON-RPC 2.0 has it, what MCP says by no id at all (rule J-9)."""
+
+    jsonrpc: Literal["2.0"]
+    id: None
+    error: ErrorObject
+    method: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
 _UNSET: Final = msgspec.UNSET
 _BRACE: Final = ord("{")
 _envelopes = msgspec.json.Decoder(_Envelope)
 _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
 _identified = msgspec.json.Decoder(_Identified)
+_unattributed = msgspec.json.Decoder(_Unattributed)
 _ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(BoundedId)
 encode_value = msgspec.json.Encoder(enc_hook=refuse).encode
 """Any value that is JSON, as JSON. What is `msgspec.Raw` in it may hold line breaks; see `single_line`."""
@@ -151,7 +162,7 @@ def decode(data: bytes | str) -> Request | Notification | Response:
                 data.decode()
         envelope = _envelopes.decode(data)
     except msgspec.ValidationError as fault:
-        _refuse(data, str(fault))
+        return _without_id(data) or _refuse(data, str(fault))
     except (UnicodeError, msgspec.DecodeError, RecursionError) as fault:
         raise _unparsable(fault, data) from None
     if envelope.jsonrpc != "2.0":
@@ -204,6 +215,15 @@ def _response(data: bytes | str, envelope: _Envelope) -> Response:
     if identity is None and error is None:
         _refuse(data, "a result needs the id of its request - at `$`")
     return Response(identity, result, error)
+
+
+def _without_id(data: bytes | str) -> Response | None:
+    """Read an error whose id is null, if that is all that is unusual about it: what it says is for whoever made the request."""
+    try:
+        said = _unattributed.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return Response(None, error=said.error) if said.method is said.result is _UNSET else None
 
 
 def _refuse(data: bytes | str, detail: str) -> NoReturn:

@@ -104,6 +104,13 @@ async def list_tools(url, **options):
             "answered 307 Temporary Redirect, and names /other",
         ),
         (answer(b"x", content_encoding="gzip"), "answers in gzip, which was not asked for"),
+        (
+            answer(
+                b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": "Session not found"}}',
+                status="404 Not Found",
+            ),
+            "Session not found",
+        ),
         (answer(b'{"error": "no token"}', status="401 Unauthorized"), "answered 401 Unauthorized"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "failed"),
         (b"", "failed"),

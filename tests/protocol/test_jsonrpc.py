@@ -88,6 +88,11 @@ def test_only_an_error_may_lack_an_id():  # J-9
         decode(message(result={}))
 
 
+def test_an_error_may_say_by_null_that_it_lacks_one():  # J-9: MCP leaves it out, JSON-RPC itself and the SDKs do not
+    error = {"code": -32000, "message": "no"}
+    assert decode(message(id=None, error=error)) == Response(None, None, ErrorObject(-32000, "no"))
+
+
 TOO_DEEP = (
     1_000_000  # on any interpreter: the first had a bound of 1,000, later ones go by the stack that is left
 )
@@ -109,6 +114,11 @@ FAULTS = [
     ("J-1", message(id=1.0, method="m"), INVALID_REQUEST, None, "$.id"),
     ("J-1", message(id=[1], method="m"), INVALID_REQUEST, None, "$.id"),
     ("J-1", message(id="i" * 1025, method="m"), INVALID_REQUEST, None, "length <= 1024 - at `$.id`"),
+    ("J-1", message(id=None, result={}), INVALID_REQUEST, None, "$.id"),
+    ("J-1", message(id=None, error={"code": "x", "message": ""}), INVALID_REQUEST, None, "$.id"),
+    ("J-7", message(id=None, method="m", error={"code": 1, "message": ""}), INVALID_REQUEST, None, "$.id"),
+    ("J-7", message(id=None, result=1, error={"code": 1, "message": ""}), INVALID_REQUEST, None, "$.id"),
+    ("J-12", b'{"id":null,"error":{"code":1,"message":""}}', INVALID_REQUEST, None, "$.id"),
     ("J-7", message(id=1), INVALID_REQUEST, 1, "exactly one"),
     ("J-7", message(id=1, result={}, error={"code": 1, "message": ""}), INVALID_REQUEST, 1, "exactly one"),
     ("J-7", message(id=1, method="m", result={}), INVALID_REQUEST, 1, "neither"),

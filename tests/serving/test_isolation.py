@@ -18,10 +18,12 @@ from peers import get, receive_all, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
+from mcpbus.core.budget import Account, Budget
 from mcpbus.core.containment import Contained, ExceptionsOnly, run_lasting
 from mcpbus.dispatch import dispatcher
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.jsonrpc import encode_result
+from mcpbus.protocol.routes import Reason
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.acceptor import Accepted
 from mcpbus.serving.http1.request import Http1Request
@@ -708,3 +710,23 @@ async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_compu
         for milliseconds in (5, 5, 5, 0, 5):
             await compute_behind_another(milliseconds)
         assert early == [True] * 5
+
+
+@pytest.mark.parametrize("failing", ["account", "hold"])
+async def test_an_answer_that_cannot_be_counted_while_it_waits_is_lost_with_its_connection(
+    failing, monkeypatch, caplog, autojump_clock
+):
+    async with open_house() as house:
+        one, other = await house.connect(), await house.connect()
+        one.wire.room = 10
+        kind = Budget if failing == "account" else Account
+        monkeypatch.setattr(kind, failing, fails_once(MemoryError(), getattr(kind, failing)))
+        await one.say(call("echo", text="lost"))
+        await one.over.wait()
+        assert "MemoryError" in caplog.text
+        await other.say(call("echo", text="well"))
+        assert b"well" in (await other.answer())[2]
+        await wait_all_tasks_blocked()
+        now = house.bus.statistics()
+        assert (now.delivered, dict(now.discarded), dict(now.pending)) == (1, {Reason.LOST: 1}, {})
+        assert house.bus.ledger.balance() == 0

@@ -275,7 +275,11 @@ class Http1Request(msgspec.Struct, eq=False):
             return
         if rest:
             self.reply = None  # what is left of it is in the rest
-            held = _Rest(rest, connection, endpoint.budget, self.peer)
+            try:
+                held = _Rest(rest, connection, endpoint.budget, self.peer)
+            except BaseException:
+                endpoint.record(reply, LOST)
+                raise
             connection.start(self._write_rest, held, endpoint.enter(reply))
         elif rest is None:
             endpoint.record(reply, LOST)

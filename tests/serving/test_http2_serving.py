@@ -17,7 +17,6 @@ from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.connection import Http2Connection
-from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import Service
@@ -163,22 +162,6 @@ async def test_a_request_is_freed_with_its_answer_and_not_by_the_collector(autoj
             assert not [kept for kept in gc.get_objects() if isinstance(kept, Http2Request | Body)]
         finally:
             gc.enable()
-
-
-async def test_what_goes_wrong_while_a_turn_is_written_harms_its_own_connection_alone(
-    autojump_clock, monkeypatch
-):
-    """It may be written in another one's turn."""
-
-    def fail(writer):
-        raise LookupError
-
-    with pytest.raises(ExceptionGroup) as raised:  # noqa: PT012
-        async with connected() as client:
-            monkeypatch.setattr(ConnectionWriter, "flush_now", fail)
-            client.server.write_now()
-            await trio.sleep_forever()
-    assert raised.value.subgroup(LookupError)
 
 
 async def test_a_short_call_is_answered_in_one_write_without_a_task(autojump_clock):

@@ -16,7 +16,9 @@ from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
+from mcpbus.serving.http2.saying import Saying
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import Service
 from mcpbus.testing.over_http1 import WireReactor
@@ -197,6 +199,39 @@ async def test_what_there_is_no_memory_to_write_ends_its_stream_and_is_not_raise
             await wait_all_tasks_blocked()
             assert (notes[0].fate, notes[1:]) == (DELIVERED, ["cancelled"])
             assert_nothing_is_left(client.bus)
+
+
+@pytest.mark.parametrize("step", [(ConnectionWriter, "_send_now"), (Saying, "data_to_send")])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_what_there_is_no_memory_to_write_ends_its_connection_and_is_not_raised_to_who_speaks(
+    waits, step, autojump_clock, monkeypatch, caplog
+):
+    """Its bytes are lost, and what would come after them could not be read."""
+
+    def fail(*_):
+        monkeypatch.undo()
+        raise MemoryError
+
+    tools, notes = Tools(), []
+
+    @tools.server.tool
+    async def chat(ctx: Context) -> str:
+        if waits:
+            await trio.sleep(1)
+        monkeypatch.setattr(*step, fail)
+        try:
+            notes.append(await ctx.info("first"))
+            await trio.sleep_forever()
+        finally:
+            notes.append("cancelled")
+
+    async with connected(tools) as client:
+        await client.call("chat")
+        await trio.sleep(2)
+        assert client.owner.closed == float(waits)
+        assert [getattr(note, "fate", note) for note in notes] == [LOST, "cancelled"]
+        assert caplog.messages == ["what a connection had to say could not be written"]
+        assert_nothing_is_left(client.bus)
 
 
 async def test_a_quiet_stream_is_kept_alive_since_the_last_thing_that_was_said(autojump_clock):

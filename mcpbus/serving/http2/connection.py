@@ -283,10 +283,7 @@ class Http2Connection:
 
     def write_now(self) -> None:
         """Write what was said in a turn. See `LateWriter`."""
-        try:
-            self._writer.flush_now()
-        except Exception as failure:  # noqa: BLE001 - as it may be another one's turn
-            self._fail_soon(failure)
+        self._writer.flush_now()
 
     def _fail_soon(self, failure: Exception) -> None:
         """Have the connection's own task raise what is its fault alone."""

@@ -9,6 +9,7 @@ import trio
 from mcpbus.serving.deadline_stream import GONE
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.write_coalescer import WriteCoalescer
+from mcpbus.serving.writer import give_up
 
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes that are written before other connections have a turn."""
@@ -128,7 +129,7 @@ class ConnectionWriter:
 
     def lose(self) -> None:
         """See `LateWriter`."""
-        self._connection.lose()
+        self._connection.lose_soon()
 
     def flush_now(self) -> None:
         """Write what there is, as far as that takes no time; the rest is left to the task."""
@@ -138,12 +139,14 @@ class ConnectionWriter:
         try:
             written = 0
             while self._sending.has_more and not self.over:
-                data, waiting = self._sending.make_ready()
+                waiting: list[Sent] = []
                 try:
+                    data, waiting = self._sending.make_ready()
                     rest = self._send_now(data) if written < _MOST_AT_ONCE else data
-                except BaseException:
-                    self.unsent = (b"", waiting)  # for whoever ends the connection to tell them
-                    raise
+                except Exception as failure:  # noqa: BLE001 - there is no memory, and whoever speaks is not to blame
+                    self.unsent = (b"", waiting)  # nothing is written any more; the end tells them
+                    give_up(self, failure)
+                    break
                 if rest:
                     self._leave_to_task(rest, waiting)
                     break

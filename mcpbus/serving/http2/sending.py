@@ -138,8 +138,9 @@ class Sending:
             del self._ready[stream_id]
             outgoing = self._streams[stream_id]
             size += self._say_next(protocol, outgoing)
+        data = protocol.data_to_send()
         waiting, self._waiting = self._waiting, []
-        return protocol.data_to_send(), waiting
+        return data, waiting
 
     def _say_next(self, protocol: Saying, outgoing: Outgoing) -> int:
         stream_id, data = outgoing.stream_id, outgoing.data

@@ -79,9 +79,7 @@ class GatheringWriter(ABC):
     def cancel(self) -> None:
         """End in the middle of the answer: the client has left, another one has taken its place, or there is no room for it."""
         if not self._over:
-            self._let_go()
-            if not self._keeping:
-                self._writer.__exit__()
+            self._leave()
             self.lose()
 
     @abstractmethod
@@ -146,6 +144,12 @@ class GatheringWriter(ABC):
         if begun:
             self._written_at = now
         return begun
+
+    def _leave(self) -> None:
+        """Let go of the stream, which loses what was being written; where its log is asked to keep that, once it has told."""
+        self._let_go()
+        if not self._keeping:
+            self._writer.__exit__()
 
     def _let_go(self) -> None:
         self._over = True

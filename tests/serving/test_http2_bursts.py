@@ -16,7 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, STORED, Place
-from mcpbus.serving.http2 import requests
+from mcpbus.serving.http2 import requests, send_stream
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.stores import MemoryEventStore
@@ -209,6 +209,31 @@ async def test_where_there_is_no_memory_to_write_what_is_kept_it_is_stored(kind,
             fields, _ = await answer(client, stream_id)
         assert fields[":status"] == "500"
         assert session.fates == [STORED] * 3
+
+
+@pytest.mark.failing
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_a_stream_whose_head_cannot_be_said_ends_as_its_client_is_told(
+    is_modern, autojump_clock, monkeypatch
+):
+    """What is said on it has nowhere to go."""
+
+    def fail(*_):
+        scarce.undo()
+        raise MemoryError
+
+    tools = Tools()
+    notes = add_chat(tools, waits=True)
+    async with opened(tools) as client:
+        session = await begin(client, notes)
+        with monkeypatch.context() as scarce:
+            scarce.setattr(send_stream, "encode_head", fail)
+            stream_id = await (client.call("chat") if is_modern else session.call())
+            fields, body = await answer(client, stream_id)
+        assert (fields[":status"], body) == ("500", "the server failed\n")
+        await trio.sleep(2)
+        assert client.bus.statistics().requests == 0
+        assert session.fates == ([] if is_modern else [LOST, LOST, LOST])
 
 
 @pytest.mark.failing

@@ -81,6 +81,7 @@ class Http2ResponseWriter(GatheringWriter):
         return self._sent(said=True, last=False)
 
     def _fail(self, failure: Exception) -> None:
+        self._leave()  # first: the client may still be told of the failure, and nothing else
         self._request.fail(failure)
 
     def _sent(self, *, said: bool, last: bool) -> Sent:

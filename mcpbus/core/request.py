@@ -6,8 +6,7 @@ place at admission is given back.
 
 Most handlers end without ever waiting. Nothing else runs meanwhile, so nothing can be said to the request, and nothing it
 says can be in anybody's way: until then it is dormant, see `mcpbus_actors.LazyActor`. Its stream is opened when there is something to
-say on it before the reply; a reply without one goes back to whoever runs the request. One that waits stays dormant too, unless its
-stream is another's as well.
+say on it before the reply; a reply without one goes back to whoever runs the request. One that waits stays dormant too.
 """
 
 import logging
@@ -32,6 +31,7 @@ from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.request_context import OpenStream
 from mcpbus.core.rounds import run_rounds
+from mcpbus.core.session import Stage
 from mcpbus.core.signals import (
     Abort,
     Answered,
@@ -59,7 +59,7 @@ _log = logging.getLogger("mcpbus")
 
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
-_FINISHED, _RESPONSE = Reason.FINISHED, StreamKind.RESPONSE
+_FINISHED, _RESPONSE, _ENDED = Reason.FINISHED, StreamKind.RESPONSE, Stage.ENDED
 _MAILBOX = Place.MAILBOX
 
 
@@ -173,16 +173,16 @@ class Request(Speaker, kw_only=True, eq=False):
     def _stay(self, task: EagerTask) -> None:
         """Stay dormant while the handler waits: whoever looks for the request finds it in its place.
 
-        Not if its stream is not its own, of whose end it would not hear.
+        So does its session when that ends, as with the stream that they may share; one that has ended already does not.
         """
-        stream, answering = self.stream, self.answering
-        if answering is None and (stream is None or stream.kind is not _RESPONSE):
+        session = self.context.session
+        if session is not None and session.stage is _ENDED:
             self.address  # noqa: B018 - it is active from now on
-        else:
-            task.report = self._task_ended_late
-            self.call.count()
-            if self.gathered is not None or (answering is not None and not answering.wait(self)):
-                self.begin()
+            return
+        task.report = self._task_ended_late
+        self.call.count()
+        if self.gathered is not None or self.answering is None or not self.answering.wait(self):
+            self.begin()
 
     @trio.lowlevel.enable_ki_protection
     def _task_ended_late(self, task: EagerTask) -> None:

@@ -335,12 +335,13 @@ async def test_a_request_that_cannot_be_started_gives_its_place_back(what, autoj
         stage.server.on_session(AsyncMock())
         async with stage.wire("2025-11-25") as wire:
             with monkeypatch.context() as patch:
-                patch.setattr(Request, "capacity", property(no_memory), raising=False)
                 if what == "a call":
+                    patch.setattr(Call, "count", no_memory)  # as soon as its handler waits
                     await wire.say("tools/call", tool("victim"), 1)
                     await stage.quiet()
                     answer = wire.got[-1]
                 else:
+                    patch.setattr(Request, "capacity", property(no_memory), raising=False)
                     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
                     answer = (await stage.probe.post(hello).ended()).messages[0]
             assert answer["error"]["code"] == -32603
@@ -353,9 +354,8 @@ async def test_a_request_that_cannot_be_started_gives_its_place_back(what, autoj
         await stage.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("where", ["capacity", "activated"])
-async def test_a_handler_whose_request_cannot_wait_is_cancelled(where, autojump_clock, monkeypatch, caplog):
-    """There is no memory for the actor that the request would become. What has begun comes to its end."""
+async def test_a_handler_whose_request_cannot_wait_is_cancelled(autojump_clock, monkeypatch, caplog):
+    """There is no memory to count the call as one that waits. What has begun comes to its end."""
 
     def no_memory(*_):
         raise MemoryError
@@ -364,9 +364,7 @@ async def test_a_handler_whose_request_cannot_wait_is_cancelled(where, autojump_
     async with staged() as stage:
         with Channel(stage.bus, None) as channel:
             with monkeypatch.context() as patch, trio.CancelScope() as scope:
-                patch.setattr(
-                    Request, where, property(no_memory) if where == "capacity" else no_memory, raising=False
-                )
+                patch.setattr(Call, "count", no_memory)
                 handler = channel.take_now(json.dumps(call).encode(), scope)
                 await handler.finish()
             [answer] = [json.loads(message.data) for message in channel.writer.take_now()]

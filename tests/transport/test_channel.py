@@ -6,10 +6,15 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from channels import INITIALIZED, call, house, initialize, request
+from mcpbus_actors import EagerTask
 
+from mcpbus import Context
 from mcpbus.core.admission import Overloaded
+from mcpbus.protocol.routes import Reason
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.lines import run_channel
+
+ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 
 
 class Lines:
@@ -17,6 +22,7 @@ class Lines:
 
     def __init__(self):
         self.got = []
+        self.breaks = False
         self.reads = trio.Event()
         self.reads.set()
         self.into, self.source = trio.open_memory_channel(10_000)
@@ -27,6 +33,8 @@ class Lines:
 
     async def write(self, data):
         await self.reads.wait()
+        if self.breaks:
+            raise trio.BrokenResourceError
         self.got += [json.loads(line) for line in data.splitlines()]
 
 
@@ -116,6 +124,77 @@ async def test_a_channel_that_is_refused_leaves_nothing(limits, autojump_clock):
         with pytest.raises(Overloaded):
             Channel(home.bus, None)
         assert home.bus.statistics().actors == before
+
+
+@pytest.mark.dormancy
+@pytest.mark.eagerness
+@ERAS
+async def test_a_handler_that_waits_has_no_actor(modern, autojump_clock):
+    async with house() as home, lines(home) as client:
+        before = home.bus.system.statistics().spawned
+        client.say(call(1, "nap", {"seconds": 1}, modern=modern))
+        await trio.sleep(2)
+        assert [message["id"] for message in client.got] == [0, 1]
+        assert home.bus.system.statistics().spawned == before
+
+
+@pytest.mark.parametrize(
+    ("ends", "modern", "reason"),
+    [
+        ("client", False, Reason.SESSION_ENDED),
+        ("client", True, Reason.SESSION_ENDED),
+        ("write", False, Reason.SESSION_ENDED),
+        ("write", True, Reason.CANCELLED),
+        ("session", False, Reason.FINISHED),
+        ("session", True, Reason.FINISHED),
+    ],
+)
+async def test_the_end_of_a_connection_ends_what_waits_on_it_whoever_ends_that(
+    ends, modern, reason, autojump_clock
+):
+    receipts = []
+    async with house() as home:
+
+        @home.bus.server.tool
+        async def last_words(ctx: Context) -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    receipts.append(await ctx.notify("notifications/example/end"))
+
+        async with lines(home) as client:
+            client.say(call(1, "last_words", modern=modern))
+            await home.quiet()
+            if ends == "write":
+                client.breaks = True
+                client.say(request(2, "ping"))
+            elif ends == "session":
+                next(iter(home.bus.sessions.values())).close()  # which is said to its client
+            await home.quiet()
+        await home.quiet()
+        (receipt,) = receipts
+        assert receipt.fate.reason is reason
+        await home.assert_nothing_is_left()
+
+
+@ERAS
+async def test_a_handler_that_begins_when_its_session_has_ended_ends_with_the_connection(
+    modern, autojump_clock
+):
+    outcomes = []
+    async with house(outcomes=outcomes) as home:
+        with Channel(home.bus, None) as channel:
+            await channel.receive(json.dumps(initialize("2025-11-25")).encode())
+            channel.end()
+            message = json.dumps(call(1, "hang", modern=modern)).encode()
+            with trio.fail_after(1), trio.CancelScope() as scope:
+                eager = channel.take_now(message, scope)
+                assert isinstance(eager, EagerTask)
+                channel.close()
+                await eager.finish()
+            assert outcomes == [" ended"]
+        await home.assert_nothing_is_left()
 
 
 async def test_a_channel_that_nobody_serves_ends_with_its_block(autojump_clock):

@@ -15,7 +15,8 @@ turns for each message that waits, so that no message waits for longer than one 
 each step of what it leads to, however many are told meanwhile. And whoever finds a mailbox full while it is
 only the task that is waited for takes those turns itself, so that a mailbox holds no more than its capacity,
 besides what is told within turns. There, where nobody can wait, a full mailbox refuses what is `expendable`,
-and takes the rest: nothing but the system's author knows what else bounds that, such as one for each request.
+and takes the rest: nothing but the system's author knows what else bounds that, such as one for each request. The end of
+a task does likewise whatever waits, since nobody knows how large that is which came of it.
 
 Two other designs were weighed. A deque per actor costs 760 bytes each as soon as it is allocated, and
 a queue of ready actors besides. A task per actor costs over 4 KiB and two switches of task a message.
@@ -144,7 +145,7 @@ class Dispatcher:
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def make_room(self) -> None:
-        """Take the turns that the task has yet to take, if it is only that which a full mailbox waits for."""
+        """Take the turns that the task has yet to take, if it is only that which is waited for: by a full mailbox, or what is large."""
         if self.behind:
             self._catch_up()
             self.behind = self.busy = True  # until the task has found out what is left

@@ -62,6 +62,9 @@ class Task(msgspec.Struct, eq=False):
 
     @trio.lowlevel.enable_ki_protection
     def _end(self, owner: Address[Any], outcome: Outcome) -> None:
+        # What came of it may be large. It is not to wait in the lanes beside that of all others that end before the system's task has
+        # its next turn: what is told first may be that its owner ends.
+        owner._dispatcher.make_room()
         mailbox = self._mailbox
         if mailbox is not None:
             self._mailbox = None

@@ -6,6 +6,7 @@ import weakref
 import mcpbus_actors as actors
 import pytest
 import trio
+import trio.testing
 from actor_doubles import FAULTS, Recorder, Restless, boom, restart, stage, stop
 from mcpbus_actors import Discard, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, testing
 
@@ -120,6 +121,26 @@ async def test_the_end_of_a_task_has_room_in_a_full_queue_and_is_not_overtaken()
         outcomes = []
         system.spawn(Recorder).tell(lambda _: outcomes.extend(recorder.tell(word) for word in ("one", "two")))
         assert outcomes == [None, Discard.FULL]
+
+
+async def test_what_came_of_a_task_does_not_wait_beside_that_of_others_however_far_the_system_is_behind():
+    waiting, go_on = [], trio.Event()
+
+    async def end():
+        await go_on.wait()
+        waiting.append(system.statistics().queued)
+
+    async with stage() as (system, _, _):
+        recorder = system.spawn(Recorder)
+        for _ in range(5):
+            recorder.tell(starter(end))
+        await trio.testing.wait_all_tasks_blocked()
+        system.spawn(Restless).tell("on and on")
+        go_on.set()
+        for _ in range(2):
+            await trio.lowlevel.checkpoint()
+        assert len(waiting) == 5
+        assert max(waiting) == 2, "what the restless one tells itself, and the last end"
 
 
 async def test_tasks_are_cancelled_when_their_actor_stops_and_nobody_is_told():

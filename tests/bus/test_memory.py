@@ -1,6 +1,7 @@
 """How much is kept in memory for clients: each kind of it counts, those that hold the most go, and in the end all is given back."""
 
 import json
+import tracemalloc
 from contextlib import asynccontextmanager
 
 import pytest
@@ -25,6 +26,12 @@ def speaker():
         return "x" * size
 
     return server
+
+
+def request(request_id, name, **arguments):
+    params = {"name": name, "arguments": arguments, "_meta": CLAIM}
+    body = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
+    return json.dumps(body).encode()
 
 
 class Remote:
@@ -52,9 +59,7 @@ class Remote:
         self.got += lines
 
     async def call(self, request_id, size):
-        params = {"name": "large", "arguments": {"size": size}, "_meta": CLAIM}
-        body = {"jsonrpc": "2.0", "id": request_id, "method": "tools/call", "params": params}
-        await self.channel.receive(json.dumps(body).encode())
+        await self.channel.receive(request(request_id, "large", size=size))
         await trio.testing.wait_all_tasks_blocked()
 
 
@@ -135,6 +140,34 @@ async def test_a_connection_that_is_spared_stays_however_much_waits_on_it(autoju
             await stalled.call(number, 90_000)
         assert stalled.took_all is None
         assert bus.budget.full
+    assert bus.budget.held == 0
+
+
+async def test_long_answers_that_fall_due_in_one_turn_of_the_scheduler_are_not_all_kept(autojump_clock):
+    server, go_on, calls, size = Server("s", version="1"), trio.Event(), 300, 100_000
+
+    @server.tool
+    async def late() -> str:
+        await go_on.wait()
+        return "x" * size
+
+    async with (
+        open_bus(server, limits=Limits(memory_bytes=10 * size)) as bus,
+        remote(bus, reads=False) as stalled,
+    ):
+        for number in range(calls):
+            await stalled.channel.receive(request(number, "late"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert bus.statistics().requests == calls
+        tracemalloc.start()
+        try:
+            go_on.set()  # to end what is said then takes the dispatcher more turns than it has on one stack
+            await settle(bus)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert bus.statistics().limits_reached == {"memory_bytes": 1}
+        assert most < 30 * size
     assert bus.budget.held == 0
 
 

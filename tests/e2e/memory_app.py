@@ -14,6 +14,8 @@ from mcpbus import Context, Server
 
 MEGABYTE = "x" * 1024 * 1024
 one_by_one = trio.Lock()
+go_on = trio.Event()
+waiting = trio.Semaphore(0)
 
 
 async def watch() -> None:
@@ -52,6 +54,23 @@ async def late() -> str:
     async with one_by_one:
         await trio.lowlevel.checkpoint()
     return MEGABYTE
+
+
+@server.tool
+async def together() -> str:
+    """Answer at length when all others do, in the very same turn of the scheduler; see `release`."""
+    waiting.release()
+    await go_on.wait()
+    return MEGABYTE
+
+
+@server.tool
+async def release(calls: int) -> str:
+    """Have `together` answer as soon as so many calls of it wait."""
+    for _ in range(calls):
+        await waiting.acquire()
+    go_on.set()
+    return "released"
 
 
 @server.tool

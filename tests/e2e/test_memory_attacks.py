@@ -78,11 +78,11 @@ class Attacker:
     def send_soon(self, stream, *pieces):
         self._nursery.start_soon(self._send, stream, *pieces)
 
-    async def ask(self, stream, data):
-        """Send a request, and return the beginning of its answer."""
+    async def ask(self, stream, data, until=b"\r\n\r\n"):
+        """Send a request, and return the beginning of its answer: its head, or more if that is not what it is read `until`."""
         await stream.send_all(data)
         head = b""
-        while b"\r\n\r\n" not in head:
+        while until not in head:
             piece = await stream.receive_some()
             assert piece, "the connection was closed"
             head += piece
@@ -95,6 +95,14 @@ class Attacker:
         found = {"mcp-session-id": re.search(rb"mcp-session-id: (\S+)", head)[1].decode()}
         await self.ask(stream, post(encoded(message("notifications/initialized")), found))
         return found
+
+    async def release(self, calls):
+        """Have so many calls of `together` answered, once all of them wait."""
+        body, headers = modern(
+            "tools/call", {"name": "release", "arguments": {"calls": calls}}, name="release"
+        )
+        with trio.fail_after(60):
+            await self.ask(await self.connect(), post(encoded(body), headers), until=b"released")
 
     async def aclose(self):
         for stream in self._streams:
@@ -152,20 +160,22 @@ class Http2Client(h2.connection.H2Connection):
                     left.pop(event.stream_id, None)
 
 
-# -- long answers that nobody reads ---------------------------------------------------------------------------------------
+# -- long answers that nobody reads: each returns how many calls run at once --------------------------------------------
 
 
 async def batches(attacker, tool):
     """A thousand short calls each; the one for events, and the other for an array."""
     found = await attacker.session("2025-03-26")
-    calls = encoded([call(tool, id=n) for n in range(1000)])
-    for accept in (ACCEPT["accept"], "application/json"):
+    for first, accept in ((0, ACCEPT["accept"]), (1000, "application/json")):
+        calls = encoded([call(tool, id=first + n) for n in range(1000)])
         await attacker.each(1, post(calls, {**found, "accept": accept}))
+    return 2 * 16  # the others begin as these are answered
 
 
 async def calls_over_http(attacker, tool):
     body, headers = modern("tools/call", {"name": tool}, name=tool)
     await attacker.each(200, post(encoded(body), headers))
+    return 200
 
 
 async def calls_over_http2(attacker, tool):
@@ -176,6 +186,7 @@ async def calls_over_http2(attacker, tool):
         for _ in range(100):
             client.send_data(client.begin(headers), encoded(body), end_stream=True)
         await attacker.each(1, client.data_to_send())
+    return 300
 
 
 async def calls_over_http_sse(attacker, tool):
@@ -189,6 +200,7 @@ async def calls_over_http_sse(attacker, tool):
     for first in range(0, 1000, 50):
         posts = [post(encoded({**body, "id": n}), path=path) for n in range(first, first + 50)]
         await attacker.each(1, b"".join(posts))
+    return 1000
 
 
 async def calls_over_a_websocket(attacker, tool):
@@ -203,6 +215,7 @@ async def calls_over_a_websocket(attacker, tool):
     stream = await attacker.connect()
     await attacker.ask(stream, upgrade)
     attacker.send_soon(stream, *masked)
+    return 1000
 
 
 # -- what a client makes the server keep ----------------------------------------------------------------------------------
@@ -272,6 +285,11 @@ async def bodies_over_http2(attacker):
             await client.upload(await attacker.connect(), left)
 
 
+async def in_one_turn(attacker, attack):
+    """Have all calls of an attack answered in one turn of the scheduler: no task of the server's has a turn in between."""
+    await attacker.release(await attack(attacker, "together"))
+
+
 LONG = [batches, calls_over_http, calls_over_http2, calls_over_http_sse, calls_over_a_websocket]
 KEPT = [
     capabilities,
@@ -290,6 +308,7 @@ ATTACKS = [
         for attack in LONG
         for tool in TOOLS
     ),
+    *(pytest.param(partial(in_one_turn, attack=attack), id=f"together-{attack.__name__}") for attack in LONG),
     *(pytest.param(attack, id=attack.__name__) for attack in KEPT),
 ]
 

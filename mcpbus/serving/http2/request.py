@@ -329,7 +329,7 @@ class Http2Request:
         if self.answering.started or self.gone or self._failed:
             self.reset(ErrorCode.INTERNAL_ERROR)
         else:
-            self._failed, self.speaker = True, None
+            self._failed = True
             self.refuse(failed())
 
     def refuse(self, fault: RequestError) -> None:

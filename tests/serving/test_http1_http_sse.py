@@ -281,6 +281,23 @@ async def test_as_many_posts_go_on_as_there_is_room_for_those_first_that_came_fi
 
 
 @pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
+async def test_who_comes_as_there_is_room_comes_behind_those_who_have_waited_for_it(turns, autojump_clock):
+    ran = []
+    async with crowded_house(turns=turns, ran=ran) as (house, client):
+        await say_until_one_waits(house, client, 100)
+        posters = [await house.connect() for _ in range(9)]
+        for number in range(8):
+            await posters[number].say(client.call("note", 100 + number, mark=number))
+            await wait_all_tasks_blocked()
+        assert ran == []
+        client.make_room()
+        await posters[8].say(client.call("note", 108, mark=8))
+        for poster in posters:
+            assert (await poster.answer())[0] == 202
+        assert ran == list(range(9))
+
+
+@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
 async def test_what_waits_for_room_is_counted_and_refused_where_that_is_too_much(turns, autojump_clock):
     async with crowded_house(turns=turns) as (house, client):
         poster, budget = await say_until_one_waits(house, client, 100), house.bus.budget

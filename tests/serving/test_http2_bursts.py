@@ -18,6 +18,7 @@ from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, STORED, Place
 from mcpbus.serving.http2 import requests, send_stream
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
+from mcpbus.serving.http2.saying import Saying
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.stores import MemoryEventStore
 from tests.bus.promising import PromisingStore
@@ -237,7 +238,9 @@ async def test_a_stream_whose_head_cannot_be_said_ends_as_its_client_is_told(
 
 
 @pytest.mark.failing
-@pytest.mark.parametrize("step", ["flush", "_send_now"])
+@pytest.mark.parametrize(
+    "step", [(ConnectionWriter, "flush"), (ConnectionWriter, "_send_now"), (Saying, "data_to_send")]
+)
 async def test_an_answer_that_there_is_no_memory_to_write_has_one_fate(
     step, autojump_clock, monkeypatch, caplog
 ):
@@ -251,7 +254,7 @@ async def test_an_answer_that_there_is_no_memory_to_write_has_one_fate(
         await wait_all_tasks_blocked()
         await trio.sleep(1)
         with monkeypatch.context() as scarce:
-            scarce.setattr(ConnectionWriter, step, fail)
+            scarce.setattr(*step, fail)
             tools.go_on.set()
             await wait_all_tasks_blocked()
         now = client.bus.statistics()

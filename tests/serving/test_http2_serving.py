@@ -18,6 +18,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import Service
 from tests.at_home import IN_TURN
@@ -151,15 +152,29 @@ async def connected(tools=None, *, limits=None, http=None, start=True, **options
         nursery.cancel_scope.cancel()
 
 
-async def test_a_request_is_freed_with_its_answer_and_not_by_the_collector(autojump_clock):
-    async with connected() as client:
-        await client.result(await client.call("echo", text="first"))
+@pytest.mark.parametrize(("tool", "arguments"), [("echo", {"text": "again"}), ("nap", {})])
+async def test_a_request_is_freed_with_its_answer_and_not_by_the_collector(tool, arguments, autojump_clock):
+    tools = Tools()
+
+    @tools.server.tool
+    async def nap(ctx: Context) -> str:
+        await trio.sleep(1)
+        await ctx.info("up")
+        await trio.sleep(1)
+        return "rested"
+
+    async with connected(tools) as client:
+        await client.answered(await client.call(tool, **arguments))
         gc.collect()
         gc.disable()
         try:
             for _ in range(10):
-                await client.result(await client.call("echo", text="again"))
-            assert not [kept for kept in gc.get_objects() if isinstance(kept, Http2Request | Body)]
+                await client.answered(await client.call(tool, **arguments))
+            await trio.testing.wait_all_tasks_blocked()
+            kept = [
+                each for each in gc.get_objects() if isinstance(each, Http2Request | Body | GatheringWriter)
+            ]
+            assert kept == []
         finally:
             gc.enable()
 

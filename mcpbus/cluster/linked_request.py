@@ -160,9 +160,16 @@ class LinkedRequest(msgspec.Struct, eq=False):
         return self
 
     def keep_alive(self) -> None:
-        """See `Quiet`."""
-        if self._awaited is not None:
-            self._awaited.keep_alive()
+        """See `Quiet`. Where that fails the request is given up, with an error."""
+        awaited = self._awaited
+        if awaited is None:
+            return
+        try:
+            awaited.keep_alive()
+        except Exception as failure:  # noqa: BLE001 - there is no memory: the others of this link are not to blame
+            self.fail(failure)
+            with Contained(self._report):
+                awaited.cancel()
 
     def flush_last(self, writer: LateWriter) -> None:
         """See `WaitingOutlet`: in the scheduler's next turn."""
@@ -308,7 +315,8 @@ class LinkedRequest(msgspec.Struct, eq=False):
         if awaited is not None:
             self._wait_no_longer()
             self._link.leave(self._number)
-            awaited.cancel()
+            with Contained(self._report):
+                awaited.cancel()
 
     def _settle(self) -> None:
         self._link.leave(self._number)

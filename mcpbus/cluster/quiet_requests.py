@@ -10,7 +10,7 @@ class Quiet(Protocol):
     """A request to which nothing was said yet."""
 
     def keep_alive(self) -> None:
-        """Say something without meaning. No schedule point."""
+        """Say something without meaning. No schedule point; nothing is raised."""
 
 
 class QuietRequests:
@@ -40,5 +40,5 @@ class QuietRequests:
             await trio.sleep_until(next(iter(self._due.values())))
             now = trio.current_time()
             for request in [request for request, due in self._due.items() if due <= now]:
-                del self._due[request]
-                request.keep_alive()
+                if self._due.pop(request, None) is not None:  # else it was answered because of one before it
+                    request.keep_alive()

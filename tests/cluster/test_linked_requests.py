@@ -9,7 +9,9 @@ from test_forwarding import text
 
 from mcpbus import Context, Limits, Server
 from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.quiet_requests import QuietRequests
 from mcpbus.core import pace
+from mcpbus.core.request import Request
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory, open_probe
@@ -220,6 +222,34 @@ async def test_a_client_that_waits_for_long_is_told_that_it_is_not_forgotten(wor
     await world.settled()
 
 
+@pytest.mark.parametrize("what", ["begin", "leave"])
+async def test_who_cannot_be_kept_alive_or_left_takes_nobody_else_down(
+    what, world, monkeypatch, caplog, autojump_clock
+):
+    def no_memory(*_):
+        raise MemoryError
+
+    first, other = world.call("wait", seconds=40), world.call("wait", seconds=20)
+    await quiet(world.buses)
+    with monkeypatch.context() as patch:
+        if what == "begin":
+            await trio.sleep(KEEP_ALIVE / 2)
+            later = world.call("wait", seconds=10)
+            await quiet(world.buses)
+            patch.setattr(Request, what, no_memory)
+            for answer in (first, other):
+                assert (await answer.reply())["error"]["code"] == -32603
+        else:
+            later = world.call("wait", seconds=10)
+            await quiet(world.buses)
+            patch.setattr(Request, what, no_memory)
+            first.disconnect()
+            await quiet(world.buses)
+    assert text(await later.reply()) == "waited"
+    assert "the application raised" in caplog.text
+    assert not world.link.closed
+
+
 async def test_a_handler_whose_client_has_gone_has_its_end(world, autojump_clock):
     held = world.call("wait", seconds=5)
     await quiet(world.buses)
@@ -263,3 +293,25 @@ async def test_something_else_is_written_by_who_waits_in_the_next_turn(world, au
     await quiet(world.buses)
     assert found == ["written"]
     await held.reply()
+
+
+async def test_who_is_answered_because_of_one_before_it_is_not_kept_alive(autojump_clock):
+    quiet_ones, kept = QuietRequests(), []
+
+    class First:
+        def keep_alive(self):
+            kept.append("first")
+            quiet_ones.remove(second)
+
+    class Second:
+        def keep_alive(self):
+            kept.append("second")
+
+    second = Second()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(quiet_ones.run)
+        quiet_ones.add(First(), 1)
+        quiet_ones.add(second, 1)
+        await trio.sleep(2)
+        nursery.cancel_scope.cancel()
+    assert kept == ["first"]

@@ -145,6 +145,19 @@ async def test_an_application_whose_request_turns_out_malformed_is_told():
         await told.wait()
 
 
+async def test_an_answer_that_its_application_leaves_unfinished_is_reset():
+    async def app(scope, receive, send):
+        assert scope["type"] == "http"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+    async with serving(app) as served:
+        peer = await Http2(await served.connect()).start()
+        with trio.fail_after(60):
+            reset = await peer.until_stream(await peer.request(), h2.events.StreamReset)
+        assert reset.error_code == ErrorCodes.INTERNAL_ERROR
+
+
 def without(name, *more):
     return [field for field in head_of() if field[0] != name] + list(more)
 

@@ -93,6 +93,15 @@ class System(Services):
             raise ValueError(f"{address.name} belongs to another system than {self.name!r}")
         _ending.ask_to_stop(address, StopReason.STOPPED)
 
+    def catch_up(self) -> None:
+        """Take the turns that are left to the system's own task, if any are: for a task that is about to tell something large.
+
+        Nobody knows how much waits with what was told, and others may be about to do the same in this turn of the scheduler. From within
+        a turn of an actor nothing is done: what is told there is handled after it.
+        """
+        self.dispatcher.check_thread()
+        self.dispatcher.make_room()
+
     def tap_dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
         """Show a callback every message that is refused, discarded, or raised on from now on.
 

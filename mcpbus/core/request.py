@@ -205,6 +205,7 @@ class Request(Speaker, kw_only=True, eq=False):
                 # As nearly always. Nobody but whoever runs it has to hear of that, in whose turn it ends.
                 self._finish(_FINISHED)
                 return result
+        self.system.catch_up()  # the reply counts only once the stream has heard of it, and it may be long
         self.tell(TaskEnded(task, outcome))
         unsent, self._unsent = self._unsent, None
         return unsent

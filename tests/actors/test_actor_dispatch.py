@@ -53,6 +53,23 @@ async def test_past_the_budget_the_rest_moves_to_a_task_and_nothing_starves():
         assert system.statistics().tasks == 0
 
 
+async def test_a_task_may_have_it_caught_up_and_an_actor_may_not():
+    async with stage() as (system, _, _):
+        recorder = system.spawn(Recorder)
+        log = recorder._mailbox._actor.log
+
+        def flood(self):
+            for n in range(1000):
+                self.cell.address.tell(n)
+            system.catch_up()
+            log.append("nothing yet")
+
+        recorder.tell(flood)
+        assert 1 < len(log) < 1000
+        system.catch_up()
+        assert log == ["nothing yet", *range(1000)]
+
+
 async def test_a_stop_that_is_asked_for_in_the_last_turn_of_the_budget_is_not_forgotten():
     async with stage() as (system, _, _):
         log, left = [], BUDGET

@@ -171,6 +171,56 @@ async def test_long_answers_that_fall_due_in_one_turn_of_the_scheduler_are_not_a
     assert bus.budget.held == 0
 
 
+class Restless:
+    """Tells itself what it is told, for ever: from then on the system is behind."""
+
+    def __init__(self, cell):
+        self.cell = cell
+
+    def handle(self, message):
+        self.cell.address.tell(message)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_long_answers_count_before_the_next_one_is_made_though_the_system_is_behind(
+    waits, autojump_clock
+):
+    server, size, held, go_on = Server("s", version="1"), 100_000, [], trio.Event()
+
+    @server.tool
+    async def answer() -> str:
+        if waits:
+            await go_on.wait()
+        held.append(bus.budget.held)
+        return "x" * size
+
+    async def call(client):
+        with trio.CancelScope() as scope:
+            eager = client.channel.take_now(request(1, "answer"), scope)
+            if eager is not None:
+                await eager.finish()
+
+    async with (
+        open_bus(server) as bus,
+        remote(bus, reads=False) as first,
+        remote(bus, reads=False) as second,
+        remote(bus, reads=False) as third,
+        trio.open_nursery() as nursery,
+    ):
+        if not waits:
+            bus.system.spawn(Restless).tell("on and on")
+        for client in (first, second, third):
+            nursery.start_soon(call, client)
+        if waits:
+            await trio.testing.wait_all_tasks_blocked()
+            bus.system.spawn(Restless).tell("on and on")
+            go_on.set()
+        for _ in range(3):
+            await trio.lowlevel.checkpoint()
+        assert len(held) == 3
+        assert held[2] > size
+
+
 async def test_what_is_ended_as_its_writer_takes_it_is_not_written(autojump_clock):
     async with open_bus(speaker(), limits=Limits(memory_bytes=100_000)) as bus:
         client = Remote(Channel(bus, None))

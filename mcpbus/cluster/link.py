@@ -280,7 +280,8 @@ class Link:
         ready, eager = self._incoming.ready, None
         self.in_turn = True
         try:
-            for _ in range(min(len(ready), _MOST_IN_TURN)):
+            # Who helps may come after the end: what is left is for nobody, who would never be told that the link is lost.
+            for _ in range(0 if self.closed else min(len(ready), _MOST_IN_TURN)):
                 eager = self._take(*ready.popleft())
                 if eager is not None:
                     break

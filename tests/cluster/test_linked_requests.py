@@ -273,6 +273,22 @@ async def test_nothing_is_left_of_who_waited_when_a_link_is_lost(world, autojump
     assert not world.link._channels
 
 
+async def test_what_a_lost_link_has_brought_is_not_begun_when_a_handler_has_ended(
+    world, monkeypatch, autojump_clock
+):
+    opened = []
+    world.call("wait", seconds=5)
+    await quiet(world.buses)
+    await world.directory.cut()
+    await quiet(world.buses)
+    monkeypatch.setattr(world.buses[0].node, "opened", lambda *message: opened.append(message))
+    number = 2 + world.link._parity + 1
+    world.link._incoming.ready.append((Kind.OPEN, number, b""))  # more than it took in its last turn
+    await trio.sleep(10)
+    assert world.ended == ["done"]
+    assert not opened
+
+
 async def test_something_else_is_written_by_who_waits_in_the_next_turn(world, autojump_clock):
     found = []
 

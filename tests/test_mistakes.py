@@ -41,7 +41,6 @@ from mcpbus import (
     Server,
     TextContent,
     ToolAnnotations,
-    ToolError,
     ToolResult,
     tool,
 )
@@ -528,11 +527,6 @@ GIVING = {
         "@server.tool: Expected `str`, got `int` - at `$.src`, in Icon(src=5",
     ),
     "the message of an error": (lambda _: ProtocolError(1, 2), "the message of an error is a text, got 2"),
-    "an error that says nothing": (
-        lambda _: ToolError(),
-        "ToolError() needs a text, which the model reads: write ToolError('no such city')",
-    ),
-    "an error of blanks": (lambda _: ToolError(" "), "ToolError() needs a text"),
     "a question that is no text": (
         lambda _: Elicit(5, str),
         "Elicit: message is a text, and this is of type int",

@@ -89,8 +89,8 @@ class ToolCall(msgspec.Struct, frozen=True):
         Not where it was caught: with a name there, exception and frame would keep each other for the garbage collector.
         """
         name, cause = self.tool.name, sole_cause(error)
-        if isinstance(cause, ToolError):
-            return error_result(str(cause), tail)
+        if isinstance(cause, ToolError) and (text := str(cause)).strip():
+            return error_result(text, tail)
         if isinstance(cause, CallTimeoutError):
             return error_result(f"Tool {name} {cause}", tail)
         if isinstance(cause, ProtocolError):

@@ -1,27 +1,16 @@
 """What can go wrong with what an author writes: one class for each side whose fault it is."""
 
 from mcpbus.features.schemas.errors import RegistrationError
-from mcpbus.protocol.keywords import explained
 
 __all__ = ["CallTimeoutError", "RegistrationError", "ResourceNotFoundError", "ToolError"]
 
 
-@explained
 class ToolError(Exception):
     """A tool failed, and the model may read why.
 
     Raise it in a tool: its text becomes the tool's result with ``isError`` set, so that the model can correct
-    itself. Any other exception is logged on the server and its text never leaves it.
-
-    Raises:
-        TypeError: it has no text: the model would be told nothing.
+    itself. Any other exception, and one without a text, is logged on the server, and the model hears only that the tool failed.
     """
-
-    def __init__(self, *args: object) -> None:
-        super().__init__(*args)
-        if type(self).__str__ is Exception.__str__ and not str(self).strip():
-            name = type(self).__name__
-            raise TypeError(f"{name}() needs a text, which the model reads: write {name}('no such city')")
 
 
 class ResourceNotFoundError(Exception):

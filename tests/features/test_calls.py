@@ -109,6 +109,17 @@ async def test_a_tool_error_is_for_the_model(server, client, caplog, raising):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("text", [(), ("",), (" ",)])
+async def test_one_without_a_text_is_a_failure_as_any_other(server, client, caplog, text):
+    @server.tool
+    async def fail() -> None:
+        raise ToolError(*text)
+
+    result = await client.call("fail")
+    assert (result["isError"], result["content"][0]["text"]) == (True, "Tool fail failed")
+    assert [record.message for record in caplog.records] == ["tools/call fail failed"]
+
+
 async def test_what_a_tool_error_says_need_not_be_unicode(server, client):
     server.add_tool(lambda: (_ for _ in ()).throw(ToolError("caf\udce9")), name="fail")
     assert await client.text("fail") == "caf?"

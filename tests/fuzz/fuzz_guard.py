@@ -89,7 +89,7 @@ async def open_guarded() -> AsyncIterator[Guarded]:
     logger.addHandler(ends)
     async with open_bus(make_server(), limits=LIMITS) as bus, trio.open_nursery() as nursery:
         acceptor = Acceptor(ServedApp(bus.asgi()), ServeOptions(), nursery, tls=None, counters=Counters())
-        nursery.start_soon(acceptor.run)
+        nursery.start_soon(acceptor.service.run)
         try:
             yield Guarded(bus, acceptor, nursery)
         finally:

@@ -6,7 +6,7 @@ follower leads: one whose eager task has ended, or a new one. The pattern is Lea
 Buschmann, Pattern-Oriented Software Architecture, volume 2.
 
 Where one piece after the other waits, that would be one in each turn of the scheduler. Then more followers are woken at once, who
-help: each takes what is there until something waits, and rests again if there is nothing. So does one whose eager task has ended.
+help: each takes what is there until something waits, and rests again if there is nothing.
 
 Without this file's help, there would be a task for each piece of work, and that would mean the same.
 """
@@ -41,7 +41,7 @@ class Leader:
             that is cancelled, it is called again.
         take: Takes the work there is, given a scope that encloses the task, until none is left or there is an eager task that
             waits, or has cancelled the scope. It returns that.
-        work: The work there is, so that others than who leads may take some of it, too; None if only that one knows.
+        work: The work there is, if that is known.
         most_at_rest: How many followers are kept for the next time that one is needed.
     """
 
@@ -53,7 +53,7 @@ class Leader:
         self,
         wait: Callable[[], Awaitable[bool]],
         take: Callable[[trio.CancelScope], EagerTask | None],
-        work: Sized | None = None,
+        work: Sized = (),
         most_at_rest: int = _MOST_AT_REST,
     ) -> None:
         self._wait = wait
@@ -92,15 +92,15 @@ class Leader:
                             return
                         eager = self._look(scope)
                     if not leads:
-                        eager = self._take(scope)
+                        eager = self._look(scope)
                     if eager is not None:
                         if leads:
                             self._hand_on()
                         leads = None
                         await eager.finish()
                         eager = None  # what came of it may be long, and this task may rest for long
-                    # It helps if there is more to take: who rests has to be woken for that. One that is cancelled rests anew.
-                    helps = leads is None and self._work is not None and not scope.cancel_called
+                    # It helps where there is more to take: who rests has to be woken for that. One that is cancelled rests anew.
+                    helps = leads is None and self._work and not scope.cancel_called
                     leads = False if helps else await self._rest(follower)
             # One that was cancelled while it led, because of an eager task that had ended in its first step, leads on.
             if leads is None:
@@ -119,7 +119,7 @@ class Leader:
             self._nursery.start_soon(self._lead)
             return
         self._resting.pop().wake(leads=True)
-        for _ in range(min(self._in_a_row, len(self._work or ()) - 1, len(self._resting))):
+        for _ in range(min(self._in_a_row, len(self._work) - 1, len(self._resting))):
             self._resting.pop().wake(leads=False)
 
     def _end(self) -> None:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from time import perf_counter
 from typing import Final, Protocol
 
@@ -76,7 +77,7 @@ class Reactor:
         self._last: list[LateWriter] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
-        self._leader = Leader(self._wait, self._take_due, self._due, _MOST_AT_REST)
+        self._leader = Leader(self._wait, partial(self._take, self._due), self._due, _MOST_AT_REST)
 
     def watch(self, connection: Pollable, turn: Turn) -> None:
         """Take this turn whenever the connection has something to read, or has ended."""
@@ -160,12 +161,6 @@ class Reactor:
             if eager is not None:
                 await eager.finish()
 
-    def _take_due(self, scope: trio.CancelScope) -> EagerTask | None:
-        """Take the turns that are due, or if none was left by others, that have become due."""
-        if not self._due:
-            self._poll()
-        return self._take(self._due, scope)
-
     def _take(self, due: deque[Turn], scope: trio.CancelScope) -> EagerTask | None:
         """Take turns until none is due, or one leaves a handler, which is returned, to the task that takes them."""
         self.scope = scope
@@ -194,20 +189,18 @@ class Reactor:
 
     async def _wait(self) -> bool:
         """Wait until turns are due. A schedule point, unless some were left by who led before."""
-        if not self._due:
-            if self._epoll is None:
-                await trio.sleep_forever()
-                return False
-            await trio.lowlevel.wait_readable(self._epoll.fileno())
-        return True
-
-    def _poll(self) -> None:
-        """Look which turns are due."""
-        assert self._epoll is not None  # noqa: S101 - nobody is asked to where there is no epoll
+        due = self._due
+        if due:
+            return True
+        if self._epoll is None:
+            await trio.sleep_forever()
+            return False
+        await trio.lowlevel.wait_readable(self._epoll.fileno())
         for descriptor, _ in self._epoll.poll(0, _MOST_AT_ONCE):
             turn = self._turns.get(descriptor)
             if turn is not None:  # otherwise it was closed here, and is still open in some other process
-                self._due.append(turn)
+                due.append(turn)
+        return True
 
     def close(self) -> None:
         """Give the kernel's list back."""

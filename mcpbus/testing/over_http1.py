@@ -110,12 +110,10 @@ class WireReactor(Reactor):
     async def _wait(self) -> bool:
         if not self._due:
             await trio.lowlevel.checkpoint()
-            while not self._find_due():
+            while not (due := self._find_due()):
                 await self._something.park()
+            self._due.extend(due)
         return True
-
-    def _poll(self) -> None:
-        self._due.extend(self._find_due())
 
     def _find_due(self) -> list[Turn]:
         due = [turn for wire, turn in self._watched.items() if wire.readable]

@@ -33,11 +33,9 @@ class Turns(Reactor):
             while not self._next:
                 self._more = trio.Event()
                 await self._more.wait()
+            self._due.extend(self._next)
+            self._next.clear()
         return True
-
-    def _poll(self):
-        self._due.extend(self._next)
-        self._next.clear()
 
     def says(self, name, then=None):
         """A turn that answers."""
@@ -153,26 +151,6 @@ async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns,
     turns.due(turns.says("a"), turns.says("b", wait), turns.says("c"))
     await trio.sleep(6)
     assert turns.done == ["turn a", "turn b", "answer a", "answer b", "turn c", "answer c", "handler"]
-
-
-@pytest.mark.leadership
-async def test_who_has_stayed_with_a_handler_takes_what_has_come_meanwhile(turns):
-    tasks = []
-
-    async def handler():
-        await trio.lowlevel.checkpoint()
-        tasks.append(trio.lowlevel.current_task())
-        turns.due(lambda: tasks.append(trio.lowlevel.current_task()))
-
-    def wait():
-        eager = EagerTask(turns.scope, coroutine=handler(), context=copy_context())
-        assert not eager.start()
-        return eager
-
-    turns.due(wait)
-    await trio.testing.wait_all_tasks_blocked()
-    first, then = tasks
-    assert first is then
 
 
 async def test_what_is_answered_outside_of_a_turn_is_written_at_once(turns):

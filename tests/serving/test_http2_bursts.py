@@ -239,7 +239,7 @@ async def test_a_stream_whose_head_cannot_be_said_ends_as_its_client_is_told(
 
 @pytest.mark.failing
 @pytest.mark.parametrize(
-    "step", [(ConnectionWriter, "flush"), (ConnectionWriter, "_send_now"), (Saying, "data_to_send")]
+    "step", [(ConnectionWriter, "flush_now"), (ConnectionWriter, "_send_now"), (Saying, "data_to_send")]
 )
 async def test_an_answer_that_there_is_no_memory_to_write_has_one_fate(
     step, autojump_clock, monkeypatch, caplog

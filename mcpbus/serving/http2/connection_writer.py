@@ -71,10 +71,13 @@ class ConnectionWriter:
         """Have what was said written: at the end of the turn, now, or with what is said in the same turn of the scheduler."""
         if self.in_turn or self._flushing or self.over:
             return
-        if trio.current_time() - self._flushed_at >= _GATHER_SECONDS:
-            self.flush_now()
-        else:
-            self.flush_soon()
+        try:
+            if trio.current_time() - self._flushed_at >= _GATHER_SECONDS:
+                self.flush_now()
+            else:
+                self.flush_soon()
+        except Exception as failure:  # noqa: BLE001 - the fate of what was said is told by the end, and not by whoever says it as well
+            give_up(self, failure)
 
     def open_window(self, stream_id: int, size: int) -> None:
         """Let the client send as much more of a body."""

@@ -9,7 +9,6 @@ import trio
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head
 from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
-from mcpbus.serving.writer import give_up
 from mcpbus.transports.answers import HeaderList
 
 
@@ -148,10 +147,7 @@ class SendStream:
         if self.gone or self._bodiless or not connection.sending.say_answer(stream_id, block, body, sent):
             return False
         self.started = self.ended = True
-        try:
-            connection.writer.flush()
-        except Exception as failure:  # noqa: BLE001 - its fate is told by the end of the connection, and not here as well
-            give_up(connection.writer, failure)
+        connection.writer.flush()
         return True
 
     def _say(self, data: bytes, *, last: bool, sent: Sent) -> None:

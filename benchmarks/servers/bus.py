@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -22,17 +22,26 @@ from benchmarks.peers.peer import HOST
 from benchmarks.servers.mixed import add_mixture
 from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
-from benchmarks.tokens import make_resource_server
 from mcpbus import Context, Limits, Server
 from mcpbus.cluster import Redis
 from mcpbus.program import until_signalled
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
-server = Server(
-    "bench",
-    version="1",
-    auth=make_resource_server() if "BENCH_AUTHORIZATION" in os.environ else None,
-)
+if TYPE_CHECKING:
+    from mcpbus.auth import ResourceServer
+
+
+def _make_authorization() -> "ResourceServer | None":
+    if "BENCH_AUTHORIZATION" not in os.environ:
+        return None
+    # It brings pytest and cryptography: 30,000 objects, which the collector of garbage visits again and again in a process
+    # whose program has not put them aside, such as one of plain hypercorn.
+    from benchmarks.tokens import make_resource_server  # noqa: PLC0415
+
+    return make_resource_server()
+
+
+server = Server("bench", version="1", auth=_make_authorization())
 add_mixture(server)
 add_parts(server)
 # Beyond the defaults, because ten thousand are measured, and some more are there before.

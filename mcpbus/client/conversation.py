@@ -278,7 +278,12 @@ class Conversation:
             pending.settle(Disconnected(why))
         for listen in self._listens.values():
             listen.end()
-        for scope in self._answering.values():
+        self.withdraw_questions()
+
+    def withdraw_questions(self) -> None:
+        """Answer nothing that the server has asked so far: nobody waits for it. For the connection."""
+        withdrawn, self._answering = self._answering, {}
+        for scope in withdrawn.values():
             scope.cancel()
 
     def _send(self, message: Message, pending: Pending | None = None) -> None:
@@ -317,7 +322,8 @@ class Conversation:
         """Answer what a legacy server asks, unless it withdraws the question meanwhile."""
         with scope:
             await self._answer(request)
-        del self._answering[request.id]
+        if self._answering.get(request.id) is scope:
+            del self._answering[request.id]
 
     async def _answer(self, request: Request) -> None:
         try:

@@ -1,12 +1,13 @@
 """A client over Streamable HTTP: each message is a POST, whose answer is JSON or a stream of events.
 
-Of older revisions the session is kept, and a stream that the server left is come back to. Not there is their GET stream for what
-belongs to no request, and HTTP+SSE of 2024-11-05.
+Of older revisions the session is kept, one that the server has ended is followed by a new one, and a stream that the server left is come
+back to. Not there is their GET stream for what belongs to no request, and HTTP+SSE of 2024-11-05.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any, Final, TypeGuard
 
 import attrs
 import msgspec
@@ -22,7 +23,9 @@ except ImportError as error:
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message, OnQuestion
-from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError
+from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
+from mcpbus.client.http_answers import check_encoding, explain, media_type, read_pieces, status_error
+from mcpbus.client.http_session import HttpSession
 from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
@@ -36,8 +39,6 @@ _PORTS: Final = 2**16
 _TELL_SECONDS: Final = 30
 """How long a server may take to accept what it owes no answer."""
 _CLOSE_SECONDS: Final = 2
-_LEAVE_SECONDS: Final = 0.1
-"""How long a server has to end a stream by itself once the answer has come, so that the connection can be used again."""
 _RETURN_SECONDS: Final = 1.0
 _LONGEST_RETURN_SECONDS: Final = 30.0
 _MOST_RETURNS: Final = 5
@@ -56,6 +57,10 @@ async def connect_http(
     """Connect a client to an endpoint.
 
     What the block raises, comes in a group.
+
+    A session of an older revision that the server has ended is followed by a new one, in which requests that were refused for
+    it are repeated: they were not run. What was in flight in the old one fails, notifications that it refused are lost, and
+    what was said to it is forgotten: its log level and its subscriptions.
 
     Args:
         url: The endpoint.
@@ -98,10 +103,33 @@ async def connect_http(
             nursery.cancel_scope.cancel()
 
 
+@attrs.frozen
+class _Outgoing:
+    """A message to post; a request with what waits for its answer, and whether an ended session has refused it already."""
+
+    message: Message
+    pending: Pending | None
+    repeated: bool = False
+
+
+@attrs.frozen
+class _Post:
+    """A request that was posted, and in which session."""
+
+    scope: trio.CancelScope
+    pending: Pending
+    session: str | None
+
+
+class _RefusedError(Exception):
+    """The session of a post has ended: nobody has looked at its request."""
+
+
 @attrs.define
 class _Place:
-    """How far a stream of events was read."""
+    """How far a stream of events was read, and in which session it is come back to."""
 
+    session: str | None
     id: str | None = None
     seconds: float = _RETURN_SECONDS
     returns: int = 0
@@ -116,89 +144,129 @@ class _HttpConnection:
         self._http = http
         self._url = url
         self._nursery = nursery
-        self._session: str | None = None
+        self._session = HttpSession(nursery, self._repeat)
         self._tools = MirroredTools()
-        self._posts: dict[int | str, trio.CancelScope] = {}
+        self._posts: dict[int | str, _Post] = {}
         # Posts in the order in which they were sent: what is owed no answer must have arrived before the next.
-        self._sender, self._receiver = trio.open_memory_channel[tuple[Message, Pending | None]](1024)
+        self._sender, self._receiver = trio.open_memory_channel[_Outgoing](1024)
 
     def send(self, message: Message, pending: Pending | None) -> None:
         """Send a message; a cancellation closes the answer of its request, too."""
         if isinstance(message, Notification) and message.method == "notifications/cancelled":
-            scope = self._posts.get(msgspec.json.decode(message.params)["requestId"])
-            if scope is not None:
-                scope.cancel()
+            post = self._posts.get(msgspec.json.decode(message.params)["requestId"])
+            if post is not None:
+                post.scope.cancel()
             if self.client.revision.era is Era.MODERN:
                 return
+        self._put(_Outgoing(message, pending))
+
+    def _put(self, outgoing: _Outgoing) -> None:
         try:
-            self._sender.send_nowait((message, pending))
+            self._sender.send_nowait(outgoing)
         except trio.WouldBlock:
             raise Disconnected("the server accepts nothing") from None
 
+    def _repeat(self, request: Request, pending: Pending) -> None:
+        """Post a request once more that the last session has refused."""
+        if pending.result is None:  # else it was given up meanwhile
+            try:
+                self._put(_Outgoing(request, pending, repeated=True))
+            except Disconnected as error:
+                pending.settle(error)
+
     async def run(self) -> None:
         """Post what is sent."""
-        async for message, pending in self._receiver:
+        async for outgoing in self._receiver:
+            message, pending = outgoing.message, outgoing.pending
             if not isinstance(message, Request):
+                if _opens_session(message):
+                    self._enter_session()
                 await self._tell(message)
             elif pending is not None and pending.result is None:  # else it was given up meanwhile
                 pending.begun = True
-                self._nursery.start_soon(self._ask, message, pending)
+                self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
+
+    def _enter_session(self) -> None:
+        """Speak in the session that was opened. Of an ended one nobody answers any more, nor can be answered."""
+        ended = self._session.enter()
+        if ended is not None:
+            self.client.withdraw_questions()
+            for post in self._posts.values():
+                if post.session == ended:
+                    post.pending.settle(Disconnected("the server ended the session before the answer came"))
+                    post.scope.cancel()
 
     async def close(self) -> None:
         """Post what is left, and end the session."""
         self._sender.close()
-        async for message, _ in self._receiver:
-            if not isinstance(message, Request):
-                await self._tell(message)
-        if self._session is not None:
+        async for outgoing in self._receiver:
+            if not isinstance(outgoing.message, Request):
+                await self._tell(outgoing.message)
+        if self._session.id is not None:
+            headers = self._session_headers(self._session.id)
             with suppress(httpx2.HTTPError):  # the server ends it by itself, in time
-                async with self._http.stream("DELETE", self._url, headers=self._session_headers()):
+                async with self._http.stream("DELETE", self._url, headers=headers):
                     pass
 
     async def _tell(self, message: Message) -> None:
         """Post what is owed no answer. A call whose question stays unanswered for it, fails."""
         problem = "the server accepts nothing"
+        session = self._session.id
         with trio.move_on_after(_TELL_SECONDS):
             try:
-                headers = self._post_headers(message)
+                headers = self._post_headers(message, session)
                 body = encode_message(message)
                 async with self._http.stream("POST", self._url, content=body, headers=headers) as answer:
                     if answer.is_success:
                         return
-                    problem = str(_status(self._url, answer))
+                    if _has_ended(session, answer) and not _opens_session(message):
+                        self._session.ended(session, self.client)
+                        return
+                    problem = str(status_error(self._url, answer))
             except httpx2.HTTPError as error:
-                problem = _explain(self._url, error)
+                problem = explain(self._url, error)
         if not isinstance(message, Notification):
             self.client.disconnected(problem)
 
-    async def _ask(self, request: Request, pending: Pending) -> None:
+    async def _ask(self, request: Request, pending: Pending, repeated: bool) -> None:
+        session = None if request.method == "initialize" else self._session.id
+        refused = False
         with trio.CancelScope() as scope:
-            self._posts[request.id] = scope
+            self._posts[request.id] = _Post(scope, pending, session)
             try:
-                await self._exchange(request, pending)
+                await self._exchange(request, pending, session, repeated)
+            except _RefusedError:
+                refused = True
             except httpx2.HTTPError as error:
-                pending.settle(Disconnected(_explain(self._url, error)))
+                pending.settle(Disconnected(explain(self._url, error)))
             except ClientError as error:
                 pending.settle(error)
             except (Undecodable, ValueError, RecursionError) as error:
                 pending.settle(MalformedAnswerError(f"what {self._url} answers is no MCP: {error}"))
         del self._posts[request.id]
+        if refused and session is not None:
+            pending.begun = False
+            self._session.ended(session, self.client, (request, pending))
 
-    async def _exchange(self, request: Request, pending: Pending) -> None:
-        place = _Place()
-        async with self._http.stream(
-            "POST", self._url, content=encode_message(request), headers=self._post_headers(request)
-        ) as answer:
-            _check_encoding(self._url, answer)
-            kind = _media_type(answer)
+    async def _exchange(
+        self, request: Request, pending: Pending, session: str | None, repeated: bool
+    ) -> None:
+        place = _Place(session)
+        headers = self._post_headers(request, session)
+        body = encode_message(request)
+        async with self._http.stream("POST", self._url, content=body, headers=headers) as answer:
+            if _has_ended(session, answer) and not repeated:
+                raise _RefusedError
+            check_encoding(self._url, answer)
+            kind = media_type(answer)
             if request.method == "initialize":
-                self._session = answer.headers.get("mcp-session-id")
+                self._session.offered(answer.headers.get("mcp-session-id"))
             if kind == "text/event-stream" and answer.is_success:
                 await self._follow(answer, request, pending, place)
             elif kind == "application/json" and answer.status_code not in {401, 403}:
                 await self._read_json(answer, request, pending)
             else:
-                raise _status(self._url, answer)
+                raise status_error(self._url, answer)
         while pending.result is None:
             await self._return(request, pending, place)
 
@@ -211,14 +279,14 @@ class _HttpConnection:
                 raise MalformedAnswerError(f"the answer has more than {MOST_MESSAGE_BYTES:,} bytes")
             return True
 
-        await _read(answer, take)
+        await read_pieces(answer, take)
         try:
             self._receive(bytes(body), request, pending)
         except (Undecodable, ValueError):
             if answer.is_success:
                 raise
         if pending.result is None:
-            raise _status(self._url, answer)
+            raise status_error(self._url, answer)
 
     async def _follow(
         self, answer: httpx2.Response, request: Request, pending: Pending, place: _Place
@@ -237,7 +305,7 @@ class _HttpConnection:
             return pending.result is None
 
         try:
-            await _read(answer, take)
+            await read_pieces(answer, take)
         except httpx2.HTTPError:
             if not place.id:
                 raise
@@ -248,12 +316,15 @@ class _HttpConnection:
         if not place.id or self.client.revision.era is Era.MODERN or place.returns > _MOST_RETURNS:
             raise Disconnected("the stream ended before the answer came")
         await trio.sleep(place.seconds)
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id, **self._session_headers()}
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id}
+        headers |= self._session_headers(place.session)
         try:
             async with self._http.stream("GET", self._url, headers=headers) as answer:
-                _check_encoding(self._url, answer)
-                if _media_type(answer) != "text/event-stream" or not answer.is_success:
-                    raise _status(self._url, answer)
+                if _has_ended(place.session, answer):
+                    self._session.ended(place.session, self.client)
+                check_encoding(self._url, answer)
+                if media_type(answer) != "text/event-stream" or not answer.is_success:
+                    raise status_error(self._url, answer)
                 await self._follow(answer, request, pending, place)
         except httpx2.TransportError:
             if place.returns == _MOST_RETURNS:
@@ -266,74 +337,23 @@ class _HttpConnection:
                 data = msgspec.json.encode({**message, "result": self._tools.learn(message["result"])})
         self.client.receive(data, pending)
 
-    def _post_headers(self, message: Message) -> dict[str, str]:
+    def _post_headers(self, message: Message, session: str | None) -> dict[str, str]:
         headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
         if isinstance(message, Request) and self.client.revision.era is Era.MODERN:
             return headers | self._tools.headers(message, self.client.revision)
         if isinstance(message, Request) and message.method == "initialize":
             return headers
-        return headers | self._session_headers()
+        return headers | self._session_headers(session)
 
-    def _session_headers(self) -> dict[str, str]:
-        session = {} if self._session is None else {"Mcp-Session-Id": self._session}
-        return {"MCP-Protocol-Version": self.client.revision.name, **session}
-
-
-async def _read(answer: httpx2.Response, take: Callable[[bytes], bool]) -> None:
-    """Read a body piece by piece, until it ends, or `take` wants no more of it or fails.
-
-    It is left by a cancellation then: an iteration that is merely given up is closed nobody knows when.
-    """
-    failure: Exception | None = None
-    with trio.CancelScope() as scope:
-        async for piece in answer.aiter_raw():
-            try:
-                if failure is None and not take(piece):
-                    scope.deadline = min(scope.deadline, trio.current_time() + _LEAVE_SECONDS)
-            except Exception as error:  # noqa: BLE001 - raised again below
-                failure = error
-                scope.cancel()
-    if failure is not None:
-        raise failure
+    def _session_headers(self, session: str | None) -> dict[str, str]:
+        named = {} if session is None else {"Mcp-Session-Id": session}
+        return {"MCP-Protocol-Version": self.client.revision.name, **named}
 
 
-def _media_type(answer: httpx2.Response) -> str:
-    return str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
+def _opens_session(message: Message) -> bool:
+    return isinstance(message, Notification) and message.method == "notifications/initialized"
 
 
-def _check_encoding(url: str, answer: httpx2.Response) -> None:
-    encoding = answer.headers.get("content-encoding", "identity")
-    if encoding != "identity":
-        raise MalformedAnswerError(f"{url} answers in {encoding}, which was not asked for")
-
-
-def _status(url: str, answer: httpx2.Response) -> ClientError:
-    """What to tell of an answer that has nothing of the protocol's."""
-    if answer.is_success:
-        kind = _media_type(answer) or "nothing"
-        return MalformedAnswerError(f"what {url} answers is no MCP: its content type is {kind}")
-    where = answer.headers.get("location")
-    moved = f", and names {where} instead" if answer.is_redirect and where else ""
-    return StatusError(
-        answer.status_code, f"{url} answered {answer.status_code} {answer.reason_phrase}".rstrip() + moved
-    )
-
-
-def _explain(url: str, error: httpx2.HTTPError) -> str:
-    detail = (not isinstance(error, httpx2.TimeoutException) and _reason(error)) or type(error).__name__
-    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return f"cannot connect to {url}: {detail}"
-    return f"the connection to {url} failed: {detail}"
-
-
-def _reason(error: BaseException | None) -> str:
-    """What happened first: of the errors that became one another, the text of the innermost that has one."""
-    text = ""
-    while error is not None:
-        text = str(error) or text
-        error = (
-            error.exceptions[0]
-            if isinstance(error, BaseExceptionGroup)
-            else error.__cause__ or error.__context__
-        )
-    return text
+def _has_ended(session: str | None, answer: httpx2.Response) -> TypeGuard[str]:
+    """Tell whether the answer to what was sent in a session says that it has ended (rule W-34)."""
+    return session is not None and answer.status_code == HTTPStatus.NOT_FOUND

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.client import http, process
+from mcpbus.client import http, http_answers, process
 from mcpbus.client.errors import ClientError, MalformedAnswerError
 from mcpbus.client.http import connect_http
 from mcpbus.client.process import connect_process
@@ -216,7 +216,7 @@ async def test_a_server_that_is_gone_is_not_come_back_to_for_ever():
 
 
 async def test_an_answer_that_takes_its_time_is_read_to_its_end(monkeypatch):
-    monkeypatch.setattr(http, "_LEAVE_SECONDS", -1)
+    monkeypatch.setattr(http_answers, "_LEAVE_SECONDS", -1)
     whole = result({"tools": [{"name": "late"}]})
 
     async def slowly(stream):

@@ -1,0 +1,75 @@
+"""What a client makes of an answer over HTTP: its body, and in a sentence what is wrong where it has nothing of the protocol's."""
+
+from collections.abc import Callable
+from typing import Final
+
+import httpx2
+import trio
+
+from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
+
+_LEAVE_SECONDS: Final = 0.1
+"""How long a server has to end a stream by itself once the answer has come, so that the connection can be used again."""
+
+
+async def read_pieces(answer: httpx2.Response, take: Callable[[bytes], bool]) -> None:
+    """Read a body piece by piece, until it ends, or `take` wants no more of it or fails.
+
+    It is left by a cancellation then: an iteration that is merely given up is closed nobody knows when.
+    """
+    failure: Exception | None = None
+    with trio.CancelScope() as scope:
+        async for piece in answer.aiter_raw():
+            try:
+                if failure is None and not take(piece):
+                    scope.deadline = min(scope.deadline, trio.current_time() + _LEAVE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - raised again below
+                failure = error
+                scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+def media_type(answer: httpx2.Response) -> str:
+    """Return the media type of an answer's body, without parameters; empty where there is none."""
+    return str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def check_encoding(url: str, answer: httpx2.Response) -> None:
+    """Refuse an answer that was compressed."""
+    encoding = answer.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise MalformedAnswerError(f"{url} answers in {encoding}, which was not asked for")
+
+
+def status_error(url: str, answer: httpx2.Response) -> ClientError:
+    """What to tell of an answer that has nothing of the protocol's."""
+    if answer.is_success:
+        kind = media_type(answer) or "nothing"
+        return MalformedAnswerError(f"what {url} answers is no MCP: its content type is {kind}")
+    where = answer.headers.get("location")
+    moved = f", and names {where} instead" if answer.is_redirect and where else ""
+    return StatusError(
+        answer.status_code, f"{url} answered {answer.status_code} {answer.reason_phrase}".rstrip() + moved
+    )
+
+
+def explain(url: str, error: httpx2.HTTPError) -> str:
+    """What to tell of a request that failed."""
+    detail = (not isinstance(error, httpx2.TimeoutException) and _reason(error)) or type(error).__name__
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return f"cannot connect to {url}: {detail}"
+    return f"the connection to {url} failed: {detail}"
+
+
+def _reason(error: BaseException | None) -> str:
+    """What happened first: of the errors that became one another, the text of the innermost that has one."""
+    text = ""
+    while error is not None:
+        text = str(error) or text
+        error = (
+            error.exceptions[0]
+            if isinstance(error, BaseExceptionGroup)
+            else error.__cause__ or error.__context__
+        )
+    return text

@@ -1,0 +1,80 @@
+"""The session of an older revision in which a client speaks over HTTP, and the next one, once its server has ended it (rule W-34).
+
+A message that is answered 404 was not looked at: its session is over. The first one has a new session opened, in the same
+revision; requests that are refused meanwhile wait for it. It is entered as ``notifications/initialized`` is posted: what was
+sent before that belongs to the old one, and all else comes behind it.
+"""
+
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from mcpbus.client.client import Client
+from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.pending import Pending
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import Request
+
+
+@attrs.define
+class HttpSession:
+    """The session of one client.
+
+    Args:
+        nursery: For the opening of a new one.
+        repeat: Sends a request in the session that was entered.
+
+    Attributes:
+        id: What names it in each message; None where there is none.
+    """
+
+    _nursery: trio.Nursery
+    _repeat: Callable[[Request, Pending], None]
+    id: str | None = None
+    _offered: str | None = None
+    _renewing: bool = False
+    _refused: list[tuple[Request, Pending]] = attrs.Factory(list)
+
+    def offered(self, session: str | None) -> None:
+        """Note what the answer to ``initialize`` calls the session that it opens."""
+        self._offered = session
+
+    def enter(self) -> str | None:
+        """Speak in the session that was offered, and repeat there what the last one refused; return the id of that, if it is another."""
+        ended, self.id = self.id, self._offered
+        self._renewing = False
+        refused, self._refused = self._refused, []
+        for request, pending in refused:
+            self._repeat(request, pending)
+        return None if ended == self.id else ended
+
+    def ended(self, session: str, client: Client, *refused: tuple[Request, Pending]) -> None:
+        """Note that a session was answered 404: open a new one, if nobody has, and repeat there the requests that it refused."""
+        if self.id != session:
+            for request, pending in refused:
+                self._repeat(request, pending)
+            return
+        self._refused += refused
+        if not self._renewing:
+            self._renewing = True
+            self._nursery.start_soon(self._renew, client)
+
+    async def _renew(self, client: Client) -> None:
+        revision = client.revision
+        try:
+            await client.initialize()
+        except (ClientError, ProtocolError) as error:
+            # Who sent nothing but a notification hears it with the next request, which tries again.
+            self._renewing = False
+            refused, self._refused = self._refused, []
+            for _, pending in refused:
+                pending.settle(
+                    Disconnected(f"the server has ended the session, and opens no new one: {error}")
+                )
+        else:
+            if client.revision is not revision:
+                client.disconnected(
+                    f"the server has ended the session, and no longer speaks {revision.name}: "
+                    f"it offers {client.revision.name}"
+                )

@@ -1,0 +1,233 @@
+"""What a client over HTTP does once its server has ended the session: a new one is opened, and what was refused is repeated there (rule W-34)."""
+
+import json
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+from test_bad_servers import HELLO, TAKEN, answer, events, outcome, result, speaking
+from trio.testing import wait_all_tasks_blocked
+from wire_server import make_server
+
+from mcpbus.client.errors import Disconnected, StatusError
+from mcpbus.client.http import connect_http
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.revisions import REVISIONS
+
+OLD = REVISIONS["2025-11-25"]
+GONE = answer(
+    b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}',
+    status="404 Not Found",
+)
+AGAIN = HELLO.replace(b"s1", b"s2")
+TOOLS = result({"tools": [{"name": "late"}]})
+
+
+def heard(sent):
+    """What a server was sent: the method, or the verb, and the session."""
+    lines = []
+    for request in sent:
+        head, _, body = request.partition("\r\n\r\n")
+        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:])
+        method = json.loads(body).get("method", "answer") if body else head.split()[0]
+        lines.append((method.rpartition("/")[2], fields.get("mcp-session-id")))
+    return lines
+
+
+class Noted:
+    """An answer, and whether somebody has come for it."""
+
+    def __init__(self, said):
+        self.said = said
+        self.asked = trio.Event()
+
+    async def __call__(self, stream):
+        self.asked.set()
+        await stream.send_all(self.said)
+
+
+@asynccontextmanager
+async def connected(*answers, **options):
+    """A client of a server that says these after the handshake, and what that was sent after it."""
+    begun = Noted(TAKEN)
+    with trio.fail_after(60):
+        async with (
+            speaking(HELLO, begun, *answers) as (url, sent),
+            connect_http(url, revision=OLD, **options) as client,
+        ):
+            await begun.asked.wait()
+            del sent[:]
+            yield client, sent
+
+
+async def never(stream):
+    await trio.sleep_forever()
+
+
+async def test_a_request_that_an_ended_session_refused_is_repeated_in_a_new_one():
+    async with connected(GONE, AGAIN, TAKEN, TOOLS, TOOLS) as (client, sent):
+        assert await client.list_tools() == [{"name": "late"}]
+        await client.list_tools()
+    assert heard(sent) == [
+        ("list", "s1"),
+        ("initialize", None),
+        ("initialized", "s2"),
+        ("list", "s2"),
+        ("list", "s2"),
+        ("DELETE", "s2"),
+    ]
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_a_session_that_the_server_has_ended_is_followed_by_another(revision):
+    with trio.fail_after(60):
+        async with make_server().open() as bus, trio.open_nursery() as nursery:
+            serve = partial(bus.serve, bind="127.0.0.1:0")
+            [url] = await nursery.start(lambda task_status: serve(task_status=task_status))
+            async with connect_http(url, revision=REVISIONS[revision]) as client:
+                [first] = bus.sessions
+                bus.sessions[first].close()
+                told = []
+                async with trio.open_nursery() as calls:
+                    for _ in range(5):
+                        calls.start_soon(
+                            partial(
+                                client.call_tool,
+                                "forecast",
+                                {"city": "oslo", "days": 1},
+                                on_notification=lambda *message: told.append(message),
+                            )
+                        )
+                [second] = bus.sessions
+                assert second != first
+                assert [method for method, _ in told].count("notifications/progress") == 5
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_request_is_repeated_once():
+    async with connected(GONE, AGAIN, TAKEN, GONE) as (client, sent):
+        with pytest.raises(ProtocolError, match="Session not found"):
+            await client.list_tools()
+        assert len(sent) == 4
+
+
+async def test_where_there_is_no_new_session_the_request_fails_and_the_next_one_tries_again():
+    full = answer(status="503 Slow Down")
+    async with connected(GONE, full, GONE, AGAIN, TAKEN, TOOLS) as (client, sent):
+        with pytest.raises(Disconnected, match=r"opens no new one: .* answered 503 Slow Down"):
+            await client.list_tools()
+        assert await client.list_tools() == [{"name": "late"}]
+    assert heard(sent)[2] == ("list", "s1")
+
+
+async def test_a_server_that_speaks_another_revision_since_is_left():
+    other = AGAIN.replace(b"2025-11-25", b"2025-06-18")
+    async with connected(GONE, other, TAKEN, TOOLS) as (client, _):
+        with pytest.raises(Disconnected, match="no longer speaks 2025-11-25: it offers 2025-06-18"):
+            await client.list_tools()
+        with pytest.raises(Disconnected, match="no longer speaks"):
+            await client.list_tools()
+
+
+async def test_what_is_in_flight_fails_once_there_is_a_new_session():
+    failed = []
+
+    async def wait(client):
+        with pytest.raises(Disconnected, match="ended the session before the answer came") as caught:
+            await client.request("ping")
+        failed.append(caught.value)
+
+    async with connected(never, GONE, AGAIN, TAKEN, TOOLS) as (client, _), trio.open_nursery() as nursery:
+        nursery.start_soon(wait, client)
+        await wait_all_tasks_blocked()
+        assert await client.list_tools() == [{"name": "late"}]
+    assert failed
+
+
+async def test_what_was_asked_in_an_ended_session_is_answered_in_none():
+    asked = trio.Event()
+
+    async def ask(stream):
+        question = '{"jsonrpc": "2.0", "id": 1, "method": "roots/list"}'
+        await stream.send_all(events(f"data: {question}\n\n"))
+        await trio.sleep_forever()
+
+    async def think(method, params):
+        asked.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            withdrawn.append(method)
+
+    async def wait(client):
+        with pytest.raises(Disconnected):
+            await client.request("ping")
+
+    withdrawn = []
+    async with (
+        connected(ask, GONE, AGAIN, TAKEN, TOOLS, on_question=think) as (client, sent),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(wait, client)
+        await asked.wait()
+        await client.list_tools()
+        assert withdrawn == ["roots/list"]
+    assert ("answer", "s2") not in heard(sent)
+
+
+async def test_a_notification_that_is_refused_has_a_new_session_opened():
+    renewed = Noted(TAKEN)
+    async with connected(GONE, AGAIN, renewed, TOOLS) as (client, sent):
+        await client.notify("notifications/roots/list_changed")
+        await renewed.asked.wait()
+        await client.list_tools()
+    assert heard(sent) == [
+        ("list_changed", "s1"),
+        ("initialize", None),
+        ("initialized", "s2"),
+        ("list", "s2"),
+        ("DELETE", "s2"),
+    ]
+
+
+async def test_a_session_that_ends_as_it_begins_is_not_opened_for_ever():
+    async with connected(GONE, AGAIN, GONE, TOOLS) as (client, sent):
+        await client.list_tools()
+        assert [method for method, _ in heard(sent)].count("initialize") == 1
+
+
+async def test_a_stream_of_an_ended_session_fails_and_has_a_new_one_opened():
+    left = events("retry: 1\nid: e1\ndata:\n\n")
+    renewed = Noted(TAKEN)
+    async with connected(left, GONE, AGAIN, renewed, TOOLS) as (client, sent):
+        with pytest.raises(StatusError, match="404"):
+            await client.request("ping")
+        await renewed.asked.wait()
+        await client.list_tools()
+    assert heard(sent)[1:4] == [("GET", "s1"), ("initialize", None), ("initialized", "s2")]
+
+
+async def test_a_request_that_is_given_up_before_there_is_a_new_session_is_not_repeated():
+    asked, renewed, open_it = trio.Event(), Noted(TAKEN), trio.Event()
+
+    async def later(stream):
+        asked.set()
+        await open_it.wait()
+        await stream.send_all(AGAIN)
+
+    async with connected(GONE, later, renewed, TOOLS) as (client, sent), trio.open_nursery() as nursery:
+        nursery.start_soon(client.request, "ping")
+        await asked.wait()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            open_it.set()
+            await renewed.asked.wait()
+            await client.list_tools()
+    assert [method for method, _ in heard(sent)] == ["ping", "initialize", "initialized", "list", "DELETE"]
+
+
+async def test_a_session_is_not_gone_because_its_first_answer_is_not_found():
+    async with speaking(GONE) as (url, sent):
+        assert "Session not found" in await outcome(connect_http(url, revision=OLD))
+    assert len(sent) == 1

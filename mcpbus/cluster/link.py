@@ -4,6 +4,7 @@ It begins with a greeting, see `greeting`. Then each request has a channel of it
 dialled and even ones for the other. A link on which nothing comes for a while is dead, and so are its channels.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
@@ -14,7 +15,9 @@ from mcpbus_actors import EagerTask, Leader
 from mcpbus.cluster.frames import FrameError, Kind, encode_frames
 from mcpbus.cluster.greeting import MOST_BYTES, Incoming
 from mcpbus.cluster.quiet_requests import QuietRequests
+from mcpbus.core.containment import Contained
 
+_log = logging.getLogger("mcpbus")
 _CHANNELS: Final = 1 << 32
 _FAREWELL_SECONDS: Final = 1.0
 """How long it may take to end a link in order."""
@@ -134,9 +137,13 @@ class Link:
         finally:
             self.closed = True
             for channel in tuple(self._channels.values()):
-                channel.lose()
+                with Contained(self._report):
+                    channel.lose()
             self._channels.clear()
             await self._stream.close()
+
+    def _report(self, failure: BaseException) -> None:
+        _log.error("a request was not told that the link to process %s is lost", self.home, exc_info=failure)
 
     def lose(self) -> None:
         """See `mcpbus.transports.outlets.LateWriter`."""

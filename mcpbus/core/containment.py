@@ -4,7 +4,7 @@ Whatever is raised by code that serves one is reported, and goes no further. Wha
 it would be as if the server were there, and nobody would be answered.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import NoReturn
 
@@ -59,6 +59,24 @@ class ExceptionsOnly(msgspec.Struct):
         """Raise a RuntimeError in place of what is no exception."""
         if error is not None and not isinstance(error, Exception) and split_failure(error)[1] is None:
             raise RuntimeError(f"{self.what} raised {error!r}") from error
+
+
+def run_each(what: str, steps: Iterable[Callable[[], object]]) -> None:
+    """Run all of these, whatever one of them raises: for an end that many wait for.
+
+    Args:
+        what: What they are together, for people.
+        steps: What is to be run, in this order.
+
+    Raises:
+        BaseExceptionGroup: What those raised that failed, once all were run.
+    """
+    failures: list[BaseException] = []
+    for step in steps:
+        with Contained(failures.append):
+            step()
+    if failures:
+        raise BaseExceptionGroup(f"{what} failed in part", failures)
 
 
 async def run_lasting(function: Callable[[], Awaitable[object]], what: str) -> NoReturn:

@@ -1,6 +1,7 @@
 """The session actor: hears what is said to a session, by its client and by the server, and decides when the session ends."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -8,6 +9,7 @@ import trio
 from mcpbus_actors import Cell, Stopped, StopReason, TaskEnded, Timer
 
 from mcpbus.core.client_questions import ClientQuestions
+from mcpbus.core.containment import run_each
 from mcpbus.core.lease import LeaseExtended
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
@@ -158,17 +160,15 @@ class SessionActor:
     def _ended(self, reason: StopReason) -> None:
         session = self._session
         session.enter(Stage.ENDED)
-        self._directory.forget(session)
         silent = self._why is None and reason is not StopReason.FAILED
         end = Drop() if silent else End(self._why or "The session failed")
-        for request in session.in_flight.addresses():
-            request.tell(end)
-        self._delivery.end_streams(silent=silent)
+        steps: list[Callable[[], object]] = [partial(self._directory.forget, session)]
+        steps += [partial(request.tell, end) for request in session.in_flight.addresses()]
+        steps.append(partial(self._delivery.end_streams, silent=silent))
         if self._questions is not None:
-            self._questions.end(StreamState.ENDED.value)
-        self._departure.end()
-        self._delivery.end()
-        session.account.close()
+            steps.append(partial(self._questions.end, StreamState.ENDED.value))
+        steps += self._departure.end, self._delivery.end, session.account.close
+        run_each("the end of a session", steps)
 
     # -- what the client says --------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 import trio
-from mcpbus_actors import LazyActor, TaskEnded
+from mcpbus_actors import Address, LazyActor, TaskEnded
 from staging import CLAIM, HELLO, methods, staged, tool
 
 from mcpbus import Context
@@ -17,8 +17,11 @@ from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Fate, Place
 from mcpbus.core.request import Request
 from mcpbus.core.session_actor import SessionActor
+from mcpbus.core.session_delivery import Delivery
+from mcpbus.core.session_departure import Departure
+from mcpbus.core.session_directory import SessionDirectory
 from mcpbus.core.session_messages import Unsubscribed
-from mcpbus.core.signals import Answered
+from mcpbus.core.signals import Answered, Drop
 from mcpbus.core.speaker import DRAWN_UP
 from mcpbus.core.stream import Stream
 from mcpbus.core.subscription import SubscriptionActor
@@ -264,6 +267,37 @@ async def test_a_session_that_crashes_answers_what_it_had_and_is_gone(crash, aut
         assert (await session.request("tools/list").ended()).status == 404
         assert session.id not in stage.bus.sessions
         await assert_unharmed(stage, others)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(SessionDirectory, "forget"), (Address, "tell"), (Delivery, "end_streams"), (Departure, "end")],
+)
+async def test_all_of_a_session_ends_whatever_a_part_of_it_raises(
+    owner, name, autojump_clock, monkeypatch, caplog
+):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        for name_of_call in ("one", "two"):
+            session.request("tools/call", tool(name_of_call))
+            await stage.call(name_of_call)
+        [held] = stage.bus.tools_changed()
+        whole, armed = getattr(owner, name), [True]
+
+        def run_out(self, *args, **options):
+            if armed and (owner is not Address or isinstance(args[0], Drop)):
+                armed.clear()
+                raise MemoryError
+            return whole(self, *args, **options)
+
+        monkeypatch.setattr(owner, name, run_out)
+        await session.delete().ended()
+        await stage.quiet()
+        assert not armed
+        assert held.fate == Fate.discarded(Reason.SESSION_ENDED)
+        outcomes = ["running" if owner is Address else "cancelled", "cancelled"]
+        assert [stage.calls[key].outcome for key in ("one", "two")] == outcomes
+        assert "the end of a session failed in part" in caplog.text
 
 
 async def test_a_shared_session_that_crashes_answers_what_it_had_and_ends_its_channel(crash, autojump_clock):

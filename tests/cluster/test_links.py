@@ -180,6 +180,32 @@ async def test_a_call_that_was_lost_with_its_link_says_so(autojump_clock):
         await quiet(buses)
 
 
+async def test_all_are_told_of_a_lost_link_whatever_one_of_them_raises(autojump_clock, caplog):
+    class Told:
+        def __init__(self, *failure):
+            self.failure = failure
+            self.lost = 0
+
+        def lose(self):
+            self.lost += 1
+            for each in self.failure:
+                raise each
+
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        assert text(await call(session, "echo", text="x").reply()) == "x"
+        [one] = buses[1].node.links.by_home[buses[0].node.home]
+        told = [Told(MemoryError()), Told(ValueError("no")), Told()]
+        for channel in told:
+            one.open(channel, b"")
+        await directory.cut()
+        await quiet(buses)
+        assert [channel.lost for channel in told] == [1, 1, 1]
+        assert caplog.text.count("was not told that the link to process") == 2
+        assert text(await call(session, "echo", text="y").reply()) == "y"
+
+
 async def test_of_a_link_that_ends_in_order_nothing_is_lost(autojump_clock):
     ran = []
     async with open_buses(lambda: make(ran)) as (buses, probes), trio.open_nursery() as nursery:

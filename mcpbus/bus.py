@@ -34,18 +34,17 @@ _log = logging.getLogger("mcpbus")
 
 
 class Bus(Hub, Generic[StateT]):
-    """An opened server. Made by `Server.open`.
-
-    Attributes:
-        state: What its lifespan yielded.
-    """
-
-    state: StateT
+    """An opened server. Made by `Server.open`."""
 
     node: "Node | None" = None
     """What leads to the other processes that serve the same, if there are any."""
     sharing: "Sharing | None" = None
     """What it listens on together with them."""
+
+    @property
+    def state(self) -> StateT:
+        """What its lifespan yielded; None if it has none."""
+        return super().state  # type: ignore[no-any-return]  # its author says what it is
 
     @property
     def server(self) -> Definition:

@@ -213,17 +213,15 @@ class Server(Definition, Generic[StateT]):
         return [other for other in self._below() if isinstance(other, Server)]
 
     def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
-        """What its lifespan opens, anew for each opening; yields None if it has none."""
-        return nullcontext() if self.lifespan is None else self.lifespan(self)
+        """What its lifespan opens, anew for each opening; yields `NO_STATE` if it has none."""
+        return nullcontext(NO_STATE) if self.lifespan is None else self.lifespan(self)
 
     @asynccontextmanager
     async def _lifespans_below(self) -> AsyncIterator[dict[object, Any]]:
         """Enter the lifespans of all mounted servers, and yield what they yield, by server."""
         async with AsyncExitStack() as stack:
             yield {
-                server: NO_STATE
-                if server.lifespan is None
-                else await stack.enter_async_context(server.lifespan_context())
+                server: await stack.enter_async_context(server.lifespan_context())
                 for server in self.mounted()
             }
 
@@ -281,7 +279,7 @@ class Server(Definition, Generic[StateT]):
                     Bus,
                     FeaturesBackend(self, self.runner),
                     limits or Limits(),
-                    NO_STATE if self.lifespan is None else state,
+                    state,
                     sealer=self._sealer(joined),
                     event_store=event_store,
                     task_store=task_store,

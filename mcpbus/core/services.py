@@ -40,8 +40,7 @@ class Services:
     Attributes:
         auth: The resource server that lets clients in; None if there is none.
         tails: What ends each result, by revision.
-        state: What the lifespan of what is served yielded; None if it has none.
-        yielded: The same, or `NO_STATE`.
+        yielded: What the lifespan of what is served yielded; `NO_STATE` if it has none.
         mounted_states: What the lifespans of the servers yielded that are mounted in it, by server.
         limits: What clients may use.
         system: Where the actors live.
@@ -69,13 +68,12 @@ class Services:
         sealer: Sealer,
         system: System,
         limits: Limits,
-        state: Any,
+        yielded: Any,
         process: str | None,
     ) -> None:
         self.auth = auth
         self.tails = tails
-        self.state = None if state is NO_STATE else state
-        self.yielded = state
+        self.yielded = yielded
         self.mounted_states: dict[object, Any] = {}
         self.limits = limits
         self.system = system
@@ -104,6 +102,11 @@ class Services:
         self.process = process
         self.tell_elsewhere: Callable[[Change], Elsewhere] | None = None
         self.lease: Lease | None = None
+
+    @property
+    def state(self) -> Any:
+        """What the lifespan yielded; None also if there is none."""
+        return None if self.yielded is NO_STATE else self.yielded
 
     def seconds_left(self, principal: Any) -> float:
         """Return how long a client may go on listening, whose token expires perhaps."""

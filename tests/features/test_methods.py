@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcpbus.core.state import NO_STATE
 from mcpbus.dispatch.methods import METHODS, initialize_result, server_capabilities
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
 from mcpbus.protocol.messages import Icon
@@ -193,4 +194,4 @@ async def test_a_lifespan_is_opened_with_the_server(server):
     async with Server("s", lifespan=lifespan).lifespan_context() as state:
         assert state == "s"
     async with server.lifespan_context() as state:
-        assert state is None
+        assert state is NO_STATE

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 from mcpbus.bus import Bus
 from mcpbus.core.receipt import Broadcast
 from mcpbus.features.mounting import Prefix
+from mcpbus.protocol.validators import check_text
 
 _Way: TypeAlias = tuple[Prefix, ...]
 """The prefixes between a server and one above it, from below."""
@@ -58,7 +59,12 @@ class ReachableBuses:
         return self._tell(lambda bus, _way: tell(bus))
 
     def resource_updated(self, uri: str) -> Broadcast:
-        """Tell the clients of all of them that a resource changed, by the URI that it has there; see `tell`."""
+        """Tell the clients of all of them that a resource changed, by the URI that it has there; see `tell`.
+
+        Raises:
+            TypeError: The URI is no text.
+        """
+        check_text("server.resource_updated()", uri=uri)
         return self._tell(lambda bus, way: bus.resource_updated(_uri_above(uri, way)))
 
     def _tell(self, tell: Callable[[Bus[Any], _Way], Broadcast]) -> Broadcast:

@@ -764,6 +764,29 @@ async def test_a_resource_that_is_named_by_no_text_is_told(autojump_clock):
 
 
 @pytest.mark.parametrize("mounted", [False, True])
+async def test_a_server_is_told_so_too_though_nobody_would_hear_of_the_change(mounted, autojump_clock):
+    refused = pytest.raises(
+        TypeError, match=r"^server\.resource_updated\(\): uri is a text, and this is of type int$"
+    )
+
+    @asynccontextmanager
+    async def lifespan(_):
+        with refused:
+            server.resource_updated(5)
+        yield
+
+    outer = Server("outer", lifespan=lifespan)
+    server = Server("inner") if mounted else outer
+    if mounted:
+        outer.mount(server, prefix="a")
+    with refused:
+        server.resource_updated(5)
+    async with open_bus(outer):
+        with refused:
+            server.resource_updated(5)
+
+
+@pytest.mark.parametrize("mounted", [False, True])
 async def test_what_a_lifespan_that_there_is_not_has_yielded_is_told(mounted, caplog, autojump_clock):
     server = Server("s")
 

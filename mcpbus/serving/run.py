@@ -1,12 +1,12 @@
 """Serves an application from its first connection to its last."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
+from functools import partial
 
 import trio
 
-from mcpbus.core.containment import run_lasting
+from mcpbus.core.containment import Contained, run_lasting
 from mcpbus.protocol.keywords import explained
 from mcpbus.serving.acceptor import Acceptor
 from mcpbus.serving.asgi import Announcing, AsgiApp, Drainable
@@ -93,7 +93,7 @@ async def serve(
 async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
     deadline = trio.current_time() + seconds
     if isinstance(app, Announcing):
-        with _contained("announce_drain"):
+        with Contained(partial(_report, "announce_drain")):
             app.announce_drain()
     idle = acceptor.retire(min(_LINGER_SECONDS, seconds / 5))
     with trio.move_on_after(idle):
@@ -107,7 +107,7 @@ async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
 async def _drain_app(app: Drainable, seconds: float) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_after_last_words, nursery.cancel_scope, seconds)
-        with _contained("drain"):
+        with Contained(partial(_report, "drain")):
             await app.drain(seconds)
         nursery.cancel_scope.cancel()
 
@@ -119,9 +119,7 @@ async def _cancel_after_last_words(scope: trio.CancelScope, seconds: float) -> N
     scope.cancel()
 
 
-@contextmanager
-def _contained(name: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception:
-        _logger.exception("the application's %s raised; its connections are closed all the same", name)
+def _report(name: str, failure: BaseException) -> None:
+    _logger.error(
+        "the application's %s raised; its connections are closed all the same", name, exc_info=failure
+    )

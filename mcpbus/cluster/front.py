@@ -59,7 +59,7 @@ class Front(Endpoint):
         self._node = node
         self._number = node.enter(self)
         self._affinity = Affinity(node, bus, self.options)
-        self._locator = Locator(node, bus, self._affinity, self.exchange)
+        self._locator = Locator(node, bus, self._affinity, self.heads)
 
     def respond(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
@@ -117,7 +117,7 @@ class Front(Endpoint):
         if home is None and not asks and not self._affinity.home_to_be(head, body):
             return await self._serve_or_forward(http, body)
         if head.verb == "POST":
-            content = self.exchange.judge_content(head)
+            content = self.heads.judge_content(head)
             if isinstance(content, Answer):
                 return await super().serve(http)
             try:

@@ -6,9 +6,8 @@ from mcpbus.cluster.mentions import listened_task, read_mentioned, session_of, t
 from mcpbus.cluster.node import Node
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import Session
+from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.protocol.http.validation import Exchange
 from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.outlets import HttpRequest
 
@@ -20,14 +19,14 @@ class Locator:
         node: Leads to the directory and to the others.
         bus: What is here.
         affinity: Tells for which process a request is.
-        exchange: Tells from where a request comes.
+        heads: Tells from where a request comes.
     """
 
-    def __init__(self, node: Node, bus: Hub, affinity: Affinity, exchange: Exchange[Session]) -> None:
+    def __init__(self, node: Node, bus: Hub, affinity: Affinity, heads: HeadJudge) -> None:
         self._node = node
         self._bus = bus
         self._affinity = affinity
-        self._exchange = exchange
+        self._heads = heads
 
     async def find(self, http: HttpRequest, body: bytes, ended: str) -> str | Answer | None:
         """Find who has a session or a task that is not where it was looked for; take it over if nobody has it any more.
@@ -100,7 +99,7 @@ class Locator:
         await self._node.adoptions.settled(session)  # somebody else may have been faster
         if session in self._bus.sessions:
             return None
-        peer = self._exchange.origin(http.head, http.peer)
+        peer = self._heads.origin(http.head, http.peer)
         return self._elsewhere(await self._node.adoptions.adopt(kept, principal, peer))
 
     def _elsewhere(self, kept: Kept | None) -> str | None:

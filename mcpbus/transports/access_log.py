@@ -39,7 +39,7 @@ class _LoggedEndpoint:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._origin = endpoint.exchange.origin
+        self._origin = endpoint.heads.origin
         self.websockets = _LoggedWebSockets(endpoint.websockets, self._origin)
 
     def __getattr__(self, name: str) -> Any:

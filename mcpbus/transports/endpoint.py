@@ -1,4 +1,4 @@
-"""Streamable HTTP in both eras: carries out what the `Exchange` judges, for any shell that speaks HTTP.
+"""Streamable HTTP in both eras: carries out what `HeadJudge` and `Exchange` judge, for any shell that speaks HTTP.
 
 A shell hands in one `HttpRequest` at a time. While a handler runs, its client's disconnect is watched for; the
 form of the answer is chosen when its first bytes are due.
@@ -21,6 +21,7 @@ from mcpbus.core.receipt import Fate
 from mcpbus.core.session import Session
 from mcpbus.dispatch.directory import Directory
 from mcpbus.protocol.http.bearer import NewToken
+from mcpbus.protocol.http.head_judge import HeadJudge, health
 from mcpbus.protocol.http.messages import (
     Answer,
     Batch,
@@ -32,7 +33,7 @@ from mcpbus.protocol.http.messages import (
 )
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.resource_metadata import ResourceMetadata
-from mcpbus.protocol.http.validation import Exchange, health
+from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
@@ -63,7 +64,7 @@ class Endpoint:
 
     Attributes:
         options: The same.
-        exchange: Judges requests.
+        heads: Judges the heads of requests.
         websockets: The same endpoint for WebSockets.
 
     Raises:
@@ -82,10 +83,11 @@ class Endpoint:
         else:
             bus.backend.open_to_all()
         self.options = options
-        self.exchange: Exchange[Session] = Exchange(options, Directory(bus), metadata)
+        self.heads = HeadJudge(options, metadata)
+        self._exchange: Exchange[Session] = Exchange(options, Directory(bus))
         self._refusals = Refusals()
-        self.websockets = WebSockets(bus, self.exchange, self._refusals)
-        self._proxied = self.exchange.proxies is not None
+        self.websockets = WebSockets(bus, self.heads, self._refusals)
+        self._proxied = self.heads.proxies is not None
         self._auth = auth
         self._longest = options.max_body_bytes
         self._authenticates = bus.backend.authenticate is not None
@@ -93,9 +95,7 @@ class Endpoint:
         self._backend = bus.backend
         stateless = options.sessions == "stateless"
         self._responder = Responder(bus, response, self._refusals, stateless=stateless)
-        self._sse = (
-            HttpSse(bus, self.exchange, self._refusals) if options.http_sse and not stateless else None
-        )
+        self._sse = HttpSse(bus, self.heads, self._refusals) if options.http_sse and not stateless else None
         self._sse_path = None if self._sse is None else options.sse_path
 
     @property
@@ -115,7 +115,7 @@ class Endpoint:
 
     def cors_headers(self, head: Head) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""
-        return self.exchange.cors_headers(head)
+        return self.heads.cors_headers(head)
 
     def is_immediate(self, head: Head) -> bool:
         """Whether `respond` can serve a request once its body is there: nothing has to be waited for but its author's code."""
@@ -128,7 +128,7 @@ class Endpoint:
         verdict = self._judge(head)
         if isinstance(verdict, Answer) or verdict.verb != "POST":
             return False
-        return not isinstance(self.exchange.judge_post(head), Answer)
+        return not isinstance(self.heads.judge_post(head), Answer)
 
     def respond(
         self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
@@ -182,11 +182,11 @@ class Endpoint:
             if head.verb == "GET":
                 return self._get(head, principal, outlet)
             return self._delete(head, principal, outlet.peer)
-        wanted = self.exchange.judge_post(head)
+        wanted = self.heads.judge_post(head)
         if isinstance(wanted, NeedsBody):
             if len(body) <= wanted.limit:
                 return self._post(head, body, principal, outlet)
-            wanted = self.exchange.too_large
+            wanted = self.heads.too_large
         return self._refused(wanted, head, principal, outlet.peer)
 
     async def _ask_and_serve(
@@ -267,32 +267,32 @@ class Endpoint:
     # -- what is the same for whoever waits and whoever does not -----------------------------------
 
     def _judge(self, head: Head) -> Answer | Proceed:
-        if self._bus.draining and self.exchange.is_health(head):
+        if self._bus.draining and self.heads.is_health(head):
             return health("draining", 503, answers.RETRY_AFTER)
-        return self.exchange.judge_head(head)
+        return self.heads.judge_head(head)
 
     def _post(
         self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
     ) -> Answer | EagerTask | None:
-        decision = self.exchange.judge_body(head, body, principal)
+        decision = self._exchange.judge_body(head, body, principal)
         if self._auth is not None:
             decision = self._lacking(principal, decision) or decision
         peer = outlet.peer
         if self._proxied:
-            peer = self.exchange.origin(head, peer)
+            peer = self.heads.origin(head, peer)
         return self._responder.carry_out(decision, head, principal, peer, outlet)
 
     def _refuse(self, refusal: Answer, head: Head, peer: Peer) -> Answer:
         """Tell the log why a request is refused, if this is what the answer is; return the answer."""
-        return self._refusals.note(refusal, head, self.exchange.origin(head, peer))
+        return self._refusals.note(refusal, head, self.heads.origin(head, peer))
 
     def _refused(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
         """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
         insufficient = self._lacking(principal)
         if insufficient is not None:
             return self._refuse(insufficient, head, peer)
-        if refusal is self.exchange.too_large:
-            owner = owner_of(principal, self.exchange.origin(head, peer))
+        if refusal is self.heads.too_large:
+            owner = owner_of(principal, self.heads.origin(head, peer))
             self._bus.reached.note("max_body_bytes", owner, "a message was refused")
         return refusal
 
@@ -317,7 +317,7 @@ class Endpoint:
         refused = self._lacking(principal)
         if refused is not None:
             return refused
-        return self._responder.admit(self.exchange.judge_get(head, principal))
+        return self._responder.admit(self._exchange.judge_get(head, principal))
 
     def _get(self, head: Head, principal: Any, outlet: ReadyOutlet) -> Answer | None:
         decision = self._judge_get(head, principal)
@@ -327,7 +327,7 @@ class Endpoint:
         return None
 
     def _delete(self, head: Head, principal: Any, peer: Peer) -> Answer:
-        decision = self._lacking(principal) or self.exchange.judge_delete(head, principal)
+        decision = self._lacking(principal) or self._exchange.judge_delete(head, principal)
         if isinstance(decision, Answer):
             return self._refuse(decision, head, peer)
         return self._responder.end(decision)
@@ -342,7 +342,7 @@ class Endpoint:
         return None
 
     async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
-        wanted = self.exchange.needs_body if http.cleared else self.exchange.judge_post(http.head)
+        wanted = self.heads.needs_body if http.cleared else self.heads.judge_post(http.head)
         if isinstance(wanted, Answer):
             return self._refused(wanted, http.head, principal, http.peer)
         try:
@@ -350,12 +350,12 @@ class Endpoint:
         except Overloaded as error:
             return answers.overload(error)
         if body is None:
-            return self._refused(self.exchange.too_large, http.head, principal, http.peer)
-        host, decision = http.host, self.exchange.judge_body(http.head, body, principal)
+            return self._refused(self.heads.too_large, http.head, principal, http.peer)
+        host, decision = http.host, self._exchange.judge_body(http.head, body, principal)
         if self._auth is not None:
             decision = self._lacking(principal, decision) or decision
         outlet = StreamOutlet(None if host is None else host.scope)
-        peer = self.exchange.origin(http.head, http.peer)
+        peer = self.heads.origin(http.head, http.peer)
         result = self._responder.carry_out(decision, http.head, principal, peer, outlet)
         if isinstance(result, Answer):
             return result

@@ -20,11 +20,10 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import Session
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.http import origin
+from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
-from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.jsonrpc import encode_error, is_batch
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
@@ -51,13 +50,13 @@ class HttpSse:
 
     Args:
         bus: The bus.
-        exchange: The endpoint's own judge, for what is asked of every client.
+        heads: The endpoint's own judge of what every client sends.
         refusals: Is told what is refused.
     """
 
-    def __init__(self, bus: Hub, exchange: Exchange[Session], refusals: Refusals) -> None:
+    def __init__(self, bus: Hub, heads: HeadJudge, refusals: Refusals) -> None:
         self._bus = bus
-        self._exchange = exchange
+        self._heads = heads
         self._refusals = refusals
         self._channels: dict[str, Channel] = {}  # by the query that names it
 
@@ -65,11 +64,11 @@ class HttpSse:
         """See `Endpoint.clears`."""
         if head.verb != "POST" or self.judge(head) is not None:
             return False
-        return not isinstance(self._exchange.judge_content(head), Answer)
+        return not isinstance(self._heads.judge_content(head), Answer)
 
     def judge(self, head: Head) -> Answer | None:
         """Return why a request is refused, whoever sends it."""
-        refused = self._exchange.judge_caller(head)
+        refused = self._heads.judge_caller(head)
         if refused is not None:
             return refused
         if origin.is_preflight(head):
@@ -95,9 +94,9 @@ class HttpSse:
                 opened.writer.__exit__()
                 raise
             return None
-        content = self._exchange.judge_content(head)
+        content = self._heads.judge_content(head)
         if not isinstance(content, Answer) and len(body) > content.limit:
-            content = self._exchange.too_large
+            content = self._heads.too_large
         if isinstance(content, Answer):
             return self._refuse(content, head, principal, outlet.peer)
         return self.receive(head, body, principal, outlet)
@@ -137,7 +136,7 @@ class HttpSse:
 
     async def _receive(self, http: HttpRequest, principal: Any) -> Answer | None:
         head, peer = http.head, http.peer
-        content = self._exchange.judge_content(head)
+        content = self._heads.judge_content(head)
         if isinstance(content, Answer):
             return self._refuse(content, head, principal, peer)
         channel = self._admit(head, b"", principal, peer)
@@ -148,7 +147,7 @@ class HttpSse:
         except Overloaded as error:
             return answers.overload(error)
         if body is None:
-            return self._refuse(self._exchange.too_large, head, principal, peer)
+            return self._refuse(self._heads.too_large, head, principal, peer)
         channel = self._admit(head, body, principal, peer)  # it may have ended while the body came
         return channel if isinstance(channel, Answer) else await self._take_in(http, channel, body, principal)
 
@@ -156,15 +155,15 @@ class HttpSse:
 
     def _note(self, refusal: Answer, head: Head, peer: Peer) -> Answer:
         """Tell the log why a request is refused, if this is what the answer is; return the answer."""
-        return self._refusals.note(refusal, head, self._exchange.origin(head, peer))
+        return self._refusals.note(refusal, head, self._heads.origin(head, peer))
 
     def _refuse(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
         """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
         insufficient = self._lacking(principal)
         if insufficient is not None:
             return self._note(insufficient, head, peer)
-        if refusal is self._exchange.too_large:
-            owner = owner_of(principal, self._exchange.origin(head, peer))
+        if refusal is self._heads.too_large:
+            owner = owner_of(principal, self._heads.origin(head, peer))
             self._bus.reached.note("max_body_bytes", owner, "a message was refused")
         return self._note(refusal, head, peer)
 
@@ -185,10 +184,10 @@ class HttpSse:
         if not head.headers.accepted.sse:
             return _NO_STREAM
         try:
-            channel = Channel(self._bus, principal, self._exchange.origin(head, peer))
+            channel = Channel(self._bus, principal, self._heads.origin(head, peer))
         except Overloaded as error:
             return answers.overload(error)
-        options, query = self._exchange.options, f"{_NAME}={channel.session.id}"
+        options, query = self._heads.options, f"{_NAME}={channel.session.id}"
         self._channels[query] = channel
         channel.writer.left = partial(self._channels.pop, query)
         address = f"{quote(options.root_path or head.root)}{options.sse_path}?{query}"

@@ -14,10 +14,9 @@ from mcpbus.core.budget import Budget
 from mcpbus.core.hub import Hub
 from mcpbus.core.limits import Limits
 from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.core.session import Session
 from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
-from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
 from mcpbus.transports import answers
@@ -32,19 +31,19 @@ class WebSockets:
 
     Args:
         bus: The bus.
-        exchange: The endpoint's own judge, for what is asked of every client.
+        heads: The endpoint's own judge of what every client sends.
         refusals: Is told what is refused.
     """
 
-    def __init__(self, bus: Hub, exchange: Exchange[Session], refusals: Refusals) -> None:
+    def __init__(self, bus: Hub, heads: HeadJudge, refusals: Refusals) -> None:
         self._bus = bus
-        self._exchange = exchange
+        self._heads = heads
         self._refusals = refusals
 
     @property
     def max_bytes(self) -> int:
         """How long a message of a client may be."""
-        return self._exchange.options.max_body_bytes
+        return self._heads.options.max_body_bytes
 
     @property
     def limits(self) -> Limits:
@@ -63,8 +62,8 @@ class WebSockets:
 
     def judge(self, head: Head) -> Answer | None:
         """Return why there is no WebSocket for a request to upgrade, as far as that has nothing to do with how it asks."""
-        refused = self._exchange.judge_caller(head)
-        options = self._exchange.options
+        refused = self._heads.judge_caller(head)
+        options = self._heads.options
         if refused is None and (not options.websocket or head.path != options.path):
             refused = answer(404, b"text/plain", b"Not found: there is no WebSocket here\n")
         return None if refused is None else self._refusals.note(refused, head, None)
@@ -83,13 +82,13 @@ class WebSockets:
         principal, refused = await authorize(self._bus.backend, head, peer)
         refused = refused or refuse_lacking(self._bus.backend, lacking(self._bus.backend, principal))
         if refused is not None:
-            return self._refusals.note(refused, head, self._exchange.origin(head, peer))
+            return self._refusals.note(refused, head, self._heads.origin(head, peer))
         if offered and SUBPROTOCOL not in offered:
             return refusal(
                 400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")
             )
         try:
-            return Channel(self._bus, principal, self._exchange.origin(head, peer))
+            return Channel(self._bus, principal, self._heads.origin(head, peer))
         except Overloaded as error:
             return answers.overload(error)
 

@@ -4,6 +4,7 @@ import json
 
 import attrs
 
+from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, NeedsBody, Proceed
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
@@ -75,18 +76,17 @@ def make_head(verb="POST", path="/mcp", **fields):
 
 def judge(head, body=b"", *, directory=None, **options):
     """What a shell does, authorization aside: each judgement in turn, until one is not to go on."""
-    exchange = Exchange(HttpOptions(**options), directory or Directory())
-    verdict = exchange.judge_head(head)
+    heads = HeadJudge(HttpOptions(**options))
+    exchange = Exchange(heads.options, directory or Directory())
+    verdict = heads.judge_head(head)
     if isinstance(verdict, Proceed) and verdict.verb == "GET":
         return exchange.judge_get(head, "alice")
     if isinstance(verdict, Proceed) and verdict.verb == "DELETE":
         return exchange.judge_delete(head, "alice")
     if isinstance(verdict, Proceed):
-        verdict = exchange.judge_post(head)
+        verdict = heads.judge_post(head)
     if isinstance(verdict, NeedsBody):
-        verdict = (
-            exchange.too_large if len(body) > verdict.limit else exchange.judge_body(head, body, "alice")
-        )
+        verdict = heads.too_large if len(body) > verdict.limit else exchange.judge_body(head, body, "alice")
     return verdict
 
 

@@ -19,6 +19,7 @@ from exchanges import (
     request,
 )
 
+from mcpbus.protocol.http.head_judge import HeadJudge, health
 from mcpbus.protocol.http.headers import Accepted
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
@@ -31,7 +32,7 @@ from mcpbus.protocol.http.messages import (
     Serve,
 )
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.http.validation import Exchange, health
+from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era
 
 # -- what is let through -----------------------------------------------------------------------------------------------
@@ -215,9 +216,9 @@ def test_another_path_is_not_found_and_no_json_rpc(path):  # D-15
 
 @pytest.mark.parametrize("verb", ["POST", "GET"])
 def test_what_was_in_order_once_is_judged_anew_where_another_page_asks(verb):
-    exchange = Exchange(HttpOptions(), Directory())
-    assert exchange.judge_head(make_head(verb)) == Proceed(verb)
-    assert exchange.judge_head(make_head(verb, sec_fetch_site="cross-site")).status == 403
+    heads = HeadJudge(HttpOptions())
+    assert heads.judge_head(make_head(verb)) == Proceed(verb)
+    assert heads.judge_head(make_head(verb, sec_fetch_site="cross-site")).status == 403
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/health", "/other"])
@@ -237,7 +238,7 @@ def test_a_preflight_is_granted_to_an_allowed_page():
     assert (verdict.status, verdict.body) == (204, b"")
     assert dict(verdict.headers)[b"access-control-allow-methods"] == b"POST, GET, DELETE"
     assert dict(verdict.headers)[b"access-control-allow-headers"] == b"content-type,mcp-param-region"
-    assert dict(Exchange(HttpOptions(), Directory()).cors_headers(head))[b"access-control-allow-origin"]
+    assert dict(HeadJudge(HttpOptions()).cors_headers(head))[b"access-control-allow-origin"]
 
 
 @pytest.mark.parametrize(

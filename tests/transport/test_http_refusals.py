@@ -25,9 +25,9 @@ from exchanges import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.messages import Answer, Head, Proceed, status_of
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.http.validation import Exchange
 from mcpbus.protocol.revisions import REVISIONS
 
 # -- section 23 --------------------------------------------------------------------------------------------------------
@@ -255,9 +255,9 @@ def test_of_two_faults_the_one_judged_first_is_answered(first, second):  # DESIG
 
 
 def test_authorization_comes_before_the_form_of_a_post():
-    exchange = Exchange(HttpOptions(), Directory())
+    heads = HeadJudge(HttpOptions())
     bad = make_head(content_type="text/plain", accept="text/html", content_length="99999999")
-    assert exchange.judge_head(bad) == Proceed("POST")
+    assert heads.judge_head(bad) == Proceed("POST")
 
 
 # -- nothing happens ---------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import pytest
 
 from mcpbus import Server
 from mcpbus.auth import ResourceServer, StaticTokens
+from mcpbus.protocol.http.head_judge import JUDGED
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head
-from mcpbus.protocol.http.validation import JUDGED
 
 ORDINARY = {
     b"host": b"localhost",

@@ -100,7 +100,7 @@ class Proceed(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeedsBody(msgspec.Struct, frozen=True, gc=False):
-    """Read the body, then judge it; past `limit` bytes answer `Exchange.too_large`."""
+    """Read the body, then judge it; past `limit` bytes answer `HeadJudge.too_large`."""
 
     limit: int
 

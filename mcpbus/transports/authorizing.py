@@ -1,6 +1,6 @@
 """Who is behind an HTTP request: the resource server or the author's function is asked here, for every transport over HTTP."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Any
 
 from mcpbus.core.backend import Backend
@@ -40,11 +40,6 @@ async def verify(auth: Authorizer, new: NewToken) -> tuple[Any, Answer | None]:
     with ExceptionsOnly("auth"):
         found = await auth.find(new)
     return (None, found) if isinstance(found, Answer) else (found, None)
-
-
-def refuse_lacking(backend: Backend, scopes: Sequence[str]) -> Answer | None:
-    """Return what to answer whose token has to allow more, if that is so; see `needed_scopes.lacking`."""
-    return backend.auth.step_up(scopes) if scopes and backend.auth is not None else None
 
 
 async def _authenticate(authenticate: Authenticate, head: Head) -> tuple[Any, Answer | None]:

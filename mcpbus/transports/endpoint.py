@@ -4,7 +4,7 @@ A shell hands in one `HttpRequest` at a time. While a handler runs, its client's
 form of the answer is chosen when its first bytes are due.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final
@@ -20,6 +20,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.receipt import Fate
 from mcpbus.core.session import Session
 from mcpbus.dispatch.directory import Directory
+from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.head_judge import HeadJudge, health
 from mcpbus.protocol.http.messages import (
@@ -34,16 +35,15 @@ from mcpbus.protocol.http.messages import (
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.resource_metadata import ResourceMetadata
 from mcpbus.protocol.http.validation import Exchange
-from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
+from mcpbus.transports.access import Access
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.authorizing import authorize, refuse_lacking, verify
+from mcpbus.transports.authorizing import authorize, verify
 from mcpbus.transports.entered import Entered
 from mcpbus.transports.entered_answer import EnteredAnswer
 from mcpbus.transports.http_sse import HttpSse
-from mcpbus.transports.needed_scopes import lacking
 from mcpbus.transports.outlets import Entry, HttpRequest, ReadyOutlet
-from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.rendering import Opened
 from mcpbus.transports.responder import Decision, Responder, ResponseMode
 from mcpbus.transports.response import ResponseWriter
@@ -85,8 +85,8 @@ class Endpoint:
         self.options = options
         self.heads = HeadJudge(options, metadata)
         self._exchange: Exchange[Session] = Exchange(options, Directory(bus))
-        self._refusals = Refusals()
-        self.websockets = WebSockets(bus, self.heads, self._refusals)
+        self._access = Access(bus, self.heads)
+        self.websockets = WebSockets(bus, self.heads, self._access)
         self._proxied = self.heads.proxies is not None
         self._auth = auth
         self._longest = options.max_body_bytes
@@ -94,8 +94,8 @@ class Endpoint:
         self._bus = bus
         self._backend = bus.backend
         stateless = options.sessions == "stateless"
-        self._responder = Responder(bus, response, self._refusals, stateless=stateless)
-        self._sse = HttpSse(bus, self.heads, self._refusals) if options.http_sse and not stateless else None
+        self._responder = Responder(bus, response, self._access.refusals, stateless=stateless)
+        self._sse = HttpSse(bus, self.heads, self._access) if options.http_sse and not stateless else None
         self._sse_path = None if self._sse is None else options.sse_path
 
     @property
@@ -153,14 +153,14 @@ class Endpoint:
         else:
             verdict = self._judge(head) if sse is None else sse.judge(head)
             if isinstance(verdict, Answer):
-                return self._refuse(verdict, head, outlet.peer)
+                return self._access.refuse(verdict, head, outlet.peer)
             serve = self._judge_and_serve if sse is None else sse.respond
         auth = self._auth
         if auth is not None:
             found = auth.recall(head, outlet.peer)
             if not isinstance(found, NewToken):
                 if isinstance(found, Answer):
-                    return self._refuse(found, head, outlet.peer)
+                    return self._access.refuse(found, head, outlet.peer)
                 return serve(head, body, found, outlet)
             ask = partial(verify, auth, found)
         elif not self._authenticates:
@@ -187,7 +187,7 @@ class Endpoint:
             if len(body) <= wanted.limit:
                 return self._post(head, body, principal, outlet)
             wanted = self.heads.too_large
-        return self._refused(wanted, head, principal, outlet.peer)
+        return self._access.refuse_body(wanted, head, principal, outlet.peer)
 
     async def _ask_and_serve(
         self,
@@ -203,7 +203,7 @@ class Endpoint:
             if refused is None:
                 result = serve(head, body, principal, outlet)
             else:
-                result = self._refuse(refused, head, outlet.peer)
+                result = self._access.refuse(refused, head, outlet.peer)
             if isinstance(result, Answer):
                 outlet.finish(result)
                 return
@@ -227,10 +227,10 @@ class Endpoint:
             return await self._serve_sse(self._sse, http)
         verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
-            return self._refuse(verdict, head, http.peer)
+            return self._access.refuse(verdict, head, http.peer)
         principal, refused = await authorize(self._backend, head, http.peer)
         if refused is not None:
-            return self._refuse(refused, head, http.peer)
+            return self._access.refuse(refused, head, http.peer)
         if verdict.verb == "POST":
             return await self._serve_post(http, principal)
         if verdict.verb == "DELETE":
@@ -276,45 +276,28 @@ class Endpoint:
     ) -> Answer | EagerTask | None:
         decision = self._exchange.judge_body(head, body, principal)
         if self._auth is not None:
-            decision = self._lacking(principal, decision) or decision
+            decision = self._lacking(self._auth, principal, decision) or decision
         peer = outlet.peer
         if self._proxied:
             peer = self.heads.origin(head, peer)
         return self._responder.carry_out(decision, head, principal, peer, outlet)
 
-    def _refuse(self, refusal: Answer, head: Head, peer: Peer) -> Answer:
-        """Tell the log why a request is refused, if this is what the answer is; return the answer."""
-        return self._refusals.note(refusal, head, self.heads.origin(head, peer))
-
-    def _refused(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
-        """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
-        insufficient = self._lacking(principal)
-        if insufficient is not None:
-            return self._refuse(insufficient, head, peer)
-        if refusal is self.heads.too_large:
-            owner = owner_of(principal, self.heads.origin(head, peer))
-            self._bus.reached.note("max_body_bytes", owner, "a message was refused")
-        return refusal
-
-    def _lacking(self, principal: Any, decision: Decision | None = None) -> Answer | None:
-        """Return why somebody may not do what they ask for, if their token has to allow more; a batch is refused as a whole."""
-        auth = self._auth
-        if auth is None:
-            return None
-        scopes: Collection[str] = ()
+    def _lacking(self, auth: Authorizer, principal: Any, decision: Decision) -> Answer | None:
+        """Return why somebody may not have what they ask for carried out, if their token has to allow more."""
         if isinstance(decision, Serve):
             scopes = self._backend.needed_scopes(
                 decision.request, decision.routing, decision.session, principal
             )
-        elif isinstance(decision, Batch):
-            served = [member for member in decision.members if isinstance(member, Serve)]
-            requests = [(member.request, member.routing, member.session) for member in served]
-            return refuse_lacking(self._backend, lacking(self._backend, principal, requests))
-        missing = auth.missing(principal, scopes)
-        return auth.step_up(missing) if missing else None
+            missing = auth.missing(principal, scopes)
+            return auth.step_up(missing) if missing else None
+        members = decision.members if isinstance(decision, Batch) else ()
+        served = [member for member in members if isinstance(member, Serve)]
+        return self._access.lacking(
+            principal, [(each.request, each.routing, each.session) for each in served]
+        )
 
     def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
-        refused = self._lacking(principal)
+        refused = self._access.lacking(principal)
         if refused is not None:
             return refused
         return self._responder.admit(self._exchange.judge_get(head, principal))
@@ -322,14 +305,14 @@ class Endpoint:
     def _get(self, head: Head, principal: Any, outlet: ReadyOutlet) -> Answer | None:
         decision = self._judge_get(head, principal)
         if isinstance(decision, Answer):
-            return self._refuse(decision, head, outlet.peer)
+            return self._access.refuse(decision, head, outlet.peer)
         self._responder.open(decision, principal, outlet)
         return None
 
     def _delete(self, head: Head, principal: Any, peer: Peer) -> Answer:
-        decision = self._lacking(principal) or self._exchange.judge_delete(head, principal)
+        decision = self._access.lacking(principal) or self._exchange.judge_delete(head, principal)
         if isinstance(decision, Answer):
-            return self._refuse(decision, head, peer)
+            return self._access.refuse(decision, head, peer)
         return self._responder.end(decision)
 
     # -- what waits --------------------------------------------------------------------------------
@@ -344,16 +327,16 @@ class Endpoint:
     async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
         wanted = self.heads.needs_body if http.cleared else self.heads.judge_post(http.head)
         if isinstance(wanted, Answer):
-            return self._refused(wanted, http.head, principal, http.peer)
+            return self._access.refuse_body(wanted, http.head, principal, http.peer)
         try:
             body = await http.read_body(wanted.limit)
         except Overloaded as error:
             return answers.overload(error)
         if body is None:
-            return self._refused(self.heads.too_large, http.head, principal, http.peer)
+            return self._access.refuse_body(self.heads.too_large, http.head, principal, http.peer)
         host, decision = http.host, self._exchange.judge_body(http.head, body, principal)
         if self._auth is not None:
-            decision = self._lacking(principal, decision) or decision
+            decision = self._lacking(self._auth, principal, decision) or decision
         outlet = StreamOutlet(None if host is None else host.scope)
         peer = self.heads.origin(http.head, http.peer)
         result = self._responder.carry_out(decision, http.head, principal, peer, outlet)
@@ -370,7 +353,7 @@ class Endpoint:
     async def _serve_get(self, http: HttpRequest, principal: Any) -> Answer | None:
         decision = self._judge_get(http.head, principal)
         if isinstance(decision, Answer):
-            return self._refuse(decision, http.head, http.peer)
+            return self._access.refuse(decision, http.head, http.peer)
         if decision.last_event_id is not None:
             await resume(self._bus, http, decision.session, decision.last_event_id, principal)
             return None

@@ -8,7 +8,7 @@ shared channel. An error that names no request has no place on the stream: it is
 A POST is answered as soon as what it says is taken, and its connection goes on; what it asks for belongs to the session.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
@@ -25,16 +25,15 @@ from mcpbus.protocol.http import origin
 from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
 from mcpbus.protocol.jsonrpc import encode_error, is_batch
-from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.principals import is_same
 from mcpbus.transports import answers
+from mcpbus.transports.access import Access
 from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.authorizing import authorize, refuse_lacking
+from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.entered import Entered
-from mcpbus.transports.needed_scopes import Asked, lacking
 from mcpbus.transports.outlets import HttpRequest, ReadyOutlet
-from mcpbus.transports.refusals import Refusals
 from mcpbus.transports.rendering import Opened
 from mcpbus.transports.response import watch
 
@@ -51,13 +50,13 @@ class HttpSse:
     Args:
         bus: The bus.
         heads: The endpoint's own judge of what every client sends.
-        refusals: Is told what is refused.
+        access: The endpoint's own.
     """
 
-    def __init__(self, bus: Hub, heads: HeadJudge, refusals: Refusals) -> None:
+    def __init__(self, bus: Hub, heads: HeadJudge, access: Access) -> None:
         self._bus = bus
         self._heads = heads
-        self._refusals = refusals
+        self._access = access
         self._channels: dict[str, Channel] = {}  # by the query that names it
 
     def clears(self, head: Head) -> bool:
@@ -98,7 +97,7 @@ class HttpSse:
         if not isinstance(content, Answer) and len(body) > content.limit:
             content = self._heads.too_large
         if isinstance(content, Answer):
-            return self._refuse(content, head, principal, outlet.peer)
+            return self._access.refuse_body(content, head, principal, outlet.peer)
         return self.receive(head, body, principal, outlet)
 
     def receive(
@@ -129,7 +128,7 @@ class HttpSse:
         if refused is None:
             principal, refused = await authorize(self._bus.backend, head, peer)
         if refused is not None:
-            return self._note(refused, head, peer)
+            return self._access.refuse(refused, head, peer)
         return (
             self._open(head, principal, peer) if head.verb == "GET" else await self._receive(http, principal)
         )
@@ -138,7 +137,7 @@ class HttpSse:
         head, peer = http.head, http.peer
         content = self._heads.judge_content(head)
         if isinstance(content, Answer):
-            return self._refuse(content, head, principal, peer)
+            return self._access.refuse_body(content, head, principal, peer)
         channel = self._admit(head, b"", principal, peer)
         if isinstance(channel, Answer):
             return channel
@@ -147,40 +146,17 @@ class HttpSse:
         except Overloaded as error:
             return answers.overload(error)
         if body is None:
-            return self._refuse(self._heads.too_large, head, principal, peer)
+            return self._access.refuse_body(self._heads.too_large, head, principal, peer)
         channel = self._admit(head, body, principal, peer)  # it may have ended while the body came
         return channel if isinstance(channel, Answer) else await self._take_in(http, channel, body, principal)
-
-    # -- refusals --------------------------------------------------------------------------------
-
-    def _note(self, refusal: Answer, head: Head, peer: Peer) -> Answer:
-        """Tell the log why a request is refused, if this is what the answer is; return the answer."""
-        return self._refusals.note(refusal, head, self._heads.origin(head, peer))
-
-    def _refuse(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
-        """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
-        insufficient = self._lacking(principal)
-        if insufficient is not None:
-            return self._note(insufficient, head, peer)
-        if refusal is self._heads.too_large:
-            owner = owner_of(principal, self._heads.origin(head, peer))
-            self._bus.reached.note("max_body_bytes", owner, "a message was refused")
-        return self._note(refusal, head, peer)
-
-    def _lacking(self, principal: Any, requests: Iterable[Asked] = ()) -> Answer | None:
-        """Return why somebody may not do what they ask for, if their token has to allow more."""
-        backend = self._bus.backend
-        if backend.auth is None:
-            return None
-        return refuse_lacking(backend, lacking(backend, principal, requests))
 
     # -- GET -------------------------------------------------------------------------------------
 
     def _open(self, head: Head, principal: Any, peer: Peer) -> Answer | Opened:
         """Open a session, which is the connection; its stream has to be written, or left."""
-        refused = self._lacking(principal)
+        refused = self._access.lacking(principal)
         if refused is not None:
-            return self._note(refused, head, peer)
+            return self._access.refuse(refused, head, peer)
         if not head.headers.accepted.sse:
             return _NO_STREAM
         try:
@@ -199,10 +175,10 @@ class HttpSse:
     def _admit(self, head: Head, body: bytes, principal: Any, peer: Peer) -> Answer | Channel:
         """Find the channel for which a message is, or return why it is refused."""
         channel = self._find(head.query, principal)
-        refused = self._lacking(principal, () if channel is None else channel.requests.asked(body))
+        refused = self._access.lacking(principal, () if channel is None else channel.requests.asked(body))
         if refused is None and channel is not None:
             return channel
-        return self._note(refused or _unknown(), head, peer)
+        return self._access.refuse(refused or _unknown(), head, peer)
 
     async def _take_apart(self, channel: Channel, body: bytes, principal: Any, http: HttpRequest) -> None:
         """Answer a POST that has to wait for room, or whose parts may have to."""

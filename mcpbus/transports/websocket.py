@@ -20,10 +20,9 @@ from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
 from mcpbus.transports import answers
-from mcpbus.transports.authorizing import authorize, refuse_lacking
+from mcpbus.transports.access import Access
+from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.duplex import Channel
-from mcpbus.transports.needed_scopes import lacking
-from mcpbus.transports.refusals import Refusals
 
 
 class WebSockets:
@@ -32,13 +31,13 @@ class WebSockets:
     Args:
         bus: The bus.
         heads: The endpoint's own judge of what every client sends.
-        refusals: Is told what is refused.
+        access: The endpoint's own.
     """
 
-    def __init__(self, bus: Hub, heads: HeadJudge, refusals: Refusals) -> None:
+    def __init__(self, bus: Hub, heads: HeadJudge, access: Access) -> None:
         self._bus = bus
         self._heads = heads
-        self._refusals = refusals
+        self._access = access
 
     @property
     def max_bytes(self) -> int:
@@ -66,7 +65,7 @@ class WebSockets:
         options = self._heads.options
         if refused is None and (not options.websocket or head.path != options.path):
             refused = answer(404, b"text/plain", b"Not found: there is no WebSocket here\n")
-        return None if refused is None else self._refusals.note(refused, head, None)
+        return None if refused is None else self._access.refusals.note(refused, head, None)
 
     async def open(self, head: Head, peer: Peer, offered: Sequence[str]) -> Answer | Channel:
         """Open a connection for a request to upgrade that `judge` lets pass.
@@ -80,9 +79,9 @@ class WebSockets:
             The channel, whose block has to be left; or what the request is refused with. Then nothing was allocated.
         """
         principal, refused = await authorize(self._bus.backend, head, peer)
-        refused = refused or refuse_lacking(self._bus.backend, lacking(self._bus.backend, principal))
+        refused = refused or self._access.lacking(principal)
         if refused is not None:
-            return self._refusals.note(refused, head, self._heads.origin(head, peer))
+            return self._access.refuse(refused, head, peer)
         if offered and SUBPROTOCOL not in offered:
             return refusal(
                 400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")

@@ -13,6 +13,9 @@ MODERN = "2026-07-28"
 CHANGED_URI = "bench://value"
 _EVERY_CHANGE = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": [CHANGED_URI]}}
 
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+"""The message that completes the handshake."""
+
 _META = "io.modelcontextprotocol/"
 
 
@@ -101,16 +104,20 @@ class Dialect:
 
     def initialize(self) -> bytes:
         """Return the first request of a session."""
+        return self.post(self.initialize_message())
+
+    def initialize_message(self) -> dict[str, Any]:
+        """Return the first message of a session."""
         params = {
             "protocolVersion": self.revision,
             "capabilities": self.client.capabilities,
             "clientInfo": self.client.info,
         }
-        return self.request("initialize", params)
+        return self.message("initialize", params)
 
     def initialized(self) -> bytes:
         """Return the notification that completes the handshake."""
-        return self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return self.post(INITIALIZED)
 
     def get(self, last_event_id: bytes | None = None) -> bytes:
         """Return a request for the session's stream, or for what was missed of another."""

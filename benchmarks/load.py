@@ -23,29 +23,29 @@ from benchmarks.usage import processor_seconds
 
 STALLED_SECONDS = 10.0
 LEAST_ANSWERS = 3
+WARM_UP_SECONDS = 10.0
+"""The most that a warm-up takes."""
 _OK = b"HTTP/1.1 200"
 
 
 class Conversation(ABC):
-    """One connection of the load.
+    """One that the load has with a server.
 
     Attributes:
         at_once: How many exchanges it has in flight.
+        since: When the last one began, or was answered.
     """
 
     at_once = 1
+    since = 0.0
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.since = 0.0
-
+    @abstractmethod
     def fileno(self) -> int:
         """Return what can be read when an answer has come: the same for as long as the load goes on."""
-        return self.sock.fileno()
 
+    @abstractmethod
     def close(self) -> None:
         """End it."""
-        self.sock.close()
 
     @abstractmethod
     def ask(self) -> None:
@@ -105,7 +105,22 @@ class Question:
             self.room = 2 * self.length  # less for the allocator to do than for a whole piece
 
 
-class Asking(Conversation):
+class Connection(Conversation):
+    """One over a socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def fileno(self) -> int:
+        """Return the socket's."""
+        return self.sock.fileno()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.sock.close()
+
+
+class Asking(Connection):
     """Asks one question after the other over HTTP/1.1, as they come: nobody has seen their numbers before."""
 
     def __init__(self, sock: socket.socket, questions: Iterator[Question]) -> None:
@@ -257,6 +272,17 @@ def load(
     latencies.sort()
     late = sum(conversation.at_once for conversation in conversations)
     return Load(latencies, now - start, late, server, own)
+
+
+def warm_up(target: Target, conversations: Sequence[Conversation], calls: int) -> None:
+    """Make so many calls, as long as that does not take too long: compilers that work while a program runs have done so then.
+
+    Raises:
+        WrongAnswer: An answer is not what is expected.
+    """
+    end = time.monotonic() + WARM_UP_SECONDS
+    while calls > 0 and time.monotonic() < end:
+        calls -= len(load(target, conversations, 0.1).latencies)
 
 
 def _let_finish(poller: select.epoll, by_number: dict[int, Conversation]) -> None:

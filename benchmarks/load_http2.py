@@ -12,7 +12,7 @@ import msgspec
 from benchmarks.answers import WrongAnswer, text_of, words
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, numbers
+from benchmarks.load import Connection, Conversation, numbers
 from benchmarks.peers.peer import HOST, PATH
 from benchmarks.process import Target
 
@@ -71,7 +71,7 @@ def open_listens(target: Target, count: int) -> socket.socket:
     return sock
 
 
-class Streams(Conversation):
+class Streams(Connection):
     """Short calls, each on a stream of its own."""
 
     def __init__(self, sock: socket.socket, target: Target, at_once: int = 1) -> None:

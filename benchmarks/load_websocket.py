@@ -9,12 +9,12 @@ from wsproto.events import AcceptConnection, Message, Request, TextMessage
 from benchmarks.answers import WrongAnswer, text_of, words
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, numbers
+from benchmarks.load import Connection, Conversation, numbers
 from benchmarks.peers.peer import HOST, PATH
 from benchmarks.process import Target
 
 
-class Frames(Conversation):
+class Frames(Connection):
     """Short calls, each a text message."""
 
     def __init__(self, sock: socket.socket, target: Target) -> None:

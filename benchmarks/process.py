@@ -16,6 +16,7 @@ import attrs
 
 from benchmarks.machine import SERVER_CORE, on_core
 from benchmarks.peers.peer import HOST, Absent, Peer, Wire
+from benchmarks.servers import on_stdio
 
 CACHE = Path(__file__).parent / ".cache"
 START_SECONDS = 30.0
@@ -40,6 +41,7 @@ class Target:
         session_revision: The revision in which it opens sessions, if it does.
         wire: What it is spoken to over.
         fixed: Whether it answers every request with the same bytes.
+        warm_up: Calls that a process of it answers before it is measured.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Target:
     session_revision: str | None
     wire: Wire
     fixed: bool
+    warm_up: int = 0
 
 
 @contextmanager
@@ -62,10 +65,13 @@ def running(peer: Peer, environment: Mapping[str, str] | None = None) -> Iterato
     peer.prepare(folder)
     port = _free_port()
     command = peer.command(folder, port)
+    arguments = command.arguments
+    if environment is not None and "BENCH_STDIO" in environment:
+        arguments = on_stdio.command(port, list(arguments))
     with tempfile.TemporaryFile() as log:
         with on_core(SERVER_CORE):
             process = subprocess.Popen(
-                command.arguments,
+                arguments,
                 cwd=command.folder,
                 env={**os.environ, **command.environment, **(environment or {})},
                 stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ import attrs
 
 from benchmarks.answers import WrongAnswer, check_echo, check_fixed
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, load, repeat
+from benchmarks.load import Conversation, repeat, warm_up
 from benchmarks.machine import LOAD_CORE, SERVER_CORE, raise_file_limit
 from benchmarks.peers.peer import Ability, Absent, Peer, Wire
 from benchmarks.plan import INSIDE, Plan, Turn
@@ -26,8 +26,6 @@ from benchmarks.scenarios.chatter import repeat_chatter
 from benchmarks.scenarios.scenario import Apart, Beside, Figures, Inside, OfServers, Scenario, Served
 
 WARM_UP_CONNECTIONS = 8
-WARM_UP_SECONDS = 10.0
-"""The most that a warm-up takes."""
 CHATTER = 10
 TURN_SECONDS = 100.0
 """The most that a turn of a server takes."""
@@ -119,9 +117,9 @@ class Runner:
         key = _key(peer.name, environment)
         if key not in self._running:
             target = self._servers.enter_context(self._started(scenario, peer, environment))
-            if target is not None and not self._plan.quick:
+            if target is not None and target.warm_up and "BENCH_STDIO" not in environment:
                 calls_back = "BENCH_STREAMS" in environment and Ability.CHATTER in peer.abilities
-                self._loaders.submit(_warm_up, target, peer.warm_up, calls_back).result()
+                self._loaders.submit(_warm_up, target, calls_back).result()
             self._running[key] = target
         elif self._running[key] is None and not any(
             (missing.scenario, missing.server) == (scenario.name, peer.name) for missing in self.missing
@@ -141,7 +139,7 @@ class Runner:
             except Absent as reason:
                 self.missing.append(Missing(scenario.name, peer.name, str(reason), failed=False))
                 target = None
-            yield target
+            yield target and attrs.evolve(target, warm_up=0 if self._plan.quick else peer.warm_up)
 
     def _load(self, scenario: Scenario, peer: Peer, measure: Measure) -> bool:
         try:
@@ -191,23 +189,21 @@ def _begin(core: set[int]) -> None:
     raise_file_limit()
 
 
-def _warm_up(target: Target, calls: int, calls_back: bool) -> None:
-    """Call until compilers that work while a program runs have done so; whatever fails here fails in a turn too."""
+def _warm_up(target: Target, calls_back: bool) -> None:
+    """Warm a server up over HTTP/1.1; whatever fails here fails in a turn too."""
     if target.wire is not Wire.HTTP1:
         return
     with suppress(WrongAnswer, OSError):
         check = check_fixed if target.fixed else check_echo
-        _call(target, repeat(target, WARM_UP_CONNECTIONS, Dialect.echo, check), calls)
+        _call(target, repeat(target, WARM_UP_CONNECTIONS, Dialect.echo, check), target.warm_up)
         if calls_back:
-            _call(target, repeat_chatter(target, WARM_UP_CONNECTIONS, CHATTER), calls // CHATTER)
+            _call(target, repeat_chatter(target, WARM_UP_CONNECTIONS, CHATTER), target.warm_up // CHATTER)
 
 
 def _call(target: Target, conversations: Sequence[Conversation], calls: int) -> None:
-    end = time.monotonic() + WARM_UP_SECONDS
-    while calls > 0 and time.monotonic() < end:
-        calls -= len(load(target, conversations, 0.1).latencies)
+    warm_up(target, conversations, calls)
     for conversation in conversations:
-        conversation.sock.close()
+        conversation.close()
 
 
 def _take(measure: Measure) -> tuple[list[tuple[int, Figures]], str | None]:

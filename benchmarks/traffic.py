@@ -190,7 +190,7 @@ class Traffic:
                 exchange(conversations[0].sock, session.delete())
         finally:
             for conversation in conversations:
-                conversation.sock.close()
+                conversation.close()
 
     def _over(
         self,

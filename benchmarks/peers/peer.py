@@ -21,6 +21,9 @@ streams only if ``BENCH_STREAMS`` is set in its environment, as it is for every 
 A server that can resume lost streams keeps their events only if ``BENCH_RESUMPTION`` is set in its environment, as it is for that
 scenario alone: keeping them costs something.
 
+A server that speaks HTTP+SSE does so, at ``/sse``, if ``BENCH_HTTP_SSE`` is set in its environment; it need not have ``/mcp`` then. One
+that speaks over stdio serves its standard input and output, and no port, if ``BENCH_STDIO`` is set.
+
 A server of which each call costs more the more tools it has, has the fifty only if ``BENCH_TOOLS`` is set in its environment, as it is
 for the mixture, which calls them.
 
@@ -59,6 +62,12 @@ class Ability(enum.Enum):
     """``change`` reaches every ``subscriptions/listen`` of 2026-07-28."""
     MIX = "mix"
     """It has ``tool_00`` to ``tool_49``, in both eras."""
+    HTTP2 = "HTTP/2"
+    """It is spoken to over HTTP/2 as over HTTP/1.1, without TLS, by who knows before."""
+    HTTP_SSE = "HTTP+SSE"
+    """With ``BENCH_HTTP_SSE`` set, it serves HTTP+SSE at ``/sse``."""
+    STDIO = "stdio"
+    """With ``BENCH_STDIO`` set, it serves its standard input and output."""
     RESUMPTION = "resumption"
     """With ``BENCH_RESUMPTION`` set, the lost stream of a call is resumed with ``Last-Event-ID``."""
 

@@ -4,6 +4,7 @@ from benchmarks.peers.built import GoPeer, NodePeer, PythonPeer, RustPeer
 from benchmarks.peers.peer import Ability, Peer
 
 _NOTIFYING = frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.MIX, Ability.GET_STREAMS, Ability.LISTENS})
+_WIRES = frozenset({Ability.HTTP2, Ability.HTTP_SSE, Ability.STDIO})
 
 PEERS: tuple[Peer, ...] = (
     PythonPeer(
@@ -13,7 +14,7 @@ PEERS: tuple[Peer, ...] = (
         version="2.3.0",
         source="python-sdk",
         arguments=("uvicorn",),
-        abilities=_NOTIFYING,
+        abilities=_NOTIFYING | {Ability.HTTP_SSE, Ability.STDIO},
     ),
     PythonPeer(
         name="python-sdk-hypercorn",
@@ -22,7 +23,7 @@ PEERS: tuple[Peer, ...] = (
         version="2.3.0",
         source="python-sdk",
         arguments=("hypercorn",),
-        abilities=_NOTIFYING,
+        abilities=_NOTIFYING | {Ability.HTTP2},
     ),
     PythonPeer(
         name="fastmcp",
@@ -30,7 +31,16 @@ PEERS: tuple[Peer, ...] = (
         package="fastmcp",
         version="4.1.2",
         source="fastmcp",
-        abilities=frozenset({Ability.CHATTER, Ability.SESSIONS, Ability.MIX, Ability.RESUMPTION}),
+        abilities=frozenset(
+            {
+                Ability.CHATTER,
+                Ability.SESSIONS,
+                Ability.MIX,
+                Ability.RESUMPTION,
+                Ability.HTTP_SSE,
+                Ability.STDIO,
+            }
+        ),
     ),
     NodePeer(
         name="typescript-sdk",
@@ -38,7 +48,7 @@ PEERS: tuple[Peer, ...] = (
         package="@modelcontextprotocol/server",
         version="2.4.0",
         source="typescript-sdk",
-        abilities=_NOTIFYING,
+        abilities=_NOTIFYING | {Ability.STDIO},
     ),
     GoPeer(
         name="mcp-go",
@@ -46,7 +56,7 @@ PEERS: tuple[Peer, ...] = (
         package="github.com/mark3labs/mcp-go",
         version="1.2.1",
         source="mcp-go",
-        abilities=_NOTIFYING | {Ability.RESUMPTION},
+        abilities=_NOTIFYING | _WIRES | {Ability.RESUMPTION},
     ),
     GoPeer(
         name="go-sdk",
@@ -54,7 +64,7 @@ PEERS: tuple[Peer, ...] = (
         package="github.com/modelcontextprotocol/go-sdk",
         version="1.8.0",
         source="go-sdk",
-        abilities=_NOTIFYING | {Ability.RESUMPTION},
+        abilities=_NOTIFYING | _WIRES | {Ability.RESUMPTION},
     ),
     RustPeer(
         name="rmcp",
@@ -62,6 +72,6 @@ PEERS: tuple[Peer, ...] = (
         package="rmcp",
         version="3.9.0",
         source="rmcp",
-        abilities=_NOTIFYING,
+        abilities=_NOTIFYING | {Ability.HTTP2, Ability.STDIO},
     ),
 )

@@ -36,7 +36,7 @@ class Chatter(Served):
             load(target, conversations, seconds / 10, least=1)
             yield count, load(target, conversations, seconds).figures()
             for conversation in conversations:
-                conversation.sock.close()
+                conversation.close()
 
 
 def repeat_chatter(target: Target, connections: int, count: int) -> list[Conversation]:

@@ -13,7 +13,7 @@ from benchmarks.answers import Answer, WrongAnswer, check_echo, result_of
 from benchmarks.client import PIECE, connect, exchange
 from benchmarks.dialect import Dialect
 from benchmarks.engine import valkey
-from benchmarks.load import Conversation, load, numbers
+from benchmarks.load import Connection, load, numbers
 from benchmarks.machine import LOAD_CORE, on_core
 from benchmarks.process import Target, running
 from benchmarks.scenarios.scenario import Figures, Inside, Metric
@@ -53,7 +53,7 @@ class Drain(Inside):
             yield size, {"seconds": taken, "each_us": taken / size * 1e6}
 
 
-class _Opening(Conversation):
+class _Opening(Connection):
     """A connection on which sessions are opened, one after the other.
 
     Args:

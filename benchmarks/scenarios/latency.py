@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.answers import CLOCK, Answer, WrongAnswer, check_echo
 from benchmarks.client import PIECE, connect, ready
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, load, numbers, percentile, repeat
+from benchmarks.load import Connection, load, numbers, percentile, repeat
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.chatter import check_chatter
@@ -70,7 +70,7 @@ def _call_at_leisure(hearer: "Hearer", seconds: float) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-class Hearer(Conversation):
+class Hearer(Connection):
     """Notes how old each notification is when it arrives, in nanoseconds."""
 
     def __init__(self, sock: socket.socket, target: Target) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.calls import Call
 from benchmarks.load import Load, load, together
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Ability, Peer
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, RATE, SLICE_SECONDS, Beside, Figures, Metric
 from benchmarks.traffic import CONNECTIONS, Calls, Traffic
@@ -23,6 +23,7 @@ class Part(Beside):
         in_quick: Whether a quick run of everything has it.
         aim: The most that a call should cost of mcpbus, in processor time over the uniform one.
         peers: Who is measured beside mcpbus, and the least that its rate should be over theirs.
+        needs: What a peer must be able to do to be measured in this beside those, in one turn, since there is no aim.
     """
 
     what = (
@@ -48,6 +49,7 @@ class Part(Beside):
         aim: float | None = None,
         in_quick: bool = True,
         peers: Mapping[str, float] | None = None,
+        needs: Ability | None = None,
     ) -> None:
         self.name = name
         self.title = title
@@ -55,11 +57,13 @@ class Part(Beside):
         self.aim = aim
         self.in_quick = in_quick
         self.peers = peers or {}
+        self.needs = needs
+        self.others = None if needs is None else {0: 1}
         self.traffic = traffic
 
     def measures(self, peer: Peer) -> bool:
         """Return whether a server can be measured in this."""
-        return peer.name == self.base or peer.name in self.peers
+        return peer.name == self.base or peer.name in self.peers or self.needs in peer.abilities
 
     def cost(self, sizes: Sequence[int], seconds: float) -> float:
         """Return about how many seconds a turn takes."""

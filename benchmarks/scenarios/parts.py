@@ -12,6 +12,7 @@ from benchmarks.load_http_sse import repeat_http_sse
 from benchmarks.load_lines import repeat_lines
 from benchmarks.load_websocket import repeat_websocket
 from benchmarks.mixture import CLIENTS, proxy_fields, tool_name, traceparent
+from benchmarks.peers.peer import Ability
 from benchmarks.scenarios.part import Part
 from benchmarks.servers.parts import ALIKE
 from benchmarks.tokens import make_issuer, make_token
@@ -166,12 +167,18 @@ PARTS = (
     Part("argument-10kb", "an argument of 10 kB", _one(_of_bytes(10_000)), aim=1.5),
     Part("argument-50kb", "an argument of 50 kB", _one(_of_bytes(50_000)), aim=3.0, peers={"rmcp": 0.9}),
     Part(
-        "http2", "HTTP/2", OverWire(partial(repeat_http2, connections=CONNECTIONS)), in_quick=False, aim=3.0
+        "http2",
+        "HTTP/2",
+        OverWire(partial(repeat_http2, connections=CONNECTIONS)),
+        needs=Ability.HTTP2,
+        in_quick=False,
+        aim=3.0,
     ),
     Part(
         "http2-streams",
         f"{CONNECTIONS} streams of one connection of HTTP/2",
         OverWire(partial(repeat_http2, connections=1, at_once=CONNECTIONS)),
+        needs=Ability.HTTP2,
         in_quick=False,
         aim=3.0,
     ),
@@ -187,6 +194,7 @@ PARTS = (
         "HTTP+SSE",
         OverWire(partial(repeat_http_sse, clients=CONNECTIONS)),
         environment={"BENCH_HTTP_SSE": "1"},
+        needs=Ability.HTTP_SSE,
         in_quick=False,
         aim=2.5,
     ),
@@ -195,6 +203,7 @@ PARTS = (
         f"stdio, {CONNECTIONS} at a time",
         OverWire(partial(repeat_lines, at_once=CONNECTIONS)),
         environment={"BENCH_STDIO": "1"},
+        needs=Ability.STDIO,
         in_quick=False,
         aim=1.5,
     ),

@@ -28,6 +28,7 @@ class Resume(Served):
     )
     size_title = "notifications"
     sizes = {10: 2, 100: 2, 1_000: 2}
+    others = {10: 1, 100: 1, 1_000: 1}
     quick_sizes = (10, 100)
     metrics = (
         Metric("ms", "ms", 2),

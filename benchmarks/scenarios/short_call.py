@@ -24,6 +24,7 @@ class ShortCall(Served):
     )
     size_title = "connections"
     sizes = {1: 2, 32: 5, 256: 2}
+    others = {1: 1, 32: 5, 256: 1}
     quick_sizes = (32,)
     metrics = (RATE, P50, P99, CPU, RESIDENT, LOADER)
     wires = frozenset({Wire.HTTP1, Wire.HTTP2, Wire.WEBSOCKET})
@@ -37,7 +38,7 @@ class ShortCall(Served):
             figures = load(target, conversations, seconds).figures()
             yield connections, {**figures, "resident": resident_bytes(target.group)}
             for conversation in conversations:
-                conversation.sock.close()
+                conversation.close()
 
 
 def _connect(target: Target, connections: int) -> list[Conversation]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.answers import FIRST_NUMBER, Answer, WrongAnswer, check_echo, result_of
 from benchmarks.client import PIECE, connect
 from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, load, numbers
+from benchmarks.load import Connection, load, numbers
 from benchmarks.peers.peer import Ability
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, P50, P99, RESIDENT, Figures, Metric, Served
@@ -28,6 +28,7 @@ class Storm(Served):
     )
     metrics = (Metric("rate", "sessions/s", more_is_better=True), P50, P99, CPU, RESIDENT, LOADER)
     needs = Ability.SESSIONS
+    others = {0: 1}
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Open sessions for a while."""
@@ -40,7 +41,7 @@ class Storm(Served):
             conversation.sock.close()
 
 
-class Session(Conversation):
+class Session(Connection):
     """A connection on which one session follows the other; an exchange is a whole session."""
 
     def __init__(self, sock: socket.socket, target: Target) -> None:

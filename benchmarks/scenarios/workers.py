@@ -107,7 +107,7 @@ class Workers(Beside):
         )
         for _, conversations in ways:
             for conversation in conversations:
-                conversation.sock.close()
+                conversation.close()
 
 
 def share_of_allowed(workers: Slice, apart: Slice) -> float:

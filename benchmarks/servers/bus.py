@@ -1,6 +1,6 @@
 """mcpbus as a server that is measured: ``python -m benchmarks.servers.bus SHELL PORT``.
 
-SHELL is ``lane``, as ``mcpbus serve`` serves it, ``asgi``: an application of plain hypercorn, or ``stdio``.
+SHELL is ``lane``, as ``mcpbus serve`` serves it, or ``asgi``: an application of plain hypercorn.
 """
 
 import os
@@ -92,8 +92,6 @@ def main(shell: str, port: int) -> None:
         if "BENCH_HTTP_SSE" in os.environ:
             app["http_sse"] = True
         if "BENCH_STDIO" in os.environ:
-            _hand_on(port)
-        elif shell == "stdio":
             server.run("stdio")
         elif shell == "asgi":
             trio.run(serve_plain, server.asgi(**app), port)
@@ -104,19 +102,6 @@ def main(shell: str, port: int) -> None:
                 _start_twin(shell, port + 1)
             served = partial(server.serve, bind=f"{HOST}:{port}", **app)
             trio.run(until_signalled, "bench", served)
-
-
-def _hand_on(port: int) -> None:
-    """Start a server on stdio for each connection, which is its standard input and output."""
-    del os.environ["BENCH_STDIO"]
-    with socket.create_server((HOST, port)) as listener:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                subprocess.Popen(
-                    [sys.executable, "-m", __spec__.name, "stdio", "0"], stdin=connection, stdout=connection
-                )
 
 
 def _start_twin(shell: str, port: int) -> None:

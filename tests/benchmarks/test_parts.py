@@ -1,22 +1,32 @@
 """What one thing costs is measured beside the uniform call, in one table, by which its aim is judged."""
 
+import json
+import os
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
+from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
+import attrs
 import pytest
 import trio
 
 from benchmarks import aims, machine, report
 from benchmarks.answers import WrongAnswer
 from benchmarks.client import connect, exchange
-from benchmarks.dialect import Dialect
+from benchmarks.dialect import MODERN, Dialect
 from benchmarks.load import Load, load, numbers
+from benchmarks.load_http_sse import repeat_http_sse
 from benchmarks.peers import PEERS
+from benchmarks.peers.peer import Wire
 from benchmarks.plan import Plan
 from benchmarks.plots import PARTS as PICTURE
-from benchmarks.process import running
+from benchmarks.process import Target, running
 from benchmarks.results import Measured, Missing, Results
 from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, first_token, part
@@ -82,6 +92,111 @@ def test_a_server_on_stdio_has_started_before_it_is_measured():
     with running(BUS, stdio.environment) as bus, stdio.traffic.to(bus) as [lines]:
         assert next(numbers) == number + 2, "no call has been made"
         assert not lines._asked, "it has not been answered"
+
+
+def test_a_server_on_stdio_is_warm_before_it_is_measured():
+    stdio, number = BY_NAME["stdio"], next(numbers)
+    with running(BUS, stdio.environment) as bus, stdio.traffic.to(attrs.evolve(bus, warm_up=100)) as [lines]:
+        assert next(numbers) > number + 100
+        assert not lines._asked, "it has not been answered"
+
+
+def test_what_a_server_on_stdio_had_is_closed_when_it_ends_before_it_has_answered():
+    stdio = BY_NAME["stdio"]
+    ends = attrs.evolve(BUS, module="none")
+    with running(ends, stdio.environment) as target:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(3):
+            with pytest.raises((WrongAnswer, BrokenPipeError)), stdio.traffic.to(target):
+                pass
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_parts_over_other_wires_are_measured_of_every_peer_that_has_them():
+    measured = {
+        name: {peer.name for peer in [*OURS, *PEERS] if BY_NAME[name].measures(peer)}
+        for name in ("http2", "http-sse", "stdio", "websocket", "proxy-headers", "await-1ms")
+    }
+    assert measured == {
+        "http2": {"mcpbus", "python-sdk-hypercorn", "mcp-go", "go-sdk", "rmcp"},
+        "http-sse": {"mcpbus", "python-sdk-uvicorn", "fastmcp", "mcp-go", "go-sdk"},
+        "stdio": {
+            *("mcpbus", "python-sdk-uvicorn", "fastmcp", "typescript-sdk"),
+            *("mcp-go", "go-sdk", "rmcp"),
+        },
+        "websocket": {"mcpbus"},
+        "proxy-headers": {"mcpbus", "rmcp"},
+        "await-1ms": {"mcpbus"},
+    }
+
+
+class Streaming(BaseHTTPRequestHandler):
+    """A server of HTTP+SSE in the words of some peers: its address is whole, lines end with CR and LF, and it comments."""
+
+    protocol_version = "HTTP/1.1"
+    streams: ClassVar[list[BufferedIOBase]] = []
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.say(self.wfile, f"event: endpoint\r\ndata: http://{self.headers['Host']}/message?session=1")
+        self.streams.append(self.wfile)
+        self.server.ended.wait()
+
+    def do_POST(self):
+        assert self.path == "/message?session=1"
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(202)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        if message["method"] == "initialize":
+            self.reply(message, {"protocolVersion": message["params"]["protocolVersion"]})
+        elif message["method"] == "tools/call":
+            text = self.server.text or message["params"]["arguments"]["text"]
+            self.reply(message, {"content": [{"type": "text", "text": text}]})
+
+    def reply(self, message, result):
+        said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        self.say(self.streams[-1], ": ping")
+        self.say(self.streams[-1], f"event: message\r\ndata: {said}")
+
+    @staticmethod
+    def say(stream, event):
+        stream.write(event.encode() + b"\r\n\r\n")
+        stream.flush()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def streaming(text=None):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Streaming)
+    server.ended, server.text = threading.Event(), text
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield Target("peer", server.server_port, os.getpgid(0), MODERN, "2025-11-25", Wire.HTTP1, fixed=False)
+    finally:
+        server.ended.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_peer_is_understood_over_http_sse_in_its_own_words():
+    with streaming() as target:
+        [client] = repeat_http_sse(target, 1)
+        assert load(target, [client], 0.0, least=3).latencies
+        client.close()
+
+
+def test_a_wrong_answer_over_http_sse_is_told():
+    with streaming(text="something else") as target:
+        [client] = repeat_http_sse(target, 1)
+        with pytest.raises(WrongAnswer, match="not what was said"):
+            load(target, [client], 0.0, least=1)
+        client.close()
 
 
 @pytest.mark.parametrize("name", GUARDED)
@@ -161,11 +276,12 @@ def test_an_estimate_counts_the_start_of_both():
     assert two - one == pytest.approx(plan.start_seconds)
 
 
-def test_parts_are_measured_of_the_bus_and_of_whom_they_name():
+def test_parts_are_measured_of_the_bus_and_of_whom_they_name_and_once_of_who_has_the_wire():
     plan = Plan()
     for each in PARTS:
         turns = [turn.peer.name for turn in plan.turns(each, [*OURS, *PEERS])]
-        assert sorted(turns) == sorted(["mcpbus", *each.peers] * 3)
+        once = [peer.name for peer in PEERS if each.needs in peer.abilities]
+        assert sorted(turns) == sorted(["mcpbus", *each.peers] * 3 + once)
 
 
 def test_the_report_has_one_table_of_all_parts():

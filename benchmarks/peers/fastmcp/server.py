@@ -70,7 +70,11 @@ for tool in range(TOOLS if "BENCH_TOOLS" in os.environ else 0):
 
 def main(port: int) -> None:
     """Serve until terminated."""
+    if "BENCH_STDIO" in os.environ:
+        server.run("stdio", show_banner=False, log_level="WARNING")
+        return
     application = server.http_app(
+        transport="sse" if "BENCH_HTTP_SSE" in os.environ else "http",
         json_response="BENCH_STREAMS" not in os.environ,
         event_store=EventStore(max_events_per_stream=MANY_EVENTS)
         if "BENCH_RESUMPTION" in os.environ

@@ -66,6 +66,12 @@ func main() {
 	}
 	bench.AddResource(&mcp.Resource{URI: value, Name: "value"}, read)
 
+	if os.Getenv("BENCH_STDIO") != "" {
+		if err := bench.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	serve := func(*http.Request) *mcp.Server { return bench }
 	options := mcp.StreamableHTTPOptions{JSONResponse: os.Getenv("BENCH_STREAMS") == ""}
 	stateless := options
@@ -82,7 +88,13 @@ func main() {
 			sessions.ServeHTTP(w, r)
 		}
 	})
-	log.Fatal(http.ListenAndServe("127.0.0.1:"+os.Args[1], nil))
+	if os.Getenv("BENCH_HTTP_SSE") != "" {
+		http.Handle("/sse", mcp.NewSSEHandler(serve, nil))
+	}
+	listener := &http.Server{Addr: "127.0.0.1:" + os.Args[1], Protocols: new(http.Protocols)}
+	listener.Protocols.SetHTTP1(true)
+	listener.Protocols.SetUnencryptedHTTP2(true)
+	log.Fatal(listener.ListenAndServe())
 }
 
 func echo(_ context.Context, _ *mcp.CallToolRequest, arguments echoArguments) (*mcp.CallToolResult, any, error) {

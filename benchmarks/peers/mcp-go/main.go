@@ -15,6 +15,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net/http"
 	"os"
 	"runtime"
 
@@ -65,6 +66,16 @@ func main() {
 			bench.AddTool(tool, echo)
 		}
 	}
+	if os.Getenv("BENCH_STDIO") != "" {
+		if err := server.ServeStdio(bench); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	address := "127.0.0.1:" + os.Args[1]
+	if os.Getenv("BENCH_HTTP_SSE") != "" {
+		log.Fatal(server.NewSSEServer(bench).Start(address))
+	}
 	options := []server.StreamableHTTPOption{
 		server.WithStateful(true),
 		server.WithStreamableHTTPLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
@@ -72,7 +83,11 @@ func main() {
 	if os.Getenv("BENCH_RESUMPTION") != "" {
 		options = append(options, server.WithEventStore(server.NewInMemoryEventStore()))
 	}
-	log.Fatal(server.NewStreamableHTTPServer(bench, options...).Start("127.0.0.1:" + os.Args[1]))
+	http.Handle("/mcp", server.NewStreamableHTTPServer(bench, options...))
+	listener := &http.Server{Addr: address, Protocols: new(http.Protocols)}
+	listener.Protocols.SetHTTP1(true)
+	listener.Protocols.SetUnencryptedHTTP2(true)
+	log.Fatal(listener.ListenAndServe())
 }
 
 func echo(_ context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -14,6 +14,7 @@ import time
 from functools import partial
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import mcp_types as types
@@ -22,9 +23,14 @@ import uvicorn
 from hypercorn.config import Config
 from hypercorn.trio import serve
 from mcp.server import Server, ServerRequestContext
+from mcp.server.sse import SseServerTransport
+from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from pydantic import BaseModel
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 VALUE = "bench://value"
 # Beyond the defaults of 1,024 listens and 10,000 sessions, because as many are measured, and some more.
@@ -122,8 +128,8 @@ def clock() -> str:
     return f"clock={time.monotonic_ns()}"
 
 
-def application() -> Starlette:
-    """Return the server as an application."""
+def make_server() -> Server[Any]:
+    """Return the server."""
     server = Server(
         "bench",
         version="1",
@@ -134,21 +140,55 @@ def application() -> Starlette:
         on_subscriptions_listen=ListenHandler(changes, max_subscriptions=MANY),
     )
     server.middleware.clear()
+    return server
+
+
+def application() -> Starlette:
+    """Return it as an application."""
+    server = make_server()
+    if "BENCH_HTTP_SSE" in os.environ:
+        return http_sse(server)
     return server.streamable_http_app(json_response="BENCH_STREAMS" not in os.environ, max_sessions=MANY)
+
+
+def http_sse(server: Server[Any]) -> Starlette:
+    """Return it as an application that speaks HTTP+SSE."""
+    transport = SseServerTransport("/messages/")
+
+    async def serve_stream(request: Request) -> Response:
+        async with transport.connect_sse(request.scope, request.receive, request._send) as streams:  # noqa: SLF001
+            await server.run(*streams, server.create_initialization_options())
+        return Response()
+
+    return Starlette(
+        routes=[
+            Route("/sse", endpoint=serve_stream),
+            Mount("/messages/", app=transport.handle_post_message),
+        ]
+    )
+
+
+async def serve_stdio() -> None:
+    """Serve standard input and output."""
+    server = make_server()
+    async with stdio_server() as streams:
+        await server.run(*streams, server.create_initialization_options())
 
 
 def main(shell: str, port: int) -> None:
     """Serve until terminated."""
-    if shell == "uvicorn":
+    if "BENCH_STDIO" in os.environ:
+        anyio.run(serve_stdio, backend_options={"use_uvloop": True})
+    elif shell == "uvicorn":
         uvicorn.run(
             application(), port=port, loop="uvloop", http="httptools", log_level="warning", access_log=False
         )
-        return
-    config = Config()
-    config.bind = [f"127.0.0.1:{port}"]
-    config.loglevel = "WARNING"
-    config.keep_alive_max_requests = 2**63  # its default closes a connection after 1,000 requests
-    trio.run(partial(serve, application(), config))
+    else:
+        config = Config()
+        config.bind = [f"127.0.0.1:{port}"]
+        config.loglevel = "WARNING"
+        config.keep_alive_max_requests = 2**63  # its default closes a connection after 1,000 requests
+        trio.run(partial(serve, application(), config))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import {
   toNodeHandler,
 } from '@modelcontextprotocol/node';
 import { createMcpHandler, Server } from '@modelcontextprotocol/server';
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import * as z from 'zod/v4';
 
 const VALUE = 'bench://value';
@@ -174,6 +175,10 @@ async function serve(request, response) {
   await serveEra(request, response, body);
 }
 
-createServer((request, response) => {
-  serve(request, response).catch(() => response.destroy());
-}).listen(Number(process.argv[2]), '127.0.0.1');
+if (process.env.BENCH_STDIO) {
+  serveStdio(makeServer);
+} else {
+  createServer((request, response) => {
+    serve(request, response).catch(() => response.destroy());
+  }).listen(Number(process.argv[2]), '127.0.0.1');
+}

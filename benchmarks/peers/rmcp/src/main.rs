@@ -9,7 +9,7 @@ use std::{env, io, sync::Arc};
 
 use axum::{Router, serve::ListenerExt};
 use rmcp::{
-    ErrorData, Peer, RoleServer, ServerHandler,
+    ErrorData, Peer, RoleServer, ServerHandler, ServiceExt,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
     model::{
         Implementation, ProgressNotificationParam, RequestMetaObject,
@@ -19,8 +19,11 @@ use rmcp::{
     schemars::JsonSchema,
     service::{RequestContext, SubscriptionContext},
     tool, tool_handler, tool_router,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    transport::{
+        io::stdio_pipes,
+        streamable_http_server::{
+            StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+        },
     },
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -214,6 +217,11 @@ async fn main() -> io::Result<()> {
         .and_then(|argument| argument.parse::<u16>().ok())
         .expect("usage: rmcp-peer PORT");
     let bench = Arc::new(Bench::new());
+    if env::var_os("BENCH_STDIO").is_some() {
+        let running = bench.serve(stdio_pipes()).await.map_err(io::Error::other)?;
+        running.waiting().await?;
+        return Ok(());
+    }
     let service = StreamableHttpService::new(
         move || Ok(bench.clone()),
         Arc::new(LocalSessionManager::default()),

@@ -59,6 +59,7 @@ class RedisConnection:
             try:
                 return await send(connection, b"EVALSHA", [script.digest, *rest])
             except NoScriptError:
+                self._promised.send_whole(connection)  # what was asked for before is run before
                 return await send(connection, b"EVAL", [script.text, *rest])
 
         return await self._use(within, run)

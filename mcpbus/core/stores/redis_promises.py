@@ -28,6 +28,7 @@ class _Sent(Promise):
         until: When it takes too long.
         wanted: Whether somebody still wants to hear of it; else it is not sent again.
         connection: On which it was sent last, if it was.
+        whole: Whether it was sent there with its text.
         answer: What is answered there, see `send`.
     """
 
@@ -36,6 +37,7 @@ class _Sent(Promise):
     until: float
     wanted: bool = True
     connection: BaseConnection | None = None
+    whole: bool = False
     answer: Any = None
 
     def withdraw(self) -> None:
@@ -45,12 +47,12 @@ class _Sent(Promise):
 
     def send(self, connection: BaseConnection) -> None:
         """Send it to whoever is expected to know it."""
-        self.connection = connection
+        self.connection, self.whole = connection, False
         self.answer = send(connection, b"EVALSHA", [self.script.digest, *self.rest])
 
     def send_whole(self, connection: BaseConnection) -> None:
         """Send it to whoever may not know it."""
-        self.connection = connection
+        self.connection, self.whole = connection, True
         self.answer = send(connection, b"EVAL", [self.script.text, *self.rest])
 
 
@@ -60,6 +62,9 @@ class PromisedScripts:
     When a connection is lost all that were not answered go out on the next one in that order, before anything else: so what comes
     later, such as to forget what was kept, is done later. What its caller has given up is not among them.
 
+    The first one of a kind goes out with its text on each connection, and so do all that wait where Redis has been made to forget its
+    scripts: one that was not known would else be run after those that came behind it.
+
     Args:
         timeout: Seconds that each may take, with as many connections as there are meanwhile.
     """
@@ -68,6 +73,8 @@ class PromisedScripts:
         self._timeout = timeout
         self._sent: deque[_Sent] = deque()
         self._hears = False  # whether a task does
+        self._connection: BaseConnection | None = None
+        self._known: set[str] = set()  # what was sent whole on that connection
 
     def ask(self, kept: KeptConnection, script: Script, rest: Sequence[Value]) -> Promise:
         """Run a script, on a connection that there may not be yet. No schedule point."""
@@ -79,7 +86,7 @@ class PromisedScripts:
         sent = _Sent(script=script, rest=rest, until=trio.current_time() + self._timeout)
         connection = kept.usable
         if connection is not None:
-            sent.send(connection)
+            self._send(sent, connection)
         self._sent.append(sent)
         if not self._hears:
             self._hears = True
@@ -93,6 +100,23 @@ class PromisedScripts:
         for sent in self._sent:
             if sent.wanted and not await _is_answered(sent):
                 sent.send_whole(connection)
+
+    def send_whole(self, connection: BaseConnection) -> None:
+        """Send once more, with their texts, what waits on a connection where scripts are not known any more. No schedule point."""
+        self._known.clear()
+        for sent in self._sent:
+            if sent.connection is connection and sent.wanted and not sent.whole:
+                self._known.add(sent.script.digest)
+                sent.send_whole(connection)
+
+    def _send(self, sent: _Sent, connection: BaseConnection) -> None:
+        if connection is not self._connection:
+            self._connection, self._known = connection, set()
+        if sent.script.digest in self._known:
+            sent.send(connection)
+        else:
+            self._known.add(sent.script.digest)
+            sent.send_whole(connection)
 
     async def _hear_all(self, kept: KeptConnection) -> None:
         """Hear of each, in order."""
@@ -114,30 +138,34 @@ class PromisedScripts:
             with suppress(Exception):
                 return await sent.answer
         with trio.CancelScope(deadline=sent.until):
-            return await _wait(sent, kept)
+            return await self._wait(sent, kept)
         if sent.connection is None or sent.answer is None:
             raise kept.out_of_reach(self._timeout)
         sent.connection.invalidate()  # the network may be dead, and say nothing
         raise kept.silent(self._timeout)
 
-
-async def _wait(sent: _Sent, kept: KeptConnection) -> Any:
-    """Wait for an answer, on one connection after the other."""
-    while True:
-        connection = sent.connection
-        if connection is None or sent.answer is None:
-            connection = await kept.wait()
-            if not sent.wanted:
-                return None
-            if sent.answer is None:  # else it was sent as that was made
-                sent.send_whole(connection)
-            continue
-        try:
-            return await sent.answer
-        except Exception as error:  # noqa: BLE001 - whatever ended the connection
-            if not isinstance(error, NoScriptError):
+    async def _wait(self, sent: _Sent, kept: KeptConnection) -> Any:
+        """Wait for an answer, on one connection after the other."""
+        while True:
+            connection = sent.connection
+            if connection is None or sent.answer is None:
+                connection = await kept.wait()
+                if not sent.wanted:
+                    return None
+                if sent.answer is None:  # else it was sent as that was made
+                    sent.send_whole(connection)
+                continue
+            answer = sent.answer
+            try:
+                return await answer
+            except NoScriptError:
+                if sent.wanted and sent.answer is answer:  # else who heard it first has sent all that wait
+                    self.send_whole(connection)
+                if sent.answer is answer:
+                    sent.answer = None
+            except Exception as error:  # noqa: BLE001 - whatever ended the connection
                 kept.judge(connection, error)
-        sent.answer = None
+                sent.answer = None
 
 
 async def _is_answered(sent: _Sent) -> bool:

@@ -153,6 +153,17 @@ async def test_nothing_is_kept_of_a_stream_whose_events_are_gone(make_store):
     assert await store.replay("s", "live", 1) is None
 
 
+async def test_of_events_that_come_at_once_the_oldest_goes_first(make_store):
+    store = make_store(max_items=1)
+    for number in range(20):
+        first = store.append(f"s{number}", "z", 1, [b"older"], final=False)
+        second = store.append(f"s{number}", "a", 1, [b"newer"], final=False)
+        await first
+        await second
+        assert (await store.replay(f"s{number}", "a", 0)).events == [b"newer"]
+        assert await store.replay(f"s{number}", "z", 0) is None
+
+
 async def test_sqlite_forgets_by_age(tmp_path, monkeypatch):
     now = 1000.0
     monkeypatch.setattr("mcpbus.core.stores.sqlite.time.time", lambda: now)

@@ -16,7 +16,7 @@ _BEGIN: Final = """
 local ages, sizes, prefix = KEYS[1], KEYS[2], ARGV[1]
 local items, bytes, age = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = time[1] * 1000 + time[2] / 1000
 
 local function key_of(session, stream) return prefix .. ':l:' .. session .. ':' .. stream end
 local function streams_of(session) return prefix .. ':L:' .. session end

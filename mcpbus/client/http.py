@@ -38,6 +38,8 @@ _CONNECT_SECONDS: Final = 10
 _PORTS: Final = 2**16
 _TELL_SECONDS: Final = 30
 """How long a server may take to accept what it owes no answer."""
+_MOST_APART: Final = 1_000
+"""How many answers and cancellations are on their way at once, before others wait for them."""
 _CLOSE_SECONDS: Final = 2
 _RETURN_SECONDS: Final = 1.0
 _LONGEST_RETURN_SECONDS: Final = 30.0
@@ -147,8 +149,9 @@ class _HttpConnection:
         self._session = HttpSession(nursery, self._repeat)
         self._tools = MirroredTools()
         self._posts: dict[int | str, _Post] = {}
-        # Posts in the order in which they were sent: what is owed no answer must have arrived before the next.
+        # Posts in the order in which they were sent; see `run`.
         self._sender, self._receiver = trio.open_memory_channel[_Outgoing](1024)
+        self._posted = trio.Event()
 
     def send(self, message: Message, pending: Pending | None) -> None:
         """Send a message; a cancellation closes the answer of its request, too."""
@@ -175,16 +178,27 @@ class _HttpConnection:
                 pending.settle(error)
 
     async def run(self) -> None:
-        """Post what is sent."""
-        async for outgoing in self._receiver:
-            message, pending = outgoing.message, outgoing.pending
-            if not isinstance(message, Request):
-                if _opens_session(message):
-                    self._enter_session()
-                await self._tell(message)
-            elif pending is not None and pending.result is None:  # else it was given up meanwhile
-                pending.begun = True
-                self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
+        """Post what is sent.
+
+        A notification holds up what comes behind it until the server has accepted it, or for 30 s: what is asked for after
+        it may rest on it. Answers, and what takes a request back, hold nothing up.
+        """
+        try:
+            async with trio.open_nursery() as apart:
+                async for outgoing in self._receiver:
+                    message, pending = outgoing.message, outgoing.pending
+                    if not isinstance(message, Request):
+                        if _opens_session(message):
+                            self._enter_session()
+                        if _stands_alone(message) and len(apart.child_tasks) < _MOST_APART:
+                            apart.start_soon(self._tell, message, self._session.id)
+                        else:
+                            await self._tell(message, self._session.id)
+                    elif pending is not None and pending.result is None:  # else it was given up meanwhile
+                        pending.begun = True
+                        self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
+        finally:
+            self._posted.set()
 
     def _enter_session(self) -> None:
         """Speak in the session that was opened. Of an ended one nobody answers any more, nor can be answered."""
@@ -199,19 +213,19 @@ class _HttpConnection:
     async def close(self) -> None:
         """Post what is left, and end the session."""
         self._sender.close()
-        async for outgoing in self._receiver:
+        await self._posted.wait()
+        async for outgoing in self._receiver:  # which a cancellation has left
             if not isinstance(outgoing.message, Request):
-                await self._tell(outgoing.message)
+                await self._tell(outgoing.message, self._session.id)
         if self._session.id is not None:
             headers = self._session_headers(self._session.id)
             with suppress(httpx2.HTTPError):  # the server ends it by itself, in time
                 async with self._http.stream("DELETE", self._url, headers=headers):
                     pass
 
-    async def _tell(self, message: Message) -> None:
+    async def _tell(self, message: Message, session: str | None) -> None:
         """Post what is owed no answer. A call whose question stays unanswered for it, fails."""
         problem = "the server accepts nothing"
-        session = self._session.id
         with trio.move_on_after(_TELL_SECONDS):
             try:
                 headers = self._post_headers(message, session)
@@ -348,6 +362,11 @@ class _HttpConnection:
     def _session_headers(self, session: str | None) -> dict[str, str]:
         named = {} if session is None else {"Mcp-Session-Id": session}
         return {"MCP-Protocol-Version": self.client.revision.name, **named}
+
+
+def _stands_alone(message: Message) -> bool:
+    """Whether nothing that is sent later rests on it: an answer, or a cancellation."""
+    return not isinstance(message, Notification) or message.method == "notifications/cancelled"
 
 
 def _opens_session(message: Message) -> bool:

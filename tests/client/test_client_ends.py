@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from test_bad_servers import HELLO, TAKEN, result, speaking
+from test_bad_servers import HELLO, TAKEN, events, result, speaking
 from test_clients_on_the_wire import over_http, over_stdio
 from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
@@ -138,6 +138,59 @@ async def test_a_cancellation_stays_one_where_the_server_takes_nothing(autojump_
 
                 wall.client._put = refuse
     assert scope.cancelled_caught
+
+
+async def test_neither_an_answer_nor_a_cancellation_holds_up_a_call():
+    asked, cancelled, over = trio.Event(), trio.Event(), trio.Event()
+
+    async def ping(stream):
+        await stream.send_all(events('data: {"jsonrpc": "2.0", "id": "q", "method": "ping"}\n\n'))
+        await over.wait()
+
+    def late(seen):
+        async def never(stream):
+            seen.set()
+            await over.wait()
+
+        return never
+
+    with trio.fail_after(20):
+        async with (
+            speaking(HELLO, TAKEN, ping, late(asked), late(cancelled), result({})) as (url, sent),
+            connect_http(url, revision=OLD) as client,
+        ):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.list_tools)
+                await asked.wait()
+                nursery.cancel_scope.cancel()
+            await cancelled.wait()
+            assert await client.request("ping") == {}
+            over.set()
+    assert '"id":"q","result":{}' in sent[3]
+    assert "notifications/cancelled" in sent[4]
+
+
+async def test_what_was_said_last_is_accepted_before_the_session_is_ended():
+    asked, left = trio.Event(), trio.Event()
+
+    async def later(stream):
+        asked.set()
+        await left.wait()
+        sent.append("accepted")
+        await stream.send_all(TAKEN)
+
+    async def leave():
+        async with connect_http(url, revision=OLD) as client:
+            await client.notify("notifications/roots/list_changed")
+            await asked.wait()
+
+    async with speaking(HELLO, TAKEN, later) as (url, sent), trio.open_nursery() as nursery:
+        nursery.start_soon(leave)
+        await asked.wait()
+        await wait_all_tasks_blocked(0.01)
+        left.set()
+    assert sent[-2] == "accepted"
+    assert sent[-1].startswith("DELETE ")
 
 
 async def test_a_call_that_is_given_up_before_it_is_sent_is_never_sent():

@@ -6,7 +6,7 @@ from mcpbus.serving.answer_length import AnswerLength
 from mcpbus.serving.asgi_call import RequestLine
 from mcpbus.serving.http1.encoder import CHUNKED, CLOSE, CONTINUE, END, encode_chunk, encode_head
 from mcpbus.serving.http1.head import RequestHead, fields_of, target_of
-from mcpbus.serving.http1.request import Connection, client_left, fate_of
+from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.answers import HeaderList
 
@@ -97,7 +97,7 @@ class Http1Exchange:
 
     async def disconnected(self) -> None:
         """See `Exchange`."""
-        await client_left(self._wire, self._connection.readiness)
+        await self._wire.client_left(self._connection.readiness)
         self._gone = True
 
     # -- what is said ----------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Http1Exchange:
         measured = length.bodiless or length.left is not None
         self._chunked = not measured and self._read.modern
         framing = CHUNKED if self._chunked else b""
-        said = fate_of(self._wire, self._read, said_continue=self._said_continue)
+        said = self._wire.say_connection(self._read, said_continue=self._said_continue)
         if said is CLOSE or not (measured or self._chunked):
             self.closes, said = True, CLOSE  # the end of the connection may be the end of the answer
         self._unsaid = encode_head(status, fields, said + framing)

@@ -17,9 +17,9 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.serving.deadline_stream import READ_BYTES
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http1.head import RequestHead
-from mcpbus.serving.http1.request import MOST_AHEAD, Http1Request
+from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
-from mcpbus.serving.http1.wire import IDLE, SERVING, Doing, Owner, Wire
+from mcpbus.serving.http1.wire import IDLE, MOST_AHEAD, SERVING, Doing, Owner, Wire
 from mcpbus.serving.http1.work import Work
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness

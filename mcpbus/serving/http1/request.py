@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, Protocol, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 import trio
@@ -18,7 +18,6 @@ from mcpbus.serving.http1.encoder import (
     CLOSE,
     CONTINUE,
     END,
-    KEEP,
     encode_answer,
     encode_chunk,
     encode_head,
@@ -33,9 +32,6 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.outlets import Entry, HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
 from mcpbus.transports.unfinished import Unfinished
-
-MOST_AHEAD: Final = 64 * 1024
-"""Bytes of later requests that are read while one is served."""
 
 
 class _Rest:
@@ -352,40 +348,15 @@ class Http1Request(msgspec.Struct, eq=False):
 
     async def disconnected(self) -> None:
         """See `HttpRequest`."""
-        await client_left(self._wire, self._connection.readiness)
+        await self._wire.client_left(self._connection.readiness)
 
     def _say_connection(self) -> bytes:
         """What the answer says of the connection; decided when its head is made."""
         head, wire = self._read, self._wire
         if wire.requests.body is None and head.keeps and head.modern and not wire.retired:
             return b""  # as nearly always
-        said = fate_of(wire, head, said_continue=self._said_continue)
+        said = wire.say_connection(head, said_continue=self._said_continue)
         if self.closes or said is CLOSE:
             self.closes = True
             return CLOSE
         return said
-
-
-async def client_left(wire: Wire, readiness: Readiness) -> None:
-    """Wait until the client has left. What comes meanwhile is kept for the next requests, up to a bound."""
-    requests = wire.requests
-    while requests.waiting < MOST_AHEAD:
-        data = await wire.receive()
-        if not data:
-            wire.gone = True
-            return
-        requests.receive(data)
-    await readiness.client_left()
-    wire.gone = True
-
-
-def fate_of(wire: Wire, head: RequestHead, *, said_continue: bool) -> bytes:
-    """What an answer says of the connection, as a line of its head: nothing, `KEEP`, or `CLOSE` if it ends the connection."""
-    body = wire.requests.body
-    if body is not None and (
-        (head.expects and not said_continue) or body.left > wire.options.unread_body_bytes
-    ):
-        return CLOSE  # the client may send this body or not, or it is too long to wait for its end
-    if wire.retired or not head.keeps:
-        return CLOSE
-    return b"" if head.modern else KEEP

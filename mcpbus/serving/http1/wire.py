@@ -11,9 +11,15 @@ import trio
 
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
+from mcpbus.serving.http1.encoder import CLOSE, KEEP
+from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.parser import Requests
+from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import too_slow
 from mcpbus.serving.service import Service
+
+MOST_AHEAD: Final = 64 * 1024
+"""Bytes of later requests that are read while one is served."""
 
 
 class Owner(Protocol):
@@ -181,6 +187,21 @@ class Wire:
         self.requests.receive(data)
         return len(data)
 
+    async def client_left(self, readiness: Readiness) -> None:
+        """Wait until the client has left. What comes meanwhile is kept for the next requests, up to a bound.
+
+        Args:
+            readiness: Watches the connection past that.
+        """
+        while self.requests.waiting < MOST_AHEAD:
+            data = await self.receive()
+            if not data:
+                self.gone = True
+                return
+            self.requests.receive(data)
+        await readiness.client_left()
+        self.gone = True
+
     def receive_now(self, most: int = READ_BYTES) -> bytes | None:
         """Take what has come, so many bytes at most; None if that is nothing yet, and nothing once the client has gone."""
         try:
@@ -211,6 +232,22 @@ class Wire:
         except GONE:
             return
         self.gone = self.closed
+
+    def say_connection(self, head: RequestHead, *, said_continue: bool) -> bytes:
+        """What an answer says of the connection, as a line of its head: nothing, `KEEP`, or `CLOSE` if it ends the connection.
+
+        Args:
+            head: That of the request.
+            said_continue: Whether its client was told to send the body.
+        """
+        body = self.requests.body
+        if body is not None and (
+            (head.expects and not said_continue) or body.left > self.options.unread_body_bytes
+        ):
+            return CLOSE  # the client may send this body or not, or it is too long to wait for its end
+        if self.retired or not head.keeps:
+            return CLOSE
+        return b"" if head.modern else KEEP
 
     def end_sending(self) -> None:
         """Tell the client that nothing more is said, where that can be told while it is listened to."""

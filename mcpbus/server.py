@@ -1,6 +1,5 @@
 """What an author writes: a `Server`, which is described with decorators, and can be opened and served."""
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -33,12 +32,18 @@ from mcpbus.features.tool import Visible
 from mcpbus.membership import begin_worker, meet, open_node
 from mcpbus.program import until_input_ends, until_signalled
 from mcpbus.protocol.http.authentication import Authorizer
-from mcpbus.protocol.keywords import check_keywords, explained, explained_as
+from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.request_state import Sealer
-from mcpbus.protocol.validators import check_numbers
 from mcpbus.reachable_buses import ReachableBuses
-from mcpbus.server_arguments import SERVING, check_lifespan, check_middleware, check_opening
+from mcpbus.server_arguments import (
+    SERVING,
+    check_lifespan,
+    check_middleware,
+    check_opening,
+    check_running,
+    check_serving,
+)
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
@@ -323,12 +328,11 @@ class Server(Definition, Generic[StateT]):
             response: The form of answers: "auto" chooses late for each one, "json" and "sse" fix it.
             **http: The fields of `HttpOptions`.
         """
-        from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
-        from mcpbus.transports.lifespan import LifespanApp  # noqa: PLC0415
+        from mcpbus.transports.lifespan import LifespanApp  # noqa: PLC0415 - as said above
         from mcpbus.transports.responder import check_response  # noqa: PLC0415
 
         # These complain now, and not at the start.
-        read_http_options("server.asgi()", http, self.asgi)
+        check_serving("server.asgi()", http, self.asgi)
         check_response(response)
         check_opening(limits=limits, event_store=event_store, task_store=task_store)
         opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
@@ -362,13 +366,7 @@ class Server(Definition, Generic[StateT]):
         **http: "Unpack[HttpFields]",
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
-        from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
-
-        read_http_options("server.serve()", http, self.serve)  # complains before anything is opened
-        if metrics is not None:
-            from mcpbus.metrics_address import addresses_of  # noqa: PLC0415
-
-            addresses_of(metrics)
+        check_serving("server.serve()", http, self.serve, metrics=metrics)
         worker = self._worker
         opening = self.open(
             limits=limits,
@@ -418,31 +416,12 @@ class Server(Definition, Generic[StateT]):
             raise RuntimeError(
                 "server.run() starts trio itself: in a trio program write await server.serve()"
             )
-        check_numbers("server.run()", workers=workers)
-        if workers < 1 or (workers > 1 and transport != "http"):
-            raise ValueError(f"workers is {workers}: it is at least 1, and more than that only over HTTP")
-        if workers > 1 and options.get("cluster") is not None:
-            options["cluster"].check_for_workers()
+        check_running(transport, workers, options, serve=self.serve, run=self.run)
         if transport == "stdio":
-            check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
             program = partial(until_input_ends, partial(self._serve_stdio, **options))
-        elif transport == "http":
-            from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
-
-            own = inspect.signature(self.serve).parameters
-            http = {name: options[name] for name in options if name not in own}
-            read_http_options("server.run()", http, self.serve, self.run)
-            if options.get("metrics") is not None:
-                from mcpbus.metrics_address import addresses_of  # noqa: PLC0415
-
-                addresses_of(options["metrics"], workers)
+        else:
             self._worker = begin_worker(workers, options)
             program = partial(until_signalled, self.name, partial(self.serve, **options), self._worker)
-        else:
-            raise ValueError(
-                f"transport is {transport!r}: it must be 'http', which is Streamable HTTP, HTTP+SSE and WebSocket at once, "
-                f"or 'stdio'"
-            )
         try:
             trio.run(program)
         except (ServingError, BaseExceptionGroup) as errors:

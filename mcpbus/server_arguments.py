@@ -1,13 +1,13 @@
 """What a `Server` is given, and is refused at once if it cannot be used so; and what it is not given, but is elsewhere."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any
 
 from mcpbus.core.limits import Limits
-from mcpbus.protocol.keywords import Elsewhere
+from mcpbus.protocol.keywords import Elsewhere, check_keywords
 from mcpbus.protocol.validators import check_numbers
 
 
@@ -101,3 +101,71 @@ def check_opening(
     if isinstance(cluster, str | type):
         raise TypeError(f"cluster is a mcpbus.cluster.Redis('redis://...'), not {cluster!r}")
     check_numbers("Server", drain_seconds=drain_seconds)
+
+
+def check_serving(
+    owner: str,
+    http: Mapping[str, object],
+    *called: Callable[..., Any],
+    metrics: object = None,
+    workers: int = 1,
+) -> None:
+    """Refuse what a server cannot be served with over HTTP, before anything is opened.
+
+    Args:
+        owner: What was called, such as ``server.run()``.
+        http: The keywords that are not its own: the fields of `HttpOptions`.
+        *called: What takes those that are.
+        metrics: Where the figures are to be, if they have an address of their own.
+        workers: How many processes serve.
+
+    Raises:
+        TypeError: One is not known; the message says what to write.
+        ValueError: One cannot be right.
+    """
+    from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - what speaks HTTP is imported where it is used
+
+    read_http_options(owner, http, *called)
+    if metrics is not None:
+        from mcpbus.metrics_address import addresses_of  # noqa: PLC0415 - few servers have one
+
+        addresses_of(metrics, workers)
+
+
+def check_running(
+    transport: str,
+    workers: int,
+    options: Mapping[str, Any],
+    *,
+    serve: Callable[..., Any],
+    run: Callable[..., Any],
+) -> None:
+    """Refuse what a server cannot be run with; see `Server.run`.
+
+    Args:
+        transport: "http" or "stdio".
+        workers: How many processes serve.
+        options: The keywords for the one or the other.
+        serve: What takes them over HTTP, with the fields of `HttpOptions`.
+        run: What was called.
+
+    Raises:
+        TypeError: One is not known; the message says what to write.
+        ValueError: One cannot be right.
+    """
+    check_numbers("server.run()", workers=workers)
+    if workers < 1 or (workers > 1 and transport != "http"):
+        raise ValueError(f"workers is {workers}: it is at least 1, and more than that only over HTTP")
+    if workers > 1 and options.get("cluster") is not None:
+        options["cluster"].check_for_workers()
+    if transport == "stdio":
+        check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
+    elif transport == "http":
+        own = inspect.signature(serve).parameters
+        http = {name: options[name] for name in options if name not in own}
+        check_serving("server.run()", http, serve, run, metrics=options.get("metrics"), workers=workers)
+    else:
+        raise ValueError(
+            f"transport is {transport!r}: it must be 'http', which is Streamable HTTP, HTTP+SSE and WebSocket at once, "
+            f"or 'stdio'"
+        )

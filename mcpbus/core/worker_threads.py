@@ -3,7 +3,7 @@
 `trio.to_thread.run_sync` enters, names and wakes a thread for each function, and is woken by it: two switches of threads, and at
 each of trio's own reads and writes another that waits for its turn. Here functions are handed out together when all that was
 read in a turn of trio has been looked at. The worker that is woken runs one after the other, and those that end meanwhile
-are one wake of trio.
+are one wake of trio; none, where they end in the next turn.
 
 Since trio started the thread, `trio.from_thread` works in the functions by trio's own means.
 
@@ -164,10 +164,16 @@ class WorkerThreads:
         """Hand out what is new, a turn later: a worker that is awake before has its turn at the next read or write, for one function."""
         try:
             while True:
+                # A brief function ends while others have their turn. It need not wake this thread, which looks after that.
+                self._awake = True
                 self._hand_out_new()
-                await self._handing_out.park()
+                await trio.lowlevel.checkpoint()
+                self._take()
+                if not self._new:
+                    await self._handing_out.park()
         finally:
             self._over = True
+            self._take()
             self._hand_out_new()
             with suppress(Empty):
                 while True:

@@ -385,6 +385,55 @@ async def test_no_thread_ends_that_a_function_is_about_to_be_handed_to(monkeypat
     await until(lambda: not len(pool.threads))
 
 
+class Prompt(queue.SimpleQueue):
+    """A queue whose only worker is quick: what it takes has ended before whoever has put it goes on."""
+
+    def __init__(self):
+        super().__init__()
+        self.looking, self.ready = threading.Semaphore(0), False
+
+    def get(self, *args, **kwargs):
+        self.looking.release()
+        return super().get(*args, **kwargs)
+
+    def put(self, job):
+        super().put(job)
+        assert job is None or not self.ready or self.looking.acquire(timeout=LONG)
+
+
+async def test_trio_is_not_woken_for_a_function_that_ends_before_it_looks(monkeypatch):
+    pool, woken = Pool(), []
+    pool.threads._jobs = prompt = Prompt()
+    await pool.run(lambda: None)
+    for _ in range(2):
+        assert prompt.looking.acquire(timeout=LONG)
+    prompt.ready = True
+    monkeypatch.setattr(pool.threads, "_token", Waking(woken.append))
+    for number in range(3):
+        assert await pool.run(lambda number=number: number) == number
+    assert woken == []
+
+
+class Waking:
+    def __init__(self, run_sync_soon):
+        self.run_sync_soon = run_sync_soon
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_function_begins_whatever_the_turn_in_which_it_comes_after_another(turns):
+    pool, both = Pool(), threading.Barrier(2)
+
+    async def come_later():
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+        await pool.run(lambda: both.wait(LONG))
+
+    for _ in range(10):  # in one turn, who goes first is left to chance
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pool.run, lambda: both.wait(LONG))
+            nursery.start_soon(come_later)
+
+
 async def test_an_idle_thread_holds_nothing():
     pool = Pool()
 
@@ -486,6 +535,33 @@ def test_who_still_runs_a_function_when_the_run_ends_hears_of_its_end():
     ):  # who is cancelled first, this or the task that hands functions out, is left to chance
         trio.run(main)
     assert heard == [0] * 20
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_who_waits_for_a_function_hears_of_its_end_whatever_the_turn_in_which_the_run_ends(turns):
+    async def late(threads, place):
+        with trio.CancelScope(shield=True), trio.fail_after(LONG), suppress(trio.RunFinishedError):
+            await threads.run(lambda: go_on.wait(LONG), place)
+        heard.append(place.taken)
+
+    async def watch(threads):
+        with trio.CancelScope(shield=True):
+            await until(lambda: threads._over)
+        go_on.set()
+
+    async def main():
+        threads = worker_threads()
+        await threads.run(lambda: None, AtOnce())
+        trio.lowlevel.spawn_system_task(watch, threads)
+        trio.lowlevel.spawn_system_task(late, threads, AtOnce())
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+
+    heard = []
+    for _ in range(10):  # as above
+        go_on = threading.Event()
+        trio.run(main)
+    assert heard == [0] * 10
 
 
 def test_a_function_for_which_the_run_ends_too_soon_is_failed():

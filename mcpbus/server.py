@@ -23,10 +23,10 @@ from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
-from mcpbus.features.definition import Definition, check_functions
+from mcpbus.features.definition import Definition
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import sole_cause
-from mcpbus.features.keywords import check_lists
+from mcpbus.features.keywords import check_functions, check_lists
 from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.tool import Visible
 from mcpbus.membership import begin_worker, meet, open_node

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from mcpbus.core.limits import Limits
+from mcpbus.features.keywords import check_awaited
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
 from mcpbus.protocol.validators import check_numbers
 
@@ -69,17 +70,11 @@ def check_middleware(middleware: Sequence[Any]) -> None:
         TypeError: the message says what to write.
     """
     for each in middleware:
-        name = getattr(each, "__name__", None)
         if inspect.isclass(each):
-            raise TypeError(f"middleware is an object that is called, not its class: write {name}()")
+            raise TypeError(f"middleware is an object that is called, not its class: write {each.__name__}()")
         if not callable(each):
             raise TypeError(f"middleware is a list of async functions, in which {each!r} is none")
-        if (
-            inspect.isfunction(each)
-            and name != "<lambda>"
-            and not inspect.iscoroutinefunction(inspect.unwrap(each))
-        ):
-            raise TypeError(f"middleware is awaited: write async def {name}")
+        check_awaited("middleware", each)
 
 
 def check_opening(

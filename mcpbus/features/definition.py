@@ -8,7 +8,7 @@ import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.keywords import check_kinds, check_lists, check_plain
+from mcpbus.features.keywords import check_awaited, check_functions, check_kinds, check_lists, check_plain
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.tool import Tool, ToolOptions, Visible, check_timeout
@@ -79,7 +79,7 @@ class Definition:
         )
         if not name or name.isspace():
             raise ValueError(f"Server: name is what clients call it, such as 'weather', not {name!r}")
-        _check_async(authenticate)
+        check_awaited("authenticate", authenticate)
         _check_auth(auth, authenticate)
         check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)
         check_kinds("Server", {"icons": icons})
@@ -372,17 +372,6 @@ class Definition:
         return self.features.remove_prompt(name)
 
 
-def check_functions(**options: Any) -> None:
-    """Refuse what is no function for the options that are functions.
-
-    Raises:
-        TypeError: the message says what to write.
-    """
-    for option, function in options.items():
-        if function is not None and not callable(function):
-            raise TypeError(f"{option} is a function, not {function!r}")
-
-
 def _check_auth(auth: Any, authenticate: Any) -> None:
     """Refuse an `auth` that is no resource server, and two ways to tell principals.
 
@@ -393,15 +382,3 @@ def _check_auth(auth: Any, authenticate: Any) -> None:
         raise TypeError(f"auth is a mcpbus.auth.ResourceServer(...), not {auth!r}")
     if auth is not None and authenticate is not None:
         raise TypeError("auth and authenticate both tell who is behind a request: give one of them")
-
-
-def _check_async(authenticate: Any) -> None:
-    """Refuse an `authenticate` that cannot be awaited.
-
-    Raises:
-        TypeError: the message says what to write.
-    """
-    found = inspect.unwrap(authenticate) if inspect.isfunction(authenticate) else None
-    # A lambda may return what an async function made.
-    if found is not None and not (inspect.iscoroutinefunction(found) or found.__name__ == "<lambda>"):
-        raise TypeError(f"authenticate is awaited: write async def {found.__name__}")

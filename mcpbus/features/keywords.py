@@ -87,3 +87,26 @@ def check_plain(owner: str, option: str, function: Any) -> None:
         raise TypeError(f"{owner}{option} is a function, not {function!r}")
     if inspect.iscoroutinefunction(function):
         raise TypeError(f"{owner}{option} decides at once: write def {function.__name__}, without async")
+
+
+def check_functions(**options: Any) -> None:
+    """Refuse what is no function for the options that are functions.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    for option, function in options.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{option} is a function, not {function!r}")
+
+
+def check_awaited(option: str, function: Any) -> None:
+    """Refuse a function that cannot be awaited, for an option that is; what else can be called is found out when it is.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    found = inspect.unwrap(function) if inspect.isfunction(function) else None
+    # A lambda may return what an async function made.
+    if found is not None and not (inspect.iscoroutinefunction(found) or found.__name__ == "<lambda>"):
+        raise TypeError(f"{option} is awaited: write async def {found.__name__}")

@@ -231,3 +231,58 @@ async def test_a_session_is_not_gone_because_its_first_answer_is_not_found():
     async with speaking(GONE) as (url, sent):
         assert "Session not found" in await outcome(connect_http(url, revision=OLD))
     assert len(sent) == 1
+
+
+async def test_a_session_may_end_more_than_once():
+    third = HELLO.replace(b"s1", b"s3")
+    async with connected(GONE, AGAIN, TAKEN, TOOLS, GONE, third, TAKEN, TOOLS) as (client, sent):
+        for _ in range(2):
+            assert await client.list_tools() == [{"name": "late"}]
+    assert heard(sent)[-2:] == [("list", "s3"), ("DELETE", "s3")]
+
+
+async def test_who_hears_late_that_a_session_has_ended_opens_no_third_one():
+    asked, go_on, refused = trio.Event(), trio.Event(), trio.Event()
+
+    async def ping(stream):
+        await stream.send_all(events('data: {"jsonrpc": "2.0", "id": "q", "method": "ping"}\n\n'))
+        await trio.sleep_forever()
+
+    async def late(stream):
+        asked.set()
+        await go_on.wait()
+        await stream.send_all(GONE)
+        refused.set()
+
+    async with (
+        connected(ping, late, GONE, AGAIN, TAKEN, TOOLS, TOOLS) as (client, sent),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(_fail, client)
+        await asked.wait()
+        await client.list_tools()
+        go_on.set()
+        await refused.wait()
+        await client.list_tools()
+    assert [method for method, _ in heard(sent)].count("initialize") == 1
+
+
+async def _fail(client):
+    with pytest.raises(Disconnected):
+        await client.request("ping")
+
+
+async def test_who_says_again_that_it_is_initialized_loses_nothing():
+    begun, go_on = trio.Event(), trio.Event()
+
+    async def later(stream):
+        begun.set()
+        await go_on.wait()
+        await stream.send_all(TOOLS)
+
+    async with connected(later, TAKEN, result({})) as (client, _), trio.open_nursery() as nursery:
+        nursery.start_soon(client.list_tools)
+        await begun.wait()
+        await client.notify("notifications/initialized")
+        await client.request("ping")
+        go_on.set()

@@ -60,6 +60,7 @@ async def ask(figures):
     answer = await (await figures.peer()).exchange(verb="GET")
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
     return read(answer.body)
 
 
@@ -234,8 +235,11 @@ async def test_what_is_no_address_is_refused_by_the_name_of_the_option_before_an
 def test_each_worker_has_room_for_its_own_and_who_takes_its_place_too():
     assert addresses_of("h:65533", 2) == ["h:65533", "h:65534", "h:65535"]
     assert addresses_of("h:65535") == ["h:65535"]
-    for metrics in ("h:65534", "fd://3"):
-        with pytest.raises(ValueError, match=f"metrics is '{metrics}'"):
+    for metrics, why in (
+        ("h:65534", "and 2 workers need 3 ports"),
+        ("fd://3", "one socket, and each worker"),
+    ):
+        with pytest.raises(ValueError, match=f"metrics is '{metrics}', {why}"):
             addresses_of(metrics, 2)
 
 

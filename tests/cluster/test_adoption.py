@@ -7,7 +7,7 @@ import trio
 from several import at, kill, open_buses, quiet
 from test_forwarding import CHANGED, UPDATED, call, make, text
 
-from mcpbus import Limits
+from mcpbus import Limits, Unauthorized
 from mcpbus.cluster import node
 from mcpbus.cluster.directory import Held, Kept, Ownership
 from mcpbus.cluster.messages import encode
@@ -156,6 +156,31 @@ async def test_a_session_goes_on_for_whom_it_is(autojump_clock):
             session._headers["authorization"] = who
             assert (await session.request("ping").ended()).status == status
         assert only(buses[1]).principal == {"name": "ada"}
+
+
+async def test_a_session_is_not_taken_over_for_whom_is_refused(autojump_clock):
+    directory = MemoryDirectory()
+    refuses = False
+
+    def make_guarded():
+        server = make()
+
+        async def authenticate(head):
+            if refuses:  # otherwise whoever knows a session's name may go on with it
+                raise Unauthorized
+
+        server.authenticate = authenticate
+        return server
+
+    async with open_buses(make_guarded, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        await kill(buses[0], directory)
+        refuses = True
+        answer = await session.request("ping").ended()
+        assert (answer.status, len(buses[1].sessions)) == (401, 0)
+        refuses = False
+        assert (await session.request("ping").ended()).status == 200
+        assert only(buses[1])
 
 
 async def test_a_session_that_cannot_be_prepared_ends(autojump_clock, caplog):

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from functools import partial, wraps
 from typing import Annotated
 
 import pytest
@@ -65,6 +65,18 @@ Elsewhere = type("Context", (), {"__module__": "mcp.server.fastmcp"})
 
 def plain(city: str) -> str:
     return city
+
+
+def in_a_thread(function):
+    @wraps(function)
+    async def run(*given):
+        return await trio.to_thread.run_sync(function, *given)
+
+    return run
+
+
+def passes_on(call, call_next):
+    return call_next(call)
 
 
 def wants_more(name: str, city: str, country: str) -> str:
@@ -632,6 +644,7 @@ def test_what_is_right_is_taken():
         lifespan=right_lifespan,
         middleware=[middleware, Timing(), partial(middleware), lambda call, call_next: call_next(call)],
     )
+    Server("s", authenticate=in_a_thread(plain), middleware=[in_a_thread(plain), wraps(Timing())(passes_on)])
     server.add_tool(Weather().forecast)
     server.tool(staticmethod(plain))
     server.tool(Weather.here)

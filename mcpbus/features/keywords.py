@@ -106,7 +106,9 @@ def check_awaited(option: str, function: Any) -> None:
     Raises:
         TypeError: the message says what to write.
     """
-    found = inspect.unwrap(function) if inspect.isfunction(function) else None
-    # A lambda may return what an async function made.
-    if found is not None and not (inspect.iscoroutinefunction(found) or found.__name__ == "<lambda>"):
+    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+        return  # an async function may wrap a plain one, and awaits it in a thread
+    # A lambda may return what an async function made, and so may whatever wraps one.
+    found = inspect.unwrap(function)
+    if inspect.isfunction(found) and not (inspect.iscoroutinefunction(found) or found.__name__ == "<lambda>"):
         raise TypeError(f"{option} is awaited: write async def {found.__name__}")

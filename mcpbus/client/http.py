@@ -146,7 +146,7 @@ class _HttpConnection:
         self._http = http
         self._url = url
         self._nursery = nursery
-        self._session = HttpSession(nursery, self._repeat)
+        self._session = HttpSession(nursery, self._repeat, self._leave_session)
         self._tools = MirroredTools()
         self._posts: dict[int | str, _Post] = {}
         # Posts in the order in which they were sent; see `run`.
@@ -201,14 +201,18 @@ class _HttpConnection:
             self._posted.set()
 
     def _enter_session(self) -> None:
-        """Speak in the session that was opened. Of an ended one nobody answers any more, nor can be answered."""
+        """Speak in the session that was opened."""
         ended = self._session.enter()
         if ended is not None:
-            self.client.withdraw_questions()
-            for post in self._posts.values():
-                if post.session == ended:
-                    post.pending.settle(Disconnected("the server ended the session before the answer came"))
-                    post.scope.cancel()
+            self._leave_session(ended)
+
+    def _leave_session(self, ended: str) -> None:
+        """Expect nothing more of a session that has ended: nobody answers there any more, nor can be answered."""
+        self.client.withdraw_questions()
+        for post in self._posts.values():
+            if post.session == ended:
+                post.pending.settle(Disconnected("the server ended the session before the answer came"))
+                post.scope.cancel()
 
     async def close(self) -> None:
         """Post what is left, and end the session."""

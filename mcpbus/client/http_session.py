@@ -24,6 +24,7 @@ class HttpSession:
     Args:
         nursery: For the opening of a new one.
         repeat: Sends a request in the session that was entered.
+        leave: Told which session has ended that no other one follows: nothing more is to be expected of it.
 
     Attributes:
         id: What names it in each message; None where there is none.
@@ -31,6 +32,7 @@ class HttpSession:
 
     _nursery: trio.Nursery
     _repeat: Callable[[Request, Pending], None]
+    _leave: Callable[[str], None]
     id: str | None = None
     _offered: str | None = None
     _renewing: bool = False
@@ -58,15 +60,16 @@ class HttpSession:
         self._refused += refused
         if not self._renewing:
             self._renewing = True
-            self._nursery.start_soon(self._renew, client)
+            self._nursery.start_soon(self._renew, client, session)
 
-    async def _renew(self, client: Client) -> None:
+    async def _renew(self, client: Client, ended: str) -> None:
         revision = client.revision
         try:
             await client.initialize()
         except (ClientError, ProtocolError) as error:
             # Who sent nothing but a notification hears it with the next request, which tries again.
             self._renewing = False
+            self._leave(ended)
             refused, self._refused = self._refused, []
             for _, pending in refused:
                 pending.settle(

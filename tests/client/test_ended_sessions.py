@@ -176,6 +176,19 @@ async def test_what_was_asked_in_an_ended_session_is_answered_in_none():
     assert ("answer", "s2") not in heard(sent)
 
 
+async def test_a_call_whose_answer_is_refused_fails_where_there_is_no_new_session_either():
+    async def ask(stream):
+        await stream.send_all(events('data: {"jsonrpc": "2.0", "id": 1, "method": "ping"}\n\n'))
+        await trio.sleep_forever()
+
+    full = answer(status="503 Slow Down")
+    async with connected(ask, GONE, full, GONE, AGAIN, TAKEN, TOOLS) as (client, sent):
+        with pytest.raises(Disconnected, match="ended the session before the answer came"):
+            await client.request("ping")
+        assert await client.list_tools() == [{"name": "late"}]
+    assert [method for method, _ in heard(sent)][:3] == ["ping", "answer", "initialize"]
+
+
 async def test_a_notification_that_is_refused_has_a_new_session_opened():
     renewed = Noted(TAKEN)
     async with connected(GONE, AGAIN, renewed, TOOLS) as (client, sent):

@@ -194,7 +194,11 @@ class _HttpConnection:
                             apart.start_soon(self._tell, message, self._session.id)
                         else:
                             await self._tell(message, self._session.id)
-                    elif pending is not None and pending.result is None:  # else it was given up meanwhile
+                    elif (
+                        pending is not None
+                        and pending.result is None  # else it was given up meanwhile
+                        and not self._session.hold(message, pending)
+                    ):
                         pending.begun = True
                         self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
         finally:

@@ -1,7 +1,7 @@
 """The session of an older revision in which a client speaks over HTTP, and the next one, once its server has ended it (rule W-34).
 
 A message that is answered 404 was not looked at: its session is over. The first one has a new session opened, in the same
-revision; requests that are refused meanwhile wait for it. It is entered as ``notifications/initialized`` is posted: what was
+revision; requests that are refused or made meanwhile wait for it. It is entered as ``notifications/initialized`` is posted: what was
 sent before that belongs to the old one, and all else comes behind it.
 """
 
@@ -50,6 +50,13 @@ class HttpSession:
         for request, pending in refused:
             self._repeat(request, pending)
         return None if ended == self.id else ended
+
+    def hold(self, request: Request, pending: Pending) -> bool:
+        """Keep a request for the session that is being opened, and tell whether one is: the old one would refuse it."""
+        if self._renewing and request.method != "initialize":
+            self._refused.append((request, pending))
+            return True
+        return False
 
     def ended(self, session: str, client: Client, *refused: tuple[Request, Pending]) -> None:
         """Note that a session was answered 404: open a new one, if nobody has, and repeat there the requests that it refused."""

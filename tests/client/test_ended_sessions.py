@@ -240,6 +240,35 @@ async def test_a_request_that_is_given_up_before_there_is_a_new_session_is_not_r
     assert [method for method, _ in heard(sent)] == ["ping", "initialize", "initialized", "list", "DELETE"]
 
 
+@pytest.mark.parametrize("opens", [True, False])
+async def test_a_request_that_is_made_while_a_new_session_is_opened_waits_for_it(opens):
+    asked, open_it, outcomes = trio.Event(), trio.Event(), []
+
+    async def later(stream):
+        asked.set()
+        await open_it.wait()
+        await stream.send_all(AGAIN if opens else answer(status="503 Slow Down"))
+
+    async def list_tools(client):
+        try:
+            outcomes.append(await client.list_tools())
+        except Disconnected as error:
+            outcomes.append(str(error))
+
+    async with connected(GONE, later, TAKEN, TOOLS, TOOLS) as (client, sent):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(list_tools, client)
+            await asked.wait()
+            nursery.start_soon(list_tools, client)
+            await wait_all_tasks_blocked()
+            open_it.set()
+        if opens:
+            assert outcomes == [[{"name": "late"}]] * 2
+        else:
+            assert [("opens no new one" in outcome) for outcome in outcomes] == [True, True]
+    assert heard(sent).count(("list", "s1")) == 1
+
+
 async def test_a_session_is_not_gone_because_its_first_answer_is_not_found():
     async with speaking(GONE) as (url, sent):
         assert "Session not found" in await outcome(connect_http(url, revision=OLD))

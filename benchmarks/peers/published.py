@@ -72,6 +72,6 @@ PEERS: tuple[Peer, ...] = (
         package="rmcp",
         version="3.9.0",
         source="rmcp",
-        abilities=_NOTIFYING | {Ability.HTTP2, Ability.STDIO},
+        abilities=_NOTIFYING | {Ability.STDIO},
     ),
 )

@@ -118,7 +118,7 @@ def test_parts_over_other_wires_are_measured_of_every_peer_that_has_them():
         for name in ("http2", "http-sse", "stdio", "websocket", "proxy-headers", "await-1ms")
     }
     assert measured == {
-        "http2": {"mcpbus", "python-sdk-hypercorn", "mcp-go", "go-sdk", "rmcp"},
+        "http2": {"mcpbus", "python-sdk-hypercorn", "mcp-go", "go-sdk"},
         "http-sse": {"mcpbus", "python-sdk-uvicorn", "fastmcp", "mcp-go", "go-sdk"},
         "stdio": {
             *("mcpbus", "python-sdk-uvicorn", "fastmcp", "typescript-sdk"),

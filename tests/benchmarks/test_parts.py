@@ -1,16 +1,13 @@
 """What one thing costs is measured beside the uniform call, in one table, by which its aim is judged."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedIOBase
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
 
 import attrs
 import pytest
@@ -130,17 +127,20 @@ def test_parts_over_other_wires_are_measured_of_every_peer_that_has_them():
     }
 
 
+NOBODY = -1
+"""No session of processes: of one that other tests share, a process may end while its time is read."""
+
+
 class Streaming(BaseHTTPRequestHandler):
     """A server of HTTP+SSE in the words of some peers: its address is whole, lines end with CR and LF, and it comments."""
 
     protocol_version = "HTTP/1.1"
-    streams: ClassVar[list[BufferedIOBase]] = []
 
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
+        self.server.stream = self.wfile
         self.say(self.wfile, f"event: endpoint\r\ndata: http://{self.headers['Host']}/message?session=1")
-        self.streams.append(self.wfile)
         self.server.ended.wait()
 
     def do_POST(self):
@@ -157,8 +157,8 @@ class Streaming(BaseHTTPRequestHandler):
 
     def reply(self, message, result):
         said = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result})
-        self.say(self.streams[-1], ": ping")
-        self.say(self.streams[-1], f"event: message\r\ndata: {said}")
+        self.say(self.server.stream, ": ping")
+        self.say(self.server.stream, f"event: message\r\ndata: {said}")
 
     @staticmethod
     def say(stream, event):
@@ -176,7 +176,7 @@ def streaming(text=None):
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield Target("peer", server.server_port, os.getpgid(0), MODERN, "2025-11-25", Wire.HTTP1, fixed=False)
+        yield Target("peer", server.server_port, NOBODY, MODERN, "2025-11-25", Wire.HTTP1, fixed=False)
     finally:
         server.ended.set()
         server.shutdown()

@@ -170,7 +170,7 @@ class _HttpConnection:
             raise Disconnected("the server accepts nothing") from None
 
     def _repeat(self, request: Request, pending: Pending) -> None:
-        """Post a request once more that the last session has refused."""
+        """Post a request that the last session has refused, or would have."""
         if pending.result is None:  # else it was given up meanwhile
             try:
                 self._put(_Outgoing(request, pending, repeated=True))
@@ -189,7 +189,7 @@ class _HttpConnection:
                     message, pending = outgoing.message, outgoing.pending
                     if not isinstance(message, Request):
                         if _opens_session(message):
-                            self._enter_session()
+                            self._session.enter()
                         if _stands_alone(message) and len(apart.child_tasks) < _MOST_APART:
                             apart.start_soon(self._tell, message, self._session.id)
                         else:
@@ -203,12 +203,6 @@ class _HttpConnection:
                         self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
         finally:
             self._posted.set()
-
-    def _enter_session(self) -> None:
-        """Speak in the session that was opened."""
-        ended = self._session.enter()
-        if ended is not None:
-            self._leave_session(ended)
 
     def _leave_session(self, ended: str) -> None:
         """Expect nothing more of a session that has ended: nobody answers there any more, nor can be answered."""

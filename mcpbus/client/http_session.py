@@ -24,7 +24,7 @@ class HttpSession:
     Args:
         nursery: For the opening of a new one.
         repeat: Sends a request in the session that was entered.
-        leave: Told which session has ended that no other one follows: nothing more is to be expected of it.
+        leave: Told which session has ended, once another one is entered, or none can be opened: nothing more is to be expected of it.
 
     Attributes:
         id: What names it in each message; None where there is none.
@@ -36,25 +36,26 @@ class HttpSession:
     id: str | None = None
     _offered: str | None = None
     _renewing: bool = False
-    _refused: list[tuple[Request, Pending]] = attrs.Factory(list)
+    _waiting: list[tuple[Request, Pending]] = attrs.Factory(list)
 
     def offered(self, session: str | None) -> None:
         """Note what the answer to ``initialize`` calls the session that it opens."""
         self._offered = session
 
-    def enter(self) -> str | None:
-        """Speak in the session that was offered, and repeat there what the last one refused; return the id of that, if it is another."""
+    def enter(self) -> None:
+        """Speak in the session that was offered, and ask there what has waited for it; leave the last one, if that is another."""
         ended, self.id = self.id, self._offered
         self._renewing = False
-        refused, self._refused = self._refused, []
-        for request, pending in refused:
+        waiting, self._waiting = self._waiting, []
+        for request, pending in waiting:
             self._repeat(request, pending)
-        return None if ended == self.id else ended
+        if ended is not None and ended != self.id:
+            self._leave(ended)
 
     def hold(self, request: Request, pending: Pending) -> bool:
         """Keep a request for the session that is being opened, and tell whether one is: the old one would refuse it."""
         if self._renewing and request.method != "initialize":
-            self._refused.append((request, pending))
+            self._waiting.append((request, pending))
             return True
         return False
 
@@ -64,7 +65,7 @@ class HttpSession:
             for request, pending in refused:
                 self._repeat(request, pending)
             return
-        self._refused += refused
+        self._waiting += refused
         if not self._renewing:
             self._renewing = True
             self._nursery.start_soon(self._renew, client, session)
@@ -77,8 +78,8 @@ class HttpSession:
             # Who sent nothing but a notification hears it with the next request, which tries again.
             self._renewing = False
             self._leave(ended)
-            refused, self._refused = self._refused, []
-            for _, pending in refused:
+            waiting, self._waiting = self._waiting, []
+            for _, pending in waiting:
                 pending.settle(
                     Disconnected(f"the server has ended the session, and opens no new one: {error}")
                 )

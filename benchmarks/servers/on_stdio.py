@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 from benchmarks.client import PATIENCE_SECONDS, connect
 from benchmarks.peers.peer import HOST
@@ -42,11 +43,12 @@ def _hand_on(connection: socket.socket, words: list[str]) -> None:
     its_input, to_input = os.pipe()
     output, its_output = os.pipe()
     try:
-        connection.sendall(f"{os.getpid()} {output} {to_input}".encode())
-        if connection.recv(1):  # whoever only looks whether somebody listens has no server started
+        wanted = b""  # whoever only looks whether somebody listens has no server started
+        with suppress(OSError):
+            connection.sendall(f"{os.getpid()} {output} {to_input}".encode())
+            wanted = connection.recv(1)
+        if wanted:
             subprocess.Popen(words, stdin=its_input, stdout=its_output)
-    except OSError:
-        pass
     finally:
         for end in (its_input, to_input, output, its_output):
             os.close(end)

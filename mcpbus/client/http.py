@@ -24,7 +24,15 @@ except ImportError as error:
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message, OnQuestion
 from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
-from mcpbus.client.http_answers import check_encoding, explain, media_type, read_pieces, status_error
+from mcpbus.client.http_answers import (
+    check_encoding,
+    explain,
+    media_type,
+    read_body,
+    read_not_found,
+    read_pieces,
+    status_error,
+)
 from mcpbus.client.http_session import HttpSession
 from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
@@ -269,10 +277,14 @@ class _HttpConnection:
     ) -> None:
         place = _Place(session)
         headers = self._post_headers(request, session)
-        body = encode_message(request)
-        async with self._http.stream("POST", self._url, content=body, headers=headers) as answer:
+        said = encode_message(request)
+        async with self._http.stream("POST", self._url, content=said, headers=headers) as answer:
             if _has_ended(session, answer) and not repeated:
-                raise _RefusedError
+                body = await read_not_found(answer, request)
+                if body is None:
+                    raise _RefusedError
+                self.client.receive(body, pending)
+                return
             check_encoding(self._url, answer)
             kind = media_type(answer)
             if request.method == "initialize":
@@ -287,17 +299,9 @@ class _HttpConnection:
             await self._return(request, pending, place)
 
     async def _read_json(self, answer: httpx2.Response, request: Request, pending: Pending) -> None:
-        body = bytearray()
-
-        def take(piece: bytes) -> bool:
-            body.extend(piece)
-            if len(body) > MOST_MESSAGE_BYTES:
-                raise MalformedAnswerError(f"the answer has more than {MOST_MESSAGE_BYTES:,} bytes")
-            return True
-
-        await read_pieces(answer, take)
+        body = await read_body(answer)
         try:
-            self._receive(bytes(body), request, pending)
+            self._receive(body, request, pending)
         except (Undecodable, ValueError):
             if answer.is_success:
                 raise
@@ -376,5 +380,5 @@ def _opens_session(message: Message) -> bool:
 
 
 def _has_ended(session: str | None, answer: httpx2.Response) -> TypeGuard[str]:
-    """Tell whether the answer to what was sent in a session says that it has ended (rule W-34)."""
+    """Tell whether the answer to what was sent in a session says that it has ended (rule W-34), but see `read_not_found`."""
     return session is not None and answer.status_code == HTTPStatus.NOT_FOUND

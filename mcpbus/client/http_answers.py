@@ -1,15 +1,22 @@
 """What a client makes of an answer over HTTP: its body, and in a sentence what is wrong where it has nothing of the protocol's."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import httpx2
 import trio
 
 from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
+from mcpbus.client.wire import MOST_MESSAGE_BYTES
+from mcpbus.protocol.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from mcpbus.protocol.jsonrpc import Request, Response, Undecodable, decode
 
 _LEAVE_SECONDS: Final = 0.1
 """How long a server has to end a stream by itself once the answer has come, so that the connection can be used again."""
+
+_NOT_FOUND: Final = {METHOD_NOT_FOUND, RESOURCE_NOT_FOUND}
+"""The errors that a server may tell with the status 404, too, as 2026-07-28 has it for the first."""
 
 
 async def read_pieces(answer: httpx2.Response, take: Callable[[bytes], bool]) -> None:
@@ -28,6 +35,43 @@ async def read_pieces(answer: httpx2.Response, take: Callable[[bytes], bool]) ->
                 scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def read_body(answer: httpx2.Response) -> bytes:
+    """Read a body that is one message, or a batch of them.
+
+    Raises:
+        MalformedAnswerError: It has more bytes than a message may have.
+    """
+    body = bytearray()
+
+    def take(piece: bytes) -> bool:
+        body.extend(piece)
+        if len(body) > MOST_MESSAGE_BYTES:
+            raise MalformedAnswerError(f"the answer has more than {MOST_MESSAGE_BYTES:,} bytes")
+        return True
+
+    await read_pieces(answer, take)
+    return bytes(body)
+
+
+async def read_not_found(answer: httpx2.Response, request: Request) -> bytes | None:
+    """Read what came with 404 in a session, and return it if it is the answer to its request: no such method, or no such resource.
+
+    Any other is the end of the session (rule W-34). The id alone does not tell: servers, this one among them, say with it that the
+    session has ended. A body that cannot be read changes nothing.
+    """
+    with suppress(httpx2.HTTPError, MalformedAnswerError, Undecodable, ValueError, RecursionError):
+        body = await read_body(answer)
+        said = decode(body)
+        if (
+            isinstance(said, Response)
+            and said.id == request.id
+            and said.error is not None
+            and said.error.code in _NOT_FOUND
+        ):
+            return body
+    return None
 
 
 def media_type(answer: httpx2.Response) -> str:

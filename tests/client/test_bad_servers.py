@@ -157,7 +157,8 @@ async def test_a_result_without_what_was_asked_for_is_malformed(method):
 
 
 async def test_an_answer_that_is_too_long_is_not_read(monkeypatch):
-    monkeypatch.setattr(http, "MOST_MESSAGE_BYTES", 1000)
+    for module in (http, http_answers):
+        monkeypatch.setattr(module, "MOST_MESSAGE_BYTES", 1000)
     async with speaking(result({"much": "x" * 1000})) as (url, _):
         assert "more than 1,000 bytes" in await list_tools(url, revision=OLD)
     async with speaking(events("data: " + "x" * 2000)) as (url, _):

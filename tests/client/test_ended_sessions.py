@@ -10,6 +10,7 @@ from test_bad_servers import HELLO, TAKEN, answer, events, outcome, result, spea
 from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
 
+from mcpbus.client import http_answers
 from mcpbus.client.errors import Disconnected, StatusError
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.errors import ProtocolError
@@ -77,6 +78,50 @@ async def test_a_request_that_an_ended_session_refused_is_repeated_in_a_new_one(
         ("list", "s2"),
         ("DELETE", "s2"),
     ]
+
+
+def not_found(code=-32601, number=2, message="not here", **fields):
+    said = {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}
+    return answer(json.dumps(said).encode(), status="404 Not Found", **fields)
+
+
+@pytest.mark.parametrize("code", [-32601, -32002], ids=["method", "resource"])
+async def test_that_a_method_or_a_resource_was_not_found_is_an_answer_whatever_its_status(code):
+    async with connected(not_found(code), TOOLS) as (client, sent):
+        with pytest.raises(ProtocolError, match="not here") as caught:
+            await client.list_tools()
+        assert caught.value.code == code
+        assert await client.list_tools() == [{"name": "late"}]
+    assert heard(sent) == [("list", "s1"), ("list", "s1"), ("DELETE", "s1")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        not_found(-32000),  # as this server says it
+        not_found(-32001),
+        not_found(-32600),
+        not_found(number=None),
+        not_found(number=99),
+        answer(b'{"jsonrpc": "2.0", "id": 2, "result": {}}', status="404 Not Found"),
+        answer(b'{"jsonrpc": "2.0", "id": 2, "error": ', status="404 Not Found"),
+        answer(b"{", status="404 Not Found", content_length=10),
+        answer(b"[" * 100_000, status="404 Not Found"),
+        answer(b"x", status="404 Not Found", content_encoding="gzip"),
+        answer(b"Not Found", "text/plain", "404 Not Found"),
+        answer(status="404 Not Found"),
+    ],
+)
+async def test_any_other_404_is_the_end_of_the_session(said):
+    async with connected(said, AGAIN, TAKEN, TOOLS) as (client, sent):
+        assert await client.list_tools() == [{"name": "late"}]
+    assert heard(sent)[1:3] == [("initialize", None), ("initialized", "s2")]
+
+
+async def test_a_404_that_is_too_long_is_the_end_of_the_session(monkeypatch):
+    monkeypatch.setattr(http_answers, "MOST_MESSAGE_BYTES", 1000)
+    async with connected(not_found(message="x" * 1000), AGAIN, TAKEN, TOOLS) as (client, _):
+        assert await client.list_tools() == [{"name": "late"}]
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])

@@ -24,6 +24,7 @@ COLORS = {
     "mcp-go": "#1b9e8f",
     "go-sdk": "#0b6e4f",
     "rmcp": "#222222",
+    "rmcp-http2": "#5c5c5c",
 }
 """Each server's, in all pictures: those of mcpbus are warm, what answers with fixed bytes is grey."""
 _AIM, _UNKNOWN = "#34618d", "#999999"

@@ -128,15 +128,21 @@ class GoPeer(Built):
 
 @attrs.frozen(kw_only=True)
 class RustPeer(Built):
-    """A peer in Rust."""
+    """A peer in Rust.
+
+    Attributes:
+        features: Those of its manifest that it is built with.
+    """
 
     language: str = "Rust"
     toolchain: tuple[str, ...] = ("cargo",)
     files: tuple[str, ...] = ("Cargo.toml", "src/main.rs")
+    features: tuple[str, ...] = ()
 
     def build(self, folder: Path) -> None:
         """Build the program."""
-        run(["cargo", "build", "--release", "--target-dir", "target"], folder)
+        features = ("--features", ",".join(self.features)) if self.features else ()
+        run(["cargo", "build", "--release", "--target-dir", "target", *features], folder)
 
     def command(self, folder: Path, port: int) -> Command:
         """Return how it is started."""

@@ -114,6 +114,8 @@ class Peer(abc.ABC):
         wire: What it is spoken to over.
         fixed: Whether it answers every request with the same bytes, and looks at none.
         warm_up: Calls that it answers before it is measured.
+        in_parts_only: Whether it is measured in nothing but parts that need what it can do: for the rest of what its package does stands
+            another entry.
     """
 
     name: str
@@ -128,6 +130,7 @@ class Peer(abc.ABC):
     wire: Wire = Wire.HTTP1
     fixed: bool = False
     warm_up: int = 1_000
+    in_parts_only: bool = False
 
     def prepare(self, folder: Path) -> None:
         """Install what it needs, if its toolchain is there.

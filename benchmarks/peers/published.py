@@ -74,4 +74,14 @@ PEERS: tuple[Peer, ...] = (
         source="rmcp",
         abilities=_NOTIFYING | {Ability.STDIO},
     ),
+    RustPeer(
+        name="rmcp-http2",
+        title="rmcp, built with HTTP/2",
+        package="rmcp",
+        version="3.9.0",
+        source="rmcp",
+        features=("http2",),
+        abilities=frozenset({Ability.HTTP2}),
+        in_parts_only=True,
+    ),
 )

@@ -107,7 +107,8 @@ class OfServers(Scenario):
 
     def measures(self, peer: Peer) -> bool:
         """Return whether a server can be measured in this."""
-        return peer.wire in self.wires and (self.needs is None or self.needs in peer.abilities)
+        can = self.needs is None or self.needs in peer.abilities
+        return can and peer.wire in self.wires and not peer.in_parts_only
 
 
 class Served(OfServers, ABC):

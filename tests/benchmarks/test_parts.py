@@ -29,6 +29,7 @@ from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, first_token, part
 from benchmarks.scenarios.part import Part
 from benchmarks.scenarios.parts import PARTS, USERS
+from benchmarks.scenarios.scenario import OfServers
 from benchmarks.servers import OURS
 from benchmarks.traffic import Traffic
 from benchmarks.usage import processor_seconds
@@ -115,7 +116,7 @@ def test_parts_over_other_wires_are_measured_of_every_peer_that_has_them():
         for name in ("http2", "http-sse", "stdio", "websocket", "proxy-headers", "await-1ms")
     }
     assert measured == {
-        "http2": {"mcpbus", "python-sdk-hypercorn", "mcp-go", "go-sdk"},
+        "http2": {"mcpbus", "python-sdk-hypercorn", "mcp-go", "go-sdk", "rmcp-http2"},
         "http-sse": {"mcpbus", "python-sdk-uvicorn", "fastmcp", "mcp-go", "go-sdk"},
         "stdio": {
             *("mcpbus", "python-sdk-uvicorn", "fastmcp", "typescript-sdk"),
@@ -282,6 +283,12 @@ def test_parts_are_measured_of_the_bus_and_of_whom_they_name_and_once_of_who_has
         turns = [turn.peer.name for turn in plan.turns(each, [*OURS, *PEERS])]
         once = [peer.name for peer in PEERS if each.needs in peer.abilities]
         assert sorted(turns) == sorted(["mcpbus", *each.peers] * 3 + once)
+
+
+def test_a_build_for_another_wire_is_measured_over_that_one_alone():
+    [rmcp] = [peer for peer in PEERS if peer.name == "rmcp-http2"]
+    measured = [each.name for each in SCENARIOS if isinstance(each, OfServers) and each.measures(rmcp)]
+    assert measured == ["http2", "http2-streams"]
 
 
 def test_the_report_has_one_table_of_all_parts():

@@ -122,6 +122,16 @@ def test_it_is_built_again_after_a_failure(counting, tmp_path):
     assert len(counting.builds) == 3
 
 
+def test_one_source_is_built_with_and_without_a_feature(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(built, "run", lambda arguments, folder: asked.append((folder.name, arguments[-2:])))
+    for peer in PEERS:
+        if peer.name in {"rmcp", "rmcp-http2"}:
+            (tmp_path / peer.name).mkdir()
+            peer.install(tmp_path / peer.name)
+    assert asked == [("rmcp", ["--target-dir", "target"]), ("rmcp-http2", ["--features", "http2"])]
+
+
 def test_without_its_toolchain_it_is_absent(tmp_path):
     [peer] = [peer for peer in PEERS if peer.name == "go-sdk"]
     with pytest.raises(Absent, match="no-such-tool is not installed"):

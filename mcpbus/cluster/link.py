@@ -329,7 +329,8 @@ class Link:
 
     def _part(self, taken: int) -> None:
         """Tell those channels that were opened after this one that nothing was done for them. The link is dead from now on."""
-        for number in [*self._channels]:
+        for number, channel in tuple(self._channels.items()):
             if number % 2 == self._parity and 0 < (number - taken) % _CHANNELS < _CHANNELS // 2:
-                self._channels[number].take(Kind.GOODBYE, b"")
+                with Contained(self._report):
+                    channel.take(Kind.GOODBYE, b"")
         self._end(FrameError("it has said goodbye"))

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -180,30 +180,59 @@ async def test_a_call_that_was_lost_with_its_link_says_so(autojump_clock):
         await quiet(buses)
 
 
-async def test_all_are_told_of_a_lost_link_whatever_one_of_them_raises(autojump_clock, caplog):
-    class Told:
-        def __init__(self, *failure):
-            self.failure = failure
-            self.lost = 0
+class Told:
+    """A channel that notes what it is told of the end of its link, and raises then."""
 
-        def lose(self):
-            self.lost += 1
-            for each in self.failure:
-                raise each
+    def __init__(self, *failure):
+        self.failure = failure
+        self.kinds = []
+        self.lost = 0
 
+    def take(self, kind, payload):
+        self.kinds.append(kind)
+        self.fail()
+
+    def lose(self):
+        self.lost += 1
+        self.fail()
+
+    def fail(self):
+        for each in self.failure:
+            raise each
+
+
+@asynccontextmanager
+async def telling():
+    """Two buses, their directory, and a link between them with channels of which two raise: all go on being told, and calls are served."""
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):
         session = at(await probes[0].initialize(), probes[1])
         assert text(await call(session, "echo", text="x").reply()) == "x"
         [one] = buses[1].node.links.by_home[buses[0].node.home]
         told = [Told(MemoryError()), Told(ValueError("no")), Told()]
+        yield buses, directory, one, told
+        await quiet(buses)
+        assert [channel.lost for channel in told] == [1, 1, 1]
+        assert text(await call(session, "echo", text="y").reply()) == "y"
+
+
+async def test_all_are_told_of_a_lost_link_whatever_one_of_them_raises(autojump_clock, caplog):
+    async with telling() as (_, directory, one, told):
         for channel in told:
             one.open(channel, b"")
         await directory.cut()
-        await quiet(buses)
-        assert [channel.lost for channel in told] == [1, 1, 1]
-        assert caplog.text.count("was not told that the link to process") == 2
-        assert text(await call(session, "echo", text="y").reply()) == "y"
+    assert caplog.text.count("was not told that the link to process") == 2
+
+
+async def test_all_hear_that_nothing_was_done_for_them_whatever_one_of_them_raises(autojump_clock, caplog):
+    async with telling() as (buses, _, one, told):
+        other = buses[0].node.link(buses[1].node.home)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other.end_in_order)
+            for channel in told:  # on their way as it leaves
+                one.open(channel, b"")
+    assert [channel.kinds for channel in told] == [[Kind.GOODBYE]] * 3
+    assert caplog.text.count("was not told that the link to process") == 4  # two of its end, too
 
 
 async def test_of_a_link_that_ends_in_order_nothing_is_lost(autojump_clock):

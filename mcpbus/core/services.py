@@ -45,6 +45,7 @@ class Services:
         limits: What clients may use.
         system: Where the actors live.
         now: Tells trio's time, as `trio.current_time`, which takes two calls more.
+        thread: The thread that trio runs in, as `threading.get_ident` has it.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
         from_thread: Does what worker threads want done in the thread that trio runs in.
         ledger: The books of all that is said.
@@ -79,7 +80,7 @@ class Services:
         self.system = system
         self.now = trio.lowlevel.current_clock().current_time
         self.clock: Callable[[], float] = time.perf_counter
-        self._thread = get_ident()
+        self.thread = get_ident()
         self.from_thread = FromThread()
         self.ledger = Ledger()
         self.complaints = Complaints(_log)
@@ -123,7 +124,7 @@ class Services:
         Raises:
             RuntimeError: Always, in such a thread; it says what to write instead.
         """
-        if get_ident() != self._thread:
+        if get_ident() != self.thread:
             plain = f"in a handler that is a plain function, write ctx.{call}(...) with ctx: SyncContext; "
             raise RuntimeError(
                 f"{call}() belongs to the thread that trio runs in: {plain if call.startswith('bus.') else ''}from another one, "

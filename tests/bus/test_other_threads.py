@@ -3,7 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import trio
 from staging import staged
+
+from mcpbus import Context, Server
+from mcpbus.testing import open_bus, open_probe, settle
 
 CALLS = {
     "bus.tools_changed": lambda stage, _: stage.bus.tools_changed(),
@@ -93,3 +97,45 @@ async def test_a_server_that_is_not_open_may_be_built_in_any_thread(autojump_clo
     async with staged() as stage:
         pass
     elsewhere(stage.server.add_tool, another)
+
+
+SAID = {
+    "info": lambda ctx: ctx.info("x"),
+    "progress": lambda ctx: ctx.progress(1),
+    "notify": lambda ctx: ctx.notify("notifications/x"),
+    "elicit": lambda ctx: ctx.elicit("?", str),
+    "begin_task": lambda ctx: ctx.begin_task(),
+    "task_message": lambda ctx: ctx.task_message("x"),
+    "close_stream": lambda ctx: ctx.close_stream(),
+}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("name", SAID)
+async def test_a_context_in_another_thread_is_refused_and_its_call_goes_on(
+    name, revision, caplog, autojump_clock
+):
+    server = Server("threads", version="1")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(RuntimeError, match=r"a Context belongs to the thread .* SyncContext.*to_trio"):
+            elsewhere(trio.run, SAID[name], ctx)
+        await ctx.warning("well")
+        return "done"
+
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        able = {"elicitation": {}}
+        if revision == "2026-07-28":
+            call = probe.request(
+                "tools/call", {"name": "tool"}, progress_token=1, log_level="debug", capabilities=able
+            )
+        else:
+            session = await probe.initialize(revision, capabilities=able)
+            call = session.request("tools/call", {"name": "tool"}, progress_token=1)
+        assert (await call.message())["params"]["data"] == "well"
+        assert (await call.reply())["result"]["content"][0]["text"] == "done"
+        await settle(bus)
+        statistics = bus.statistics()
+        assert (statistics.requests, sum(statistics.pending.values())) == (0, 0)
+    assert not caplog.records

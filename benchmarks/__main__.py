@@ -33,6 +33,13 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
 
+def _of_a_run(_: click.Context, __: click.Parameter, folder: Path) -> Path:
+    """See that a folder holds a run."""
+    if not (folder / "bench.json").is_file():
+        raise click.BadParameter(f"{folder} has no bench.json. Name the folder that a run has written to.")
+    return folder
+
+
 @click.group(cls=_Commands)
 def main() -> None:
     """Measure mcpbus beside its peers."""
@@ -50,9 +57,19 @@ def main() -> None:
 )
 @click.option("--rounds", type=click.IntRange(1), help="Turns of each server.")
 @click.option(
-    "--size", "--connections", "sizes", type=int, multiple=True, help="Only this size; may be repeated."
+    "--size",
+    "--connections",
+    "sizes",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Only this size; may be repeated.",
 )
-@click.option("--output", type=click.Path(path_type=Path), help="Where the report is written.")
+@click.option(
+    "--output",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="Where the report is written; made if it is not there.",
+)
 def run(  # noqa: PLR0917  click passes them by name
     names: tuple[str, ...],
     peers: tuple[str, ...],
@@ -75,7 +92,7 @@ def run(  # noqa: PLR0917  click passes them by name
     plan = Plan(quick, rounds, sizes)
     machine.raise_file_limit()
     folder = output or (FOLDER if whole else CACHE / "results")
-    folder.mkdir(parents=True, exist_ok=True)
+    _make(folder)
     others = machine.busy()
     if others > machine.BUSY:
         print(busy_machine(others), file=sys.stderr)
@@ -110,7 +127,7 @@ def run(  # noqa: PLR0917  click passes them by name
 
 
 @main.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True), default=FOLDER)
+@click.argument("folder", type=click.Path(path_type=Path), default=FOLDER, callback=_of_a_run)
 def report(folder: Path) -> None:
     """Write the report and the pictures of a run anew, from its bench.json."""
     _write(read(folder), list(SCENARIOS), folder)
@@ -120,6 +137,17 @@ def report(folder: Path) -> None:
 def table() -> None:
     """Write the table of the report that is committed into the README."""
     readme_table.update(read())
+
+
+def _make(folder: Path) -> None:
+    """Make the folder of a report, before anything is measured."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise click.BadParameter(
+            f"{folder} cannot be a folder: {problem.strerror}. A report is several files; name a folder that is there, or can be made.",
+            param_hint="'--output'",
+        ) from problem
 
 
 def _write(results: Results, scenarios: Sequence[Scenario], folder: Path) -> None:

@@ -44,6 +44,15 @@ class Engine:
     def cut(self):
         self._live.invalidate()
 
+    @property
+    def unanswered(self):
+        """How many commands it has taken, and said nothing to."""
+        return len(self._live.unanswered)
+
+    def answer(self):
+        """Do the first of them."""
+        self._live.execute(*self._live.unanswered.popleft())
+
 
 class Connection:
     """As coredis has one; see `BaseConnection`."""
@@ -53,7 +62,7 @@ class Connection:
     def __init__(self, engine):
         self._engine = engine
         self._lost = trio.Event()
-        self._unanswered = deque()
+        self.unanswered = deque()
         self._ended = False
         self.usable = False
 
@@ -67,7 +76,7 @@ class Connection:
             await self._lost.wait()
         finally:
             self._ended = True
-            for request in self._unanswered:
+            for request, *_ in self.unanswered:
                 request.fail(OSError("the connection was lost"))
 
     def invalidate(self):
@@ -78,20 +87,24 @@ class Connection:
         if self._ended:
             raise trio.ClosedResourceError
         request = Request()
-        engine = self._engine
-        if engine.silent or not self.usable:
-            self._unanswered.append(request)
-        elif command == b"EVALSHA" and script not in engine.known:
-            request.fail(NoScriptError())
+        if self._engine.silent or not self.usable:
+            self.unanswered.append((request, command, script, arguments[-1]))
         else:
-            text = script if command == b"EVAL" else engine.known[script]
-            engine.known[Script(text).digest] = text
-            engine.done.append(arguments[-1])
-            if text in engine.refuses:
-                request.fail(ResponseError("no"))
-            else:
-                request.succeed(arguments[-1])
+            self.execute(request, command, script, arguments[-1])
         return request
+
+    def execute(self, request, command, script, word):
+        engine = self._engine
+        if command == b"EVALSHA" and script not in engine.known:
+            request.fail(NoScriptError())
+            return
+        text = script if command == b"EVAL" else engine.known[script]
+        engine.known[Script(text).digest] = text
+        engine.done.append(word)
+        if text in engine.refuses:
+            request.fail(ResponseError("no"))
+        else:
+            request.succeed(word)
 
 
 class Request:
@@ -172,18 +185,15 @@ async def test_what_is_asked_for_later_is_done_later_though_the_connection_was_l
         assert redis_engine.done == ["kept", "forgotten"]
 
 
-async def test_what_is_asked_for_first_is_done_first_though_its_script_was_not_known(
-    redis, redis_engine, autojump_clock
-):
-    """Or events would be missing: what comes late is older than what there is."""
+async def test_what_is_of_a_kind_that_redis_does_not_know_is_told_whole(redis, redis_engine, autojump_clock):
     redis_engine.done.clear()
     words = "first of its kind", "second"
     promised = [redis.run_soon(FORGET, [], [word]) for word in words]
-    assert redis_engine.done == [*words]
     assert [await promise for promise in promised] == [*words]
+    assert redis_engine.done == [*words]
 
 
-async def test_what_redis_was_made_to_forget_it_is_told_in_order(redis, redis_engine, autojump_clock):
+async def test_what_redis_was_made_to_forget_it_is_told_again(redis, redis_engine, autojump_clock):
     for _ in range(20):  # tasks run in any order
         await ask(redis, "known")[0]
         redis_engine.known.clear()
@@ -194,6 +204,56 @@ async def test_what_redis_was_made_to_forget_it_is_told_in_order(redis, redis_en
         promised += ask(redis, "last")
         assert [await promise for promise in promised] == ["one", "two", "last"]
         assert redis_engine.done == ["one", "two", "forgotten", "last"]
+
+
+async def test_all_that_redis_did_not_know_go_out_together(redis, redis_engine, autojump_clock):
+    """Or each would wait for a way to Redis and back of its own."""
+    redis_engine.known.clear()
+    redis_engine.done.clear()
+    promised = ask(redis, *range(100))
+    await promised[0]
+    assert redis_engine.done == [*range(100)]
+
+
+@pytest.mark.parametrize("again", [FORGET, APPEND])
+async def test_what_is_to_come_after_all_does_whoever_tells_redis_the_scripts_again(
+    again, redis, redis_engine, autojump_clock
+):
+    """Or what is forgotten would be kept again, and what is asked for would not be there yet."""
+    await ask(redis, "known")[0]
+    redis_engine.known.clear()
+    redis_engine.done.clear()
+    redis_engine.silent = True
+    promised = ask(redis, "one", "two")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(redis.run, FORGET, [], ["forgotten"])
+        await wait_all_tasks_blocked()
+        redis_engine.answer()
+        redis_engine.known[again.digest] = again.text  # by another process
+        while redis_engine.unanswered:
+            redis_engine.answer()
+            await wait_all_tasks_blocked()
+    assert [await promise for promise in promised] == ["one", "two"]
+    assert sorted(redis_engine.done[:2]) == ["one", "two"]
+    assert redis_engine.done[2:] == ["forgotten"]
+
+
+async def test_what_is_to_come_after_all_waits_for_none_that_is_asked_for_later(
+    redis, redis_engine, autojump_clock
+):
+    redis_engine.silent = True
+    promised = ask(redis, "one")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(redis.run, APPEND, [], ["after one"])
+        await wait_all_tasks_blocked()
+        promised += ask(redis, "two")
+        redis_engine.answer()
+        await wait_all_tasks_blocked()
+        assert redis_engine.unanswered == 2  # the later one, and what came after the first
+        redis_engine.answer()
+        redis_engine.answer()
+    assert redis_engine.done == ["first", "one", "two", "after one"]
+    assert [await promise for promise in promised] == ["one", "two"]
 
 
 @pytest.mark.parametrize("sent", [True, False], ids=["sent", "not sent yet"])
@@ -259,6 +319,7 @@ async def test_one_that_takes_too_long_ends_the_connection_for_all(redis, redis_
 
 async def test_an_answer_is_an_answer_whatever_became_of_the_connection(redis, redis_engine, autojump_clock):
     redis_engine.refuses.add("forget")
+    redis_engine.known[FORGET.digest] = FORGET.text
     refused = redis.run_soon(FORGET, [], ["refused"])
     [kept] = ask(redis, "kept")
     redis_engine.cut()

@@ -52,14 +52,14 @@ class RedisConnection:
         *,
         within: float | None = None,
     ) -> Any:
-        """Run a script, as `call`."""
+        """Run a script, as `call`, once those have ended that `run_soon` was asked for before."""
 
         async def run(connection: BaseConnection) -> Any:
+            await self._promised.wait_ended()
             rest = [len(keys), *keys, *arguments]
             try:
                 return await send(connection, b"EVALSHA", [script.digest, *rest])
             except NoScriptError:
-                self._promised.send_whole(connection)  # what was asked for before is run before
                 return await send(connection, b"EVAL", [script.text, *rest])
 
         return await self._use(within, run)
@@ -67,7 +67,7 @@ class RedisConnection:
     def run_soon(
         self, script: Script, keys: Sequence[Value] = (), arguments: Sequence[Value] = ()
     ) -> Promise:
-        """Run a script as `run`, without a task that waits for it. Where whoever asked has given it up, it is not asked for again."""
+        """Run a script, without a task that waits for it. Several may be run in any order. One that whoever asked has given up is not sent again."""
         return self._promised.ask(self._kept, script, [len(keys), *keys, *arguments])
 
     def close(self) -> None:

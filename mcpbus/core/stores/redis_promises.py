@@ -28,8 +28,8 @@ class _Sent(Promise):
         until: When it takes too long.
         wanted: Whether somebody still wants to hear of it; else it is not sent again.
         connection: On which it was sent last, if it was.
-        whole: Whether it was sent there with its text.
         answer: What is answered there, see `send`.
+        awaited: Set when it has ended, if somebody waits for that beside who asked for it.
     """
 
     script: Script
@@ -37,8 +37,8 @@ class _Sent(Promise):
     until: float
     wanted: bool = True
     connection: BaseConnection | None = None
-    whole: bool = False
     answer: Any = None
+    awaited: trio.Event | None = None
 
     def withdraw(self) -> None:
         """See `Promise`."""
@@ -47,23 +47,24 @@ class _Sent(Promise):
 
     def send(self, connection: BaseConnection) -> None:
         """Send it to whoever is expected to know it."""
-        self.connection, self.whole = connection, False
+        self.connection = connection
         self.answer = send(connection, b"EVALSHA", [self.script.digest, *self.rest])
 
     def send_whole(self, connection: BaseConnection) -> None:
         """Send it to whoever may not know it."""
-        self.connection, self.whole = connection, True
+        self.connection = connection
         self.answer = send(connection, b"EVAL", [self.script.text, *self.rest])
 
 
 class PromisedScripts:
-    """All of them, in the order in which they were asked for.
+    """All of them, sent in the order in which they were asked for.
 
-    When a connection is lost all that were not answered go out on the next one in that order, before anything else: so what comes
-    later, such as to forget what was kept, is done later. What its caller has given up is not among them.
+    Redis may run them in another one: where it was made to forget a script, and is told it by somebody else meanwhile, those that came
+    before that are run after those behind them. So whoever needs an order asks for one after the other, as streams do for their events;
+    and what is to come after all of them, such as to forget what was kept, is asked for once they have ended, see `wait_ended`.
 
-    The first one of a kind goes out with its text on each connection, and so do all that wait where Redis has been made to forget its
-    scripts: one that was not known would else be run after those that came behind it.
+    When a connection is lost all that were not answered go out on the next one, before anything else. What its caller has given up is not
+    among them.
 
     Args:
         timeout: Seconds that each may take, with as many connections as there are meanwhile.
@@ -73,8 +74,6 @@ class PromisedScripts:
         self._timeout = timeout
         self._sent: deque[_Sent] = deque()
         self._hears = False  # whether a task does
-        self._connection: BaseConnection | None = None
-        self._known: set[str] = set()  # what was sent whole on that connection
 
     def ask(self, kept: KeptConnection, script: Script, rest: Sequence[Value]) -> Promise:
         """Run a script, on a connection that there may not be yet. No schedule point."""
@@ -86,7 +85,7 @@ class PromisedScripts:
         sent = _Sent(script=script, rest=rest, until=trio.current_time() + self._timeout)
         connection = kept.usable
         if connection is not None:
-            self._send(sent, connection)
+            sent.send(connection)
         self._sent.append(sent)
         if not self._hears:
             self._hears = True
@@ -101,22 +100,13 @@ class PromisedScripts:
             if sent.wanted and not await _is_answered(sent):
                 sent.send_whole(connection)
 
-    def send_whole(self, connection: BaseConnection) -> None:
-        """Send once more, with their texts, what waits on a connection where scripts are not known any more. No schedule point."""
-        self._known.clear()
-        for sent in self._sent:
-            if sent.connection is connection and sent.wanted and not sent.whole:
-                self._known.add(sent.script.digest)
-                sent.send_whole(connection)
-
-    def _send(self, sent: _Sent, connection: BaseConnection) -> None:
-        if connection is not self._connection:
-            self._connection, self._known = connection, set()
-        if sent.script.digest in self._known:
-            sent.send(connection)
-        else:
-            self._known.add(sent.script.digest)
-            sent.send_whole(connection)
+    async def wait_ended(self) -> None:
+        """Wait until all have ended that were asked for so far."""
+        if self._sent:
+            last = self._sent[-1]
+            if last.awaited is None:
+                last.awaited = trio.Event()
+            await last.awaited.wait()
 
     async def _hear_all(self, kept: KeptConnection) -> None:
         """Hear of each, in order."""
@@ -129,6 +119,8 @@ class PromisedScripts:
                     sent.error = error
                 self._sent.popleft()
                 sent.end()
+                if sent.awaited is not None:
+                    sent.awaited.set()
         finally:
             self._hears = False
             self._sent.clear()
@@ -155,25 +147,38 @@ class PromisedScripts:
                 if sent.answer is None:  # else it was sent as that was made
                     sent.send_whole(connection)
                 continue
-            answer = sent.answer
             try:
-                return await answer
+                return await sent.answer
             except NoScriptError:
-                if sent.wanted and sent.answer is answer:  # else who heard it first has sent all that wait
-                    self.send_whole(connection)
-                if sent.answer is answer:
-                    sent.answer = None
+                await self._send_unknown(connection)
             except Exception as error:  # noqa: BLE001 - whatever ended the connection
                 kept.judge(connection, error)
                 sent.answer = None
+
+    async def _send_unknown(self, connection: BaseConnection) -> None:
+        """Send once more, with their texts, those that Redis did not know: often all that wait. Not a schedule point."""
+        for sent in self._sent:
+            if sent.connection is not connection or sent.answer is None or not sent.answer.complete:
+                continue
+            if isinstance(await _failure(sent), NoScriptError):
+                if sent.wanted:
+                    sent.send_whole(connection)
+                else:
+                    sent.answer = None
 
 
 async def _is_answered(sent: _Sent) -> bool:
     """Return whether the answer has come, of what was sent on a connection that has ended. Not a schedule point."""
     if sent.answer is None:
         return False
+    failure = await _failure(sent)
+    return failure is None or is_answer(failure)
+
+
+async def _failure(sent: _Sent) -> Exception | None:
+    """Return what was raised, if anything was, of what is answered or will not be. Not a schedule point."""
     try:
         await sent.answer
     except Exception as error:  # noqa: BLE001 - others' code
-        return is_answer(error)
-    return True
+        return error
+    return None

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 import attrs
 
 from benchmarks.machine import SERVER_CORE, on_core
-from benchmarks.peers.peer import HOST, Absent, Peer, Wire
+from benchmarks.peers.peer import HOST, Absent, Peer, Setting, Wire
 from benchmarks.servers import on_stdio
 
 CACHE = Path(__file__).parent / ".cache"
@@ -27,6 +28,9 @@ _APART = 97
 # Below the ports that the kernel gives to clients, so that no connection of the load takes a server's; and not where another
 # run of the suite looks for its own, whose process is as a rule a neighbour of this one.
 _ports = count(20_000 + os.getpid() * _APART % 10_000)
+
+_WIRES = {Setting.STDIO: Wire.STDIO, Setting.HTTP_SSE: Wire.HTTP_SSE}
+"""The wires that settings ask for."""
 
 
 @attrs.frozen
@@ -55,8 +59,8 @@ class Target:
 
 
 @contextmanager
-def running(peer: Peer, environment: Mapping[str, str] | None = None) -> Iterator[Target]:
-    """Run a server on the core of the servers.
+def running(peer: Peer, environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[Target]:
+    """Run a server on the core of the servers, with what is set for it beside what is set already.
 
     Raises:
         Absent: It cannot be installed here, or does not start; the reason is the last that it said.
@@ -65,15 +69,16 @@ def running(peer: Peer, environment: Mapping[str, str] | None = None) -> Iterato
     peer.prepare(folder)
     port = _free_port()
     command = peer.command(folder, port)
+    wire = next((wire for setting, wire in _WIRES.items() if setting in environment), peer.wire)
     arguments = command.arguments
-    if environment is not None and "BENCH_STDIO" in environment:
+    if wire is Wire.STDIO:
         arguments = on_stdio.command(port, list(arguments))
     with tempfile.TemporaryFile() as log:
         with on_core(SERVER_CORE):
             process = subprocess.Popen(
                 arguments,
                 cwd=command.folder,
-                env={**os.environ, **command.environment, **(environment or {})},
+                env={**os.environ, **command.environment, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -87,7 +92,7 @@ def running(peer: Peer, environment: Mapping[str, str] | None = None) -> Iterato
                 process.pid,
                 peer.revision,
                 peer.session_revision,
-                peer.wire,
+                wire,
                 peer.fixed,
             )
         finally:

@@ -13,17 +13,17 @@ from functools import partial
 
 import attrs
 
-from benchmarks.answers import WrongAnswer, check_echo, check_fixed
-from benchmarks.dialect import Dialect
-from benchmarks.load import Conversation, repeat, warm_up
+from benchmarks.answers import WrongAnswer
+from benchmarks.load import Conversation, warm_up
 from benchmarks.machine import LOAD_CORE, SERVER_CORE, raise_file_limit
-from benchmarks.peers.peer import Ability, Absent, Peer, Wire
+from benchmarks.peers.peer import Ability, Absent, Peer, Setting, Wire
 from benchmarks.plan import INSIDE, Plan, Turn
 from benchmarks.process import Target, running
 from benchmarks.progress import Step
 from benchmarks.results import Measured, Missing
 from benchmarks.scenarios.chatter import repeat_chatter
 from benchmarks.scenarios.scenario import Apart, Beside, Figures, Inside, OfServers, Scenario, Served
+from benchmarks.wires import repeat_short_call
 
 WARM_UP_CONNECTIONS = 8
 CHATTER = 10
@@ -117,8 +117,9 @@ class Runner:
         key = _key(peer.name, environment)
         if key not in self._running:
             target = self._servers.enter_context(self._started(scenario, peer, environment))
-            if target is not None and target.warm_up and "BENCH_STDIO" not in environment:
-                calls_back = "BENCH_STREAMS" in environment and Ability.CHATTER in peer.abilities
+            # Over stdio each load starts a server of its own, and warms that up.
+            if target is not None and target.warm_up and target.wire is not Wire.STDIO:
+                calls_back = Setting.STREAMS in environment and Ability.CHATTER in peer.abilities
                 self._loaders.submit(_warm_up, target, calls_back).result()
             self._running[key] = target
         elif self._running[key] is None and not any(
@@ -190,12 +191,9 @@ def _begin(core: set[int]) -> None:
 
 
 def _warm_up(target: Target, calls_back: bool) -> None:
-    """Warm a server up over HTTP/1.1; whatever fails here fails in a turn too."""
-    if target.wire is not Wire.HTTP1:
-        return
+    """Warm a server up; whatever fails here fails in a turn too."""
     with suppress(WrongAnswer, OSError):
-        check = check_fixed if target.fixed else check_echo
-        _call(target, repeat(target, WARM_UP_CONNECTIONS, Dialect.echo, check), target.warm_up)
+        _call(target, repeat_short_call(target, WARM_UP_CONNECTIONS), target.warm_up)
         if calls_back:
             _call(target, repeat_chatter(target, WARM_UP_CONNECTIONS, CHATTER), target.warm_up // CHATTER)
 

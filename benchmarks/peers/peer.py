@@ -15,17 +15,7 @@ process (with whatever children it starts), and offers the same:
   else is ready has had its turn. One that ends with 5 is a function that may block: it runs in another thread, except in a
   language in which any function may. One that ends with 6 sends three notifications first, as ``chatter`` does, which are progress.
 
-A server whose package answers all calls alike, either with JSON (and drops what they would send before) or with streams, answers with
-streams only if ``BENCH_STREAMS`` is set in its environment, as it is for every scenario whose calls send notifications.
-
-A server that can resume lost streams keeps their events only if ``BENCH_RESUMPTION`` is set in its environment, as it is for that
-scenario alone: keeping them costs something.
-
-A server that speaks HTTP+SSE does so, at ``/sse``, if ``BENCH_HTTP_SSE`` is set in its environment; it need not have ``/mcp`` then. One
-that speaks over stdio serves its standard input and output, and no port, if ``BENCH_STDIO`` is set.
-
-A server of which each call costs more the more tools it has, has the fifty only if ``BENCH_TOOLS`` is set in its environment, as it is
-for the mixture, which calls them.
+What only some scenarios want is set in its environment for these, by the names of `Setting`.
 
 A tool that takes no care to be fast is not a fair peer: servers are written as their package's documentation advises, without
 request logs, in release builds.
@@ -49,6 +39,34 @@ class Absent(Exception):  # noqa: N818  absence is no error: the report says why
     """A server cannot be measured here, for a reason that the report gives."""
 
 
+class Setting(enum.StrEnum):
+    """What is set in a server's environment for the scenarios that want it; to 1, where nothing else is said."""
+
+    STREAMS = "BENCH_STREAMS"
+    """Calls send notifications: a package that answers all calls alike, either with JSON (and drops what they would send before) or
+    with streams, answers with streams."""
+    RESUMPTION = "BENCH_RESUMPTION"
+    """Lost streams are resumed: who can do that keeps their events, which costs something; with ``sqlite``, mcpbus does so in SQLite."""
+    HTTP_SSE = "BENCH_HTTP_SSE"
+    """It speaks HTTP+SSE, at ``/sse``; it need not have ``/mcp``."""
+    STDIO = "BENCH_STDIO"
+    """It serves its standard input and output, and no port."""
+    TOOLS = "BENCH_TOOLS"
+    """The mixture is called: a server of which each call costs more the more tools it has, has the fifty."""
+
+    # Of mcpbus alone:
+    AUTHORIZATION = "BENCH_AUTHORIZATION"
+    """It asks for tokens."""
+    WORKERS = "BENCH_WORKERS"
+    """It has so many."""
+    TWIN = "BENCH_TWIN"
+    """It starts once more, at the next port, as a process that knows nothing of the first."""
+    REDIS = "BENCH_REDIS"
+    """It is a replica, by the engine at this URL."""
+    LEASE = "BENCH_LEASE"
+    """How long a replica's lease is, in seconds."""
+
+
 class Ability(enum.Enum):
     """What a server can be measured in, beside short calls."""
 
@@ -65,11 +83,11 @@ class Ability(enum.Enum):
     HTTP2 = "HTTP/2"
     """It is spoken to over HTTP/2 as over HTTP/1.1, without TLS, by who knows before."""
     HTTP_SSE = "HTTP+SSE"
-    """With ``BENCH_HTTP_SSE`` set, it serves HTTP+SSE at ``/sse``."""
+    """It heeds `Setting.HTTP_SSE`."""
     STDIO = "stdio"
-    """With ``BENCH_STDIO`` set, it serves its standard input and output."""
+    """It heeds `Setting.STDIO`."""
     RESUMPTION = "resumption"
-    """With ``BENCH_RESUMPTION`` set, the lost stream of a call is resumed with ``Last-Event-ID``."""
+    """It heeds `Setting.RESUMPTION`: the lost stream of a call is resumed with ``Last-Event-ID``."""
 
 
 class Wire(enum.Enum):
@@ -78,7 +96,8 @@ class Wire(enum.Enum):
     HTTP1 = "HTTP/1.1"
     HTTP2 = "HTTP/2"
     WEBSOCKET = "WebSocket"
-    MEMORY = "in process"
+    HTTP_SSE = "HTTP+SSE"
+    STDIO = "stdio"
 
 
 @attrs.frozen
@@ -111,7 +130,7 @@ class Peer(abc.ABC):
             ``initialize`` opens, or without a session id if it gives none.
         session_revision: The newest revision in which ``initialize`` is answered; None if it is not.
         abilities: What it can be measured in beside short calls.
-        wire: What it is spoken to over.
+        wire: What it is spoken to over, unless a setting asks for another.
         fixed: Whether it answers every request with the same bytes, and looks at none.
         warm_up: Calls that it answers before it is measured.
         in_parts_only: Whether it is measured in nothing but parts that need what it can do: for the rest of what its package does stands

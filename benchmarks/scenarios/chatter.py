@@ -8,7 +8,7 @@ import msgspec
 from benchmarks.answers import Answer, WrongAnswer
 from benchmarks.dialect import Dialect
 from benchmarks.load import Conversation, load, repeat
-from benchmarks.peers.peer import Ability
+from benchmarks.peers.peer import Ability, Setting
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, P50, P99, Figures, Metric, Served
 
@@ -26,7 +26,7 @@ class Chatter(Served):
     quick_sizes = (10,)
     metrics = (Metric("rate", "calls/s", more_is_better=True), P50, P99, CPU, LOADER)
     needs = Ability.CHATTER
-    environment = {"BENCH_STREAMS": "1"}
+    environment = {Setting.STREAMS: "1"}
     grows = "cpu_us"
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:

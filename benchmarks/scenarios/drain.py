@@ -15,6 +15,7 @@ from benchmarks.dialect import Dialect
 from benchmarks.engine import valkey
 from benchmarks.load import Connection, load, numbers
 from benchmarks.machine import LOAD_CORE, on_core
+from benchmarks.peers.peer import Setting
 from benchmarks.process import Target, running
 from benchmarks.scenarios.scenario import Figures, Inside, Metric
 from benchmarks.servers import OURS
@@ -47,7 +48,7 @@ class Drain(Inside):
         """Drain."""
         for size in sizes:
             with on_core(LOAD_CORE), valkey() as url:
-                environment = {"BENCH_REDIS": url}
+                environment = {Setting.REDIS: url}
                 with running(_MCPBUS, environment) as here, running(_MCPBUS, environment) as there:
                     taken = drained(here, there, size)
             yield size, {"seconds": taken, "each_us": taken / size * 1e6}

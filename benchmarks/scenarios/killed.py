@@ -16,6 +16,7 @@ from benchmarks.dialect import Dialect
 from benchmarks.engine import valkey
 from benchmarks.load import numbers
 from benchmarks.machine import LOAD_CORE, on_core
+from benchmarks.peers.peer import Setting
 from benchmarks.process import Target, running
 from benchmarks.scenarios.scenario import Figures, Inside, Metric
 from benchmarks.servers import OURS
@@ -66,7 +67,7 @@ class KilledWorker(_Killed):
 
     def kill(self) -> list[float]:
         """See `_Killed`."""
-        with running(_MCPBUS, {"BENCH_WORKERS": "2"}) as target:
+        with running(_MCPBUS, {Setting.WORKERS: "2"}) as target:
             taken = []
             for _ in range(_KILLS):
                 _wait_for_both(target.port)
@@ -92,7 +93,7 @@ class KilledReplica(_Killed):
     def kill(self) -> list[float]:
         """See `_Killed`."""
         with valkey() as url:
-            environment = {"BENCH_REDIS": url, "BENCH_LEASE": f"{LEASE_SECONDS:g}"}
+            environment = {Setting.REDIS: url, Setting.LEASE: f"{LEASE_SECONDS:g}"}
             with running(_MCPBUS, environment) as here, running(_MCPBUS, environment) as there:
                 return [until_first_answer([here, there], here)]
 

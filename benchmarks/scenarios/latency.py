@@ -8,7 +8,7 @@ from benchmarks.answers import CLOCK, Answer, WrongAnswer, check_echo
 from benchmarks.client import PIECE, connect, ready
 from benchmarks.dialect import Dialect
 from benchmarks.load import Connection, load, numbers, percentile, repeat
-from benchmarks.peers.peer import Ability
+from benchmarks.peers.peer import Ability, Setting
 from benchmarks.process import Target
 from benchmarks.scenarios.chatter import check_chatter
 from benchmarks.scenarios.scenario import P50, P99, Figures, Metric, Served
@@ -35,7 +35,7 @@ class Latency(Served):
         Metric("count", "notifications", more_is_better=None),
     )
     needs = Ability.CHATTER
-    environment = {"BENCH_STREAMS": "1"}
+    environment = {Setting.STREAMS: "1"}
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:
         """Call for a while."""

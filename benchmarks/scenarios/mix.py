@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.crowd import opening_seconds
 from benchmarks.load import load
 from benchmarks.mixture import CLIENTS, LEAST_BYTES, MOST_BYTES, TOOLS, mixture
-from benchmarks.peers.peer import Ability
+from benchmarks.peers.peer import Ability, Setting
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, P50, P99, RATE, RESIDENT, Figures, Served
 from benchmarks.traffic import CONNECTIONS, Traffic
@@ -28,7 +28,7 @@ class Mix(Served):
     others = {0: 3}
     metrics = (RATE, P50, P99, CPU, RESIDENT, LOADER)
     needs = Ability.MIX
-    environment = {"BENCH_STREAMS": "1", "BENCH_TOOLS": "1"}
+    environment = {Setting.STREAMS: "1", Setting.TOOLS: "1"}
 
     def cost(self, sizes: Sequence[int], seconds: float) -> float:
         """Return about how many seconds a turn takes."""

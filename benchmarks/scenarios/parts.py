@@ -12,7 +12,7 @@ from benchmarks.load_http_sse import repeat_http_sse
 from benchmarks.load_lines import repeat_lines
 from benchmarks.load_websocket import repeat_websocket
 from benchmarks.mixture import CLIENTS, proxy_fields, tool_name, traceparent
-from benchmarks.peers.peer import Ability
+from benchmarks.peers.peer import Ability, Setting
 from benchmarks.scenarios.part import Part
 from benchmarks.servers.parts import ALIKE
 from benchmarks.tokens import make_issuer, make_token
@@ -23,10 +23,10 @@ USERS = 1_000
 SESSIONS_EACH = 32
 TEN = 10
 
-_STREAMS = {"BENCH_STREAMS": "1"}
-_AUTHORIZATION = {"BENCH_AUTHORIZATION": "1"}
-_IN_MEMORY = {**_STREAMS, "BENCH_RESUMPTION": "1"}
-_IN_SQLITE = {**_STREAMS, "BENCH_RESUMPTION": "sqlite"}
+_STREAMS = {Setting.STREAMS: "1"}
+_AUTHORIZATION = {Setting.AUTHORIZATION: "1"}
+_IN_MEMORY = {**_STREAMS, Setting.RESUMPTION: "1"}
+_IN_SQLITE = {**_STREAMS, Setting.RESUMPTION: "sqlite"}
 
 
 def _one(call: Call) -> Traffic:
@@ -193,7 +193,7 @@ PARTS = (
         "http-sse",
         "HTTP+SSE",
         OverWire(partial(repeat_http_sse, clients=CONNECTIONS)),
-        environment={"BENCH_HTTP_SSE": "1"},
+        environment={Setting.HTTP_SSE: "1"},
         needs=Ability.HTTP_SSE,
         in_quick=False,
         aim=2.5,
@@ -202,7 +202,7 @@ PARTS = (
         "stdio",
         f"stdio, {CONNECTIONS} at a time",
         OverWire(partial(repeat_lines, at_once=CONNECTIONS)),
-        environment={"BENCH_STDIO": "1"},
+        environment={Setting.STDIO: "1"},
         needs=Ability.STDIO,
         in_quick=False,
         aim=1.5,

@@ -8,7 +8,7 @@ from benchmarks.answers import FIRST_NUMBER, WrongAnswer, check_echo, result_of,
 from benchmarks.client import connect, exchange, open_session
 from benchmarks.dialect import Dialect
 from benchmarks.load import Asking, Load, Question, load, together
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Peer, Setting
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, P50, SLICE_SECONDS, Figures, Metric, Served
 
@@ -35,7 +35,7 @@ class Replicas(Served):
         Metric("later_ms", "p50 later than there, ms", 2),
     )
     seconds = 2.0
-    environment: Mapping[str, str] = {"BENCH_WORKERS": "2"}
+    environment: Mapping[str, str] = {Setting.WORKERS: "2"}
 
     def measures(self, peer: Peer) -> bool:
         """Return whether a server can be measured in this."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from benchmarks.answers import Answer, WrongAnswer
 from benchmarks.client import PIECE, connect, exchange, open_session
 from benchmarks.load import numbers
-from benchmarks.peers.peer import Ability
+from benchmarks.peers.peer import Ability, Setting
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import Figures, Metric, Served
 from benchmarks.usage import processor_seconds
@@ -36,7 +36,7 @@ class Resume(Served):
         Metric("times", "times", more_is_better=None),
     )
     needs = Ability.RESUMPTION
-    environment = {"BENCH_STREAMS": "1", "BENCH_RESUMPTION": "1"}
+    environment = {Setting.STREAMS: "1", Setting.RESUMPTION: "1"}
     grows = "ms"
 
     def turn(self, target: Target, sizes: Sequence[int], seconds: float) -> Iterator[tuple[int, Figures]]:

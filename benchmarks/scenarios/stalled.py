@@ -8,7 +8,7 @@ from itertools import chain
 
 from benchmarks.client import connect, ready
 from benchmarks.load import Load, load, numbers, together
-from benchmarks.peers.peer import HOST, Ability
+from benchmarks.peers.peer import HOST, Ability, Setting
 from benchmarks.process import Target
 from benchmarks.scenarios.chatter import repeat_chatter
 from benchmarks.scenarios.scenario import P50, P99, RESIDENT, SLICE_SECONDS, Apart, Figures, Metric
@@ -40,7 +40,7 @@ class Stalled(Apart):
     quick_sizes = (0, 1)
     metrics = (P99, P50, Metric("p99_ratio", "p99 with it : without", 2), RESIDENT)
     needs = Ability.CHATTER
-    environment = {"BENCH_STREAMS": "1"}
+    environment = {Setting.STREAMS: "1"}
 
     def cost(self, sizes: Sequence[int], seconds: float) -> float:
         """Return about how many seconds a turn takes."""

@@ -11,7 +11,7 @@ from benchmarks.answers import check_echo
 from benchmarks.dialect import Dialect
 from benchmarks.load import Conversation, Load, load, repeat, together
 from benchmarks.machine import LOAD_CORE, SERVER_CORE, idle_seconds
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import Peer, Setting
 from benchmarks.process import Target
 from benchmarks.scenarios.scenario import CPU, LOADER, RATE, SLICE_SECONDS, Beside, Figures, Metric
 from benchmarks.usage import processes
@@ -64,12 +64,12 @@ class Workers(Beside):
         LOADER,
     )
     seconds = 9.0
-    environment = {"BENCH_WORKERS": "2"}
+    environment = {Setting.WORKERS: "2"}
 
     @property
     def environments(self) -> Sequence[Mapping[str, str]]:
         """Those of the workers, and of the two processes: both are of one session, as the scheduler treats those alike."""
-        return (self.environment, {"BENCH_TWIN": "1"})
+        return (self.environment, {Setting.TWIN: "1"})
 
     def measures(self, peer: Peer) -> bool:
         """Return whether a server can be measured in this."""

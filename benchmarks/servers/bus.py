@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from benchmarks.dialect import CHANGED_URI
-from benchmarks.peers.peer import HOST
+from benchmarks.peers.peer import HOST, Setting
 from benchmarks.servers.mixed import add_mixture
 from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _make_authorization() -> "ResourceServer | None":
-    if "BENCH_AUTHORIZATION" not in os.environ:
+    if Setting.AUTHORIZATION not in os.environ:
         return None
     # It brings pytest and cryptography: 30,000 objects, which the collector of garbage visits again and again in a process
     # whose program has not put them aside, such as one of plain hypercorn.
@@ -84,21 +84,21 @@ async def value() -> str:
 
 def main(shell: str, port: int) -> None:
     """Serve until terminated."""
-    with _event_store(os.environ.get("BENCH_RESUMPTION")) as store:
+    with _event_store(os.environ.get(Setting.RESUMPTION)) as store:
         app: Any = {"limits": LIMITS, "event_store": store}
-        if "BENCH_REDIS" in os.environ:
-            lease = float(os.environ.get("BENCH_LEASE", "5"))
-            app["cluster"] = Redis(os.environ["BENCH_REDIS"], link=f"{HOST}:0", lease=lease)
-        if "BENCH_HTTP_SSE" in os.environ:
+        if Setting.REDIS in os.environ:
+            lease = float(os.environ.get(Setting.LEASE, "5"))
+            app["cluster"] = Redis(os.environ[Setting.REDIS], link=f"{HOST}:0", lease=lease)
+        if Setting.HTTP_SSE in os.environ:
             app["http_sse"] = True
-        if "BENCH_STDIO" in os.environ:
+        if Setting.STDIO in os.environ:
             server.run("stdio")
         elif shell == "asgi":
             trio.run(serve_plain, server.asgi(**app), port)
-        elif "BENCH_WORKERS" in os.environ:
-            server.run(bind=f"{HOST}:{port}", workers=int(os.environ["BENCH_WORKERS"]), **app)
+        elif Setting.WORKERS in os.environ:
+            server.run(bind=f"{HOST}:{port}", workers=int(os.environ[Setting.WORKERS]), **app)
         else:
-            if "BENCH_TWIN" in os.environ:
+            if Setting.TWIN in os.environ:
                 _start_twin(shell, port + 1)
             served = partial(server.serve, bind=f"{HOST}:{port}", **app)
             trio.run(until_signalled, "bench", served)
@@ -106,7 +106,7 @@ def main(shell: str, port: int) -> None:
 
 def _start_twin(shell: str, port: int) -> None:
     """Start the same server once more, as a process of its own, and wait until it listens."""
-    del os.environ["BENCH_TWIN"]
+    del os.environ[Setting.TWIN]
     twin = subprocess.Popen([sys.executable, "-m", __spec__.name, shell, str(port)])
     while twin.poll() is None:
         with suppress(ConnectionRefusedError), socket.create_connection((HOST, port)):

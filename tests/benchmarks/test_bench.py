@@ -18,7 +18,7 @@ from benchmarks.crowd import Stream
 from benchmarks.engine import valkey
 from benchmarks.load import Asking, Load, Question, percentile
 from benchmarks.peers import PEERS
-from benchmarks.peers.peer import Ability, Absent
+from benchmarks.peers.peer import Ability, Absent, Setting
 from benchmarks.plan import Plan
 from benchmarks.process import running
 from benchmarks.results import FOLDER, Measured, Missing, Results, Subject, read
@@ -443,7 +443,7 @@ def test_a_call_is_made_again_if_its_process_has_ended(body, status, again):
 
 def test_sessions_go_on_when_their_process_ends_and_when_it_is_killed():
     with valkey() as url, ExitStack() as stack:
-        environment = {"BENCH_REDIS": url, "BENCH_LEASE": "1"}
+        environment = {Setting.REDIS: url, Setting.LEASE: "1"}
         first, second, third = [
             stack.enter_context(running(BY_NAME["mcpbus"], environment)) for _ in range(3)
         ]

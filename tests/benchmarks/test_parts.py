@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,14 +14,14 @@ import attrs
 import pytest
 import trio
 
-from benchmarks import aims, machine, report
+from benchmarks import aims, machine, report, runner
 from benchmarks.answers import WrongAnswer
 from benchmarks.client import connect, exchange
 from benchmarks.dialect import MODERN, Dialect
 from benchmarks.load import Load, load, numbers
 from benchmarks.load_http_sse import repeat_http_sse
 from benchmarks.peers import PEERS
-from benchmarks.peers.peer import Wire
+from benchmarks.peers.peer import Setting, Wire
 from benchmarks.plan import Plan
 from benchmarks.plots import PARTS as PICTURE
 from benchmarks.process import Target, running
@@ -35,7 +36,7 @@ from benchmarks.traffic import Traffic
 from benchmarks.usage import processor_seconds
 
 BY_NAME = {each.name: each for each in PARTS}
-GUARDED = sorted(name for name, each in BY_NAME.items() if "BENCH_AUTHORIZATION" in each.environment)
+GUARDED = sorted(name for name, each in BY_NAME.items() if Setting.AUTHORIZATION in each.environment)
 APART = ["http-sse", "stdio"]
 """Over wires that a server has only if it is told so."""
 [BUS] = [peer for peer in OURS if peer.name == "mcpbus"]
@@ -43,13 +44,13 @@ APART = ["http-sse", "stdio"]
 
 @pytest.fixture(scope="module")
 def bus():
-    with running(BUS, {"BENCH_RESUMPTION": "sqlite"}) as target:
+    with running(BUS, {Setting.RESUMPTION: "sqlite"}) as target:
         yield target
 
 
 @pytest.fixture(scope="module")
 def guarded_bus():
-    with running(BUS, {"BENCH_AUTHORIZATION": "1"}) as target:
+    with running(BUS, {Setting.AUTHORIZATION: "1"}) as target:
         yield target
 
 
@@ -97,6 +98,25 @@ def test_a_server_on_stdio_is_warm_before_it_is_measured():
     with running(BUS, stdio.environment) as bus, stdio.traffic.to(attrs.evolve(bus, warm_up=100)) as [lines]:
         assert next(numbers) > number + 100
         assert not lines._asked, "it has not been answered"
+
+
+def at_once(_, function, *arguments):
+    """Do in this process what is submitted to another one."""
+    done = Future()
+    done.set_result(function(*arguments))
+    return done
+
+
+def test_a_server_over_another_wire_is_warm_before_it_is_measured(monkeypatch):
+    over = []
+    monkeypatch.setattr(runner, "repeat_short_call", lambda target, _: over.append(target.wire) or [])
+    monkeypatch.setattr(runner, "warm_up", lambda *_: None)
+    monkeypatch.setattr(runner.ProcessPoolExecutor, "submit", at_once)
+    runs = Runner(Plan(), [BUS], lambda *_: None)
+    for name in APART:
+        runs._kept(BY_NAME[name], BUS, BY_NAME[name].environment)
+    runs.close()
+    assert over == [Wire.HTTP_SSE]  # on stdio there is a server for each load, which sees to it
 
 
 def test_what_a_server_on_stdio_had_is_closed_when_it_ends_before_it_has_answered():
@@ -268,7 +288,7 @@ def test_a_part_runs_beside_the_server_as_it_is_for_short_calls(monkeypatch):
     runs.run(BY_NAME["token"])
     runs.run(BY_NAME["trace"])
     runs.close()
-    assert asked == [({"BENCH_AUTHORIZATION": "1"}, {}), ({}, {})]
+    assert asked == [({Setting.AUTHORIZATION: "1"}, {}), ({}, {})]
 
 
 def test_an_estimate_counts_the_start_of_both():

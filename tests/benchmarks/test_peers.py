@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.peers import PEERS, built
 from benchmarks.peers.built import Built
-from benchmarks.peers.peer import Absent
+from benchmarks.peers.peer import Absent, Setting
 
 FOLDER = Path(built.__file__).parent
 README = (FOLDER / "README.md").read_text()
@@ -61,6 +61,14 @@ def test_its_files_are_there_and_name_no_place(peer: Built):
     for file in peer.files:
         text = (FOLDER / peer.source / file).read_text()
         assert not re.search(r"https?://|/home/|/root/|/work/", text), file
+
+
+@EACH
+def test_it_asks_for_nothing_that_is_never_set(peer: Built):
+    text = "".join((FOLDER / peer.source / file).read_text() for file in peer.files)
+    asked = {Setting(name) for name in re.findall(r"BENCH_\w+", text)}
+    heeded = {setting for setting in Setting if setting.name in {able.name for able in peer.abilities}}
+    assert heeded <= asked
 
 
 @EACH

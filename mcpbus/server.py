@@ -146,7 +146,6 @@ class Server(Definition, Generic[StateT]):
         self.lifespan = lifespan
         self.runner = Runner(threads, middleware)
         self._buses = ReachableBuses(name)
-        self._worker: Worker | None = None
 
     @property
     def bus(self) -> Bus[Any]:
@@ -230,9 +229,8 @@ class Server(Definition, Generic[StateT]):
                 for server in self.mounted()
             }
 
-    @asynccontextmanager
     @explained
-    async def open(
+    def open(
         self,
         *,
         limits: Limits | None = None,
@@ -240,7 +238,7 @@ class Server(Definition, Generic[StateT]):
         task_store: TaskStore | None = None,
         drain_seconds: float = 5.0,
         cluster: "Cluster | Redis | None" = None,
-    ) -> AsyncIterator[Bus[StateT]]:
+    ) -> AbstractAsyncContextManager[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
 
         Its lifespan is entered first and left last. When the block ends, what goes on is drained; when it
@@ -259,6 +257,26 @@ class Server(Definition, Generic[StateT]):
             RuntimeError: The server is open already, or no trio runs here.
             ServingError: It cannot be one of those processes.
         """
+        return self._open(
+            limits=limits,
+            event_store=event_store,
+            task_store=task_store,
+            drain_seconds=drain_seconds,
+            cluster=cluster,
+        )
+
+    @asynccontextmanager
+    async def _open(
+        self,
+        *,
+        limits: Limits | None,
+        event_store: EventStore | None,
+        task_store: TaskStore | None,
+        cluster: "Cluster | Redis | None",
+        drain_seconds: float = 5.0,
+        worker: "Worker | None" = None,
+    ) -> AsyncIterator[Bus[StateT]]:
+        """Open the server, in a process that is one of several on this machine, if there is a `worker`; see `open`."""
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(
                 "mcpbus runs on trio, and none runs here: start the program with trio.run(main), or with "
@@ -278,7 +296,7 @@ class Server(Definition, Generic[StateT]):
             async with (
                 self.lifespan_context() as state,
                 self._lifespans_below() as states,
-                meet(cluster, self.sealer.given, self._worker) as joined,
+                meet(cluster, self.sealer.given, worker) as joined,
                 open_node(joined) as node,
                 open_hub(
                     Bus,
@@ -367,24 +385,42 @@ class Server(Definition, Generic[StateT]):
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
         check_serving("server.serve()", http, self.serve, metrics=metrics)
-        worker = self._worker
-        opening = self.open(
+        await self._serve(
+            None,
+            limits=limits,
+            event_store=event_store,
+            task_store=task_store,
+            cluster=cluster,
+            bind=bind,
+            response=response,
+            options=options,
+            metrics=metrics,
+            shutdown=shutdown,
+            task_status=task_status,
+            **http,
+        )
+
+    async def _serve(
+        self,
+        worker: "Worker | None",
+        *,
+        limits: Limits | None = None,
+        event_store: EventStore | None = None,
+        task_store: TaskStore | None = None,
+        cluster: "Cluster | Redis | None" = None,
+        **serving: Any,
+    ) -> None:
+        """Open the server and serve it, in a process that is one of several on this machine, if there is a `worker`; see `serve`."""
+        opening = self._open(
             limits=limits,
             event_store=event_store,
             task_store=task_store,
             cluster=cluster if cluster is not None or worker is None else worker.cluster,
+            worker=worker,
         )
         async with opening as bus:
             bus.sharing = None if worker is None else worker.sharing
-            await bus.serve(
-                bind=bind,
-                response=response,
-                options=options,
-                metrics=metrics,
-                shutdown=shutdown,
-                task_status=task_status,
-                **http,
-            )
+            await bus.serve(**serving)
 
     @explained
     def run(self, transport: Literal["http", "stdio"] = "http", *, workers: int = 1, **options: Any) -> None:
@@ -420,8 +456,8 @@ class Server(Definition, Generic[StateT]):
         if transport == "stdio":
             program = partial(until_input_ends, partial(self._serve_stdio, **options))
         else:
-            self._worker = begin_worker(workers, options)
-            program = partial(until_signalled, self.name, partial(self.serve, **options), self._worker)
+            worker = begin_worker(workers, options)
+            program = partial(until_signalled, self.name, partial(self._serve, worker, **options), worker)
         try:
             trio.run(program)
         except (ServingError, BaseExceptionGroup) as errors:

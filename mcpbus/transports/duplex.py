@@ -8,12 +8,14 @@ it asks nothing more, and what it has asked is still answered.
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final, Self
 
 import trio
 from mcpbus_actors import EagerTask
 
+from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
@@ -261,15 +263,47 @@ class Channel:
 
     @property
     def crowded(self) -> bool:
-        """Whether there is, or somebody is in `line` already: who comes now waits behind them."""
+        """Whether it is, or somebody waits for a `turn` already: who comes now waits behind them."""
         return self.full or (self._line is not None and self._line.locked())
 
-    @property
-    def line(self) -> trio.Lock:
-        """In which those wait for room who bring what they say each in a task of their own."""
-        if self._line is None:
-            self._line = trio.Lock()
-        return self._line
+    @asynccontextmanager
+    async def turn(
+        self, size: int, watch: Callable[[trio.CancelScope], Awaitable[None]]
+    ) -> AsyncIterator[None]:
+        """Wait until there is room for a message, behind those that have waited for longer; nobody else is let in within the block.
+
+        For who has a task for each message. Its bytes are counted meanwhile.
+
+        Args:
+            size: How many they are.
+            watch: Cancels a scope when who has brought it has gone.
+
+        Raises:
+            Overloaded: Too much is kept in memory, and of what this client has it is among the longest.
+            trio.BrokenResourceError: Who has brought it went away before that, and was told nothing.
+        """
+        line = self._line = self._line or trio.Lock()
+        in_turn, has_room, scope = False, False, trio.CancelScope()
+        account = self._bus.budget.account("a message that waits for room", scope.cancel, owner=self.owner)
+        try:
+            with scope:
+                account.hold(size)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(watch, nursery.cancel_scope)
+                    await line.acquire()
+                    in_turn = True
+                    await self.room()
+                    has_room = True
+                    nursery.cancel_scope.cancel()
+            if scope.cancelled_caught:
+                raise Overloaded("Too much waits for clients that do not read; try again later")
+            if not has_room:
+                raise trio.BrokenResourceError("the client went away while its message waited for room")
+            yield
+        finally:
+            account.close()
+            if in_turn:
+                line.release()
 
     async def _take_batch(self, data: bytes, principal: object) -> list[Undecodable]:
         """Take an array of messages as if each had come by itself; return what in it is none."""

@@ -8,8 +8,7 @@ shared channel. An error that names no request has no place on the stream: it is
 A POST is answered as soon as what it says is taken, and its connection goes on; what it asks for belongs to the session.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 from urllib.parse import parse_qs, quote
@@ -192,7 +191,7 @@ class HttpSse:
     ) -> Answer | None:
         """Take a message in the task that has brought it; if a handler waits there, another one goes on with its connection."""
         host, faults, eager = http.host, list[bytes](), None
-        turn = self._turn(channel, len(body), http) if channel.crowded else nullcontext()
+        turn = channel.turn(len(body), partial(watch, http)) if channel.crowded else nullcontext()
         try:
             async with turn:
                 if channel.session.address.stopped:
@@ -210,38 +209,6 @@ class HttpSse:
         host.leave(partial(http.answer, _ACCEPTED))
         await eager.finish()
         return None
-
-    @asynccontextmanager
-    async def _turn(self, channel: Channel, size: int, http: HttpRequest) -> AsyncIterator[None]:
-        """Wait until there is room for a message, behind those that have waited for longer; nobody else is let in within the block.
-
-        Its bytes are counted meanwhile.
-
-        Raises:
-            Overloaded: Too much is kept in memory, and of what this client has it is among the longest.
-            trio.BrokenResourceError: The client went away before that, and was told nothing.
-        """
-        line, in_turn, has_room, scope = channel.line, False, False, trio.CancelScope()
-        account = self._bus.budget.account("a message that waits for room", scope.cancel, owner=channel.owner)
-        try:
-            with scope:
-                account.hold(size)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(watch, http, nursery.cancel_scope)
-                    await line.acquire()
-                    in_turn = True
-                    await channel.room()
-                    has_room = True
-                    nursery.cancel_scope.cancel()
-            if scope.cancelled_caught:
-                raise Overloaded("Too much waits for clients that do not read; try again later")
-            if not has_room:
-                raise trio.BrokenResourceError("the client went away while its message waited for room")
-            yield
-        finally:
-            account.close()
-            if in_turn:
-                line.release()
 
     def _find(self, query: str, principal: Any) -> Channel | None:
         channel = self._channels.get(query)

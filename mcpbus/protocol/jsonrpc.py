@@ -6,6 +6,7 @@ JSON admits a raw line break only *between* tokens, never inside a string; so ea
 which changes no value.
 """
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Final, Literal, NoReturn, TypeAlias
 
@@ -132,6 +133,12 @@ class _Unattributed(msgspec.Struct, gc=False):
 
 _UNSET: Final = msgspec.UNSET
 _BRACE: Final = ord("{")
+_BLANK: Final = "\N{REPLACEMENT CHARACTER}"
+_HALF: Final = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
+)
+"""Half of a surrogate pair without the other, in JSON without escaped backslashes."""
 _envelopes = msgspec.json.Decoder(_Envelope)
 _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
@@ -243,6 +250,12 @@ def _refuse(data: bytes | str, detail: str) -> NoReturn:
 
 def _unparsable(fault: Exception, data: bytes | str) -> Undecodable:
     text = str(fault)
+    if isinstance(fault, msgspec.DecodeError):
+        blank = _BLANK.encode()
+        said = (data.encode() if isinstance(data, str) else data).replace(rb"\\", blank)
+        mended, halves = _HALF.subn(blank, said)
+        if halves:
+            return _half_a_character(mended)
     if not data.strip():
         text = f"the body or message is empty: what belongs there is JSON-RPC, such as {_EXAMPLE}"
     elif isinstance(fault, UnicodeError):
@@ -250,6 +263,24 @@ def _unparsable(fault: Exception, data: bytes | str) -> Undecodable:
     elif isinstance(fault, RecursionError):
         text = "the text is nested too deeply"
     return Undecodable(parse_error(text))
+
+
+def _half_a_character(mended: bytes) -> Undecodable:
+    """Refuse a message for the half of a surrogate pair in it, which JSON can write, and JavaScript does where it cuts an emoji in two.
+
+    Whoever asked is answered by the id of the request: on a channel that others share they would wait for ever.
+    """
+    error = parse_error("a text has half of a surrogate pair, such as \\ud83d alone, which is no Unicode")
+    identity = None
+    try:
+        message = decode(mended)
+        identity = message.id if isinstance(message, Request) else None
+    except Undecodable as fault:
+        if not fault.array:
+            error, identity = fault.error, fault.id
+    if isinstance(identity, str) and _BLANK in identity:
+        identity = None  # it may have been another one
+    return Undecodable(error, identity)
 
 
 def _readable_id(data: bytes | str) -> RequestId | None:

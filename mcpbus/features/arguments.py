@@ -5,6 +5,7 @@ by hand (`HandWrittenArguments`, where the schema is the author's and the functi
 """
 
 import copy
+import enum
 import re
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from mcpbus.protocol.meta import CallReader, call_type
 
 # A refusal tells enough to correct the call and does not grow with it.
 _LONGEST_REFUSAL = 1000
+_CONSTANTS = frozenset({type(None), bool, int, float, str, bytes, type(msgspec.UNSET)})
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
@@ -180,7 +182,7 @@ def _typed(signature: Signature) -> TypedArguments:
         del document["required"]
     for parameter in signature.parameters:
         if not parameter.required:
-            document["properties"][parameter.name]["default"] = jsontypes.to_builtins(parameter.default)
+            document["properties"][parameter.name]["default"] = _default(parameter, signature.owner)
     return TypedArguments(struct, document)
 
 
@@ -193,14 +195,24 @@ def _is_scalar(schema: dict[str, Any]) -> bool:
 def _field(parameter: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
     if parameter.required:
         return parameter.name, parameter.annotation
-    if isinstance(parameter.default, list | dict | set | bytearray):
-        # One call must not see what another did to the default.
+    if type(parameter.default) not in _CONSTANTS and not isinstance(parameter.default, enum.Enum):
+        # One call must not see what another did to the default. And msgspec, which puts constants into the schema, fails at those of a
+        # type that was taught to it, such as a path; see `_default`.
         return (
             parameter.name,
             parameter.annotation,
             msgspec.field(default_factory=partial(copy.deepcopy, parameter.default)),
         )
     return parameter.name, parameter.annotation, parameter.default
+
+
+def _default(parameter: Parameter, owner: str) -> Any:
+    try:
+        return jsontypes.to_builtins(parameter.default)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(
+            f"{owner}, parameter {parameter.name!r}: clients are told its default, which JSON cannot say: {error}"
+        ) from error
 
 
 def _hand_written(signature: Signature, input_schema: HandWritten) -> HandWrittenArguments:

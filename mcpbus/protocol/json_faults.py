@@ -3,17 +3,23 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Never
+from typing import Any
 
 _CONTAINERS = (list, tuple, set, frozenset)
 
 
-def refuse(value: Any) -> Never:
-    """Refuse what has no JSON form.
+def plain(value: Any) -> str | int | float:
+    """Give a text or number of a class of its own, such as NumPy's float64 or a template's Markup, as what it is to JSON.
 
     Raises:
-        TypeError: always.
+        TypeError: it is something else, which has no JSON form.
     """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
     raise TypeError(
         f"what is of type {type(value).__qualname__} has no JSON form; make it a text, number, list, dict or dataclass"
     )

@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal, NoReturn, TypeAlias
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params, invalid_request, parse_error
-from mcpbus.protocol.json_faults import refuse, with_place
+from mcpbus.protocol.json_faults import plain, with_place
 
 RequestId: TypeAlias = int | str
 """Compared by type and value: `1` is not `"1"` (rule J-5). Python agrees once bool and float are kept out, and `decode` does that."""
@@ -145,7 +145,7 @@ _well_formed = msgspec.json.Decoder(msgspec.Raw)
 _identified = msgspec.json.Decoder(_Identified)
 _unattributed = msgspec.json.Decoder(_Unattributed)
 _ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(BoundedId)
-encode_value = msgspec.json.Encoder(enc_hook=refuse).encode
+encode_value = msgspec.json.Encoder(enc_hook=plain).encode
 """Any value that is JSON, as JSON. What is `msgspec.Raw` in it may hold line breaks; see `single_line`."""
 encode_id: Final[Callable[[RequestId], bytes]] = encode_value
 """An id, as JSON."""

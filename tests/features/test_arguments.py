@@ -54,6 +54,10 @@ class Address(pydantic.BaseModel):
     street: str
 
 
+class Home(pydantic.BaseModel):
+    name: str
+
+
 class Person(pydantic.BaseModel):
     name: str = pydantic.Field(min_length=2)
     home: Address
@@ -268,6 +272,32 @@ def test_defaults_are_in_the_schema_and_one_call_never_sees_what_another_did_to_
     first = arguments.decode(b"{}")
     first["tags"].append("b")
     assert arguments.decode(b"{}") == {"tags": ["a"], "colour": Colour.RED}
+
+
+class Word(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "told"),
+    [
+        (Path, Path("notes"), "notes"),
+        (tuple[Path, ...], (Path("a"), Path("b")), ["a", "b"]),
+        (Home, Home(name="Ann"), {"name": "Ann"}),
+        (str, Word("said"), "said"),
+        (dt.timedelta, dt.timedelta(seconds=3), "PT3S"),
+    ],
+)
+def test_a_default_of_any_type_that_an_argument_may_have_is_told_and_given(annotation, default, told):
+    arguments = made(annotation, default).arguments
+    assert msgspec.json.decode(arguments.schema)["properties"]["value"]["default"] == told
+    assert arguments.decode(b"{}") == {"value": default}
+
+
+def test_one_call_never_sees_what_another_did_to_a_default_that_is_an_object():
+    arguments = made(Node, Node("root")).arguments
+    arguments.decode(b"{}")["value"].children.append(Node("leaf"))
+    assert arguments.decode(b"{}") == {"value": Node("root")}
 
 
 async def with_context(ctx: Context, a: int) -> None: ...

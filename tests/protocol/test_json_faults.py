@@ -33,6 +33,27 @@ class Struct(msgspec.Struct):
 
 NO_FORM = "what is of type Lock has no JSON form; make it a text, number, list, dict or dataclass - at `{}`"
 
+
+class Text(str):
+    __slots__ = ()
+
+    def __str__(self):
+        return "how it is shown"
+
+
+class Whole(int): ...
+
+
+class Fraction(float): ...
+
+
+def test_a_text_or_number_of_a_class_of_its_own_is_what_it_is():  # as those of NumPy and of templates are
+    value = [Text("a"), Whole(1), {"b": Fraction(0.5)}, Text("c" * 2_000)]
+    assert jsontypes.encode(value) == b'["a",1,{"b":0.5},"%b"]' % (b"c" * 2_000)
+    assert jsontypes.encode(Text("a")) == b'"a"'
+    assert encode_notification("n", {"a": Text("b")}).endswith(b'"params":{"a":"b"}}')
+
+
 MISPLACED = {
     "$": Lock(),
     "$.a[1]": {"a": [1, Lock()], "b": Lock()},

@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from mcpbus.protocol.json_faults import refuse, with_place
+from mcpbus.protocol.json_faults import plain, with_place
 
 _REFERENCE = "#/$defs/{name}"
 # Beyond it a float does not tell one integer from the next.
@@ -206,7 +206,7 @@ def _encode_other(value: Any) -> Any:
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError(f"{value.__qualname__}() returned a coroutine: write await before the call of it")
-    return refuse(value)
+    return plain(value)
 
 
 encode_typed = msgspec.json.Encoder(enc_hook=_encode_other).encode

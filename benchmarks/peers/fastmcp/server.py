@@ -2,7 +2,7 @@
 
 Its application answers all calls with JSON, and drops what they would send before, or all that send something with streams: JSON
 unless ``BENCH_STREAMS`` is set. It is sessionful, as it is by default; requests of 2026-07-28 have no session in any case. It runs
-under uvicorn with uvloop and httptools, as it does by itself.
+under uvicorn with uvloop and httptools, as it does by itself. Telemetry is off: nothing is traced here.
 
 For each call of 2026-07-28 it makes the list of all its tools anew, to see what headers the one may ask for. So it has the fifty
 tools of the mixture only if ``BENCH_TOOLS`` is set: with them a short call takes twice as long.
@@ -15,6 +15,7 @@ import sys
 import time
 
 import anyio.lowlevel
+import fastmcp
 import uvicorn
 from fastmcp import Context, FastMCP
 from fastmcp.server.event_store import EventStore
@@ -24,6 +25,7 @@ MANY_EVENTS = 20_000
 TOOLS = 50
 NOTIFICATIONS = 3
 
+fastmcp.settings.telemetry_mode = "off"
 server = FastMCP("bench", version="1")
 
 

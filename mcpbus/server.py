@@ -5,7 +5,6 @@ from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
-    nullcontext,
 )
 from contextvars import ContextVar
 from functools import partial
@@ -216,9 +215,25 @@ class Server(Definition, Generic[StateT]):
         """Return all servers that are mounted in it, and in these, and so on, each once."""
         return [other for other in self._below() if isinstance(other, Server)]
 
-    def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
-        """What its lifespan opens, anew for each opening; yields `NO_STATE` if it has none."""
-        return nullcontext(NO_STATE) if self.lifespan is None else self.lifespan(self)
+    @asynccontextmanager
+    async def lifespan_context(self) -> AsyncIterator[Any]:
+        """What its lifespan opens, anew for each opening; yields `NO_STATE` if it has none.
+
+        Raises:
+            RuntimeError: It has ended the block by itself; nobody would hear of that.
+        """
+        if self.lifespan is None:
+            yield NO_STATE
+            return
+        left = False
+        async with self.lifespan(self) as state:
+            yield state
+            left = True
+        if not left:
+            raise RuntimeError(
+                f"the lifespan of server {self.name!r} has ended the server: a cancel scope or nursery around its yield was "
+                f"cancelled, or it caught what was raised there"
+            )
 
     @asynccontextmanager
     async def _lifespans_below(self) -> AsyncIterator[dict[object, Any]]:

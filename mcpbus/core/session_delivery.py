@@ -274,11 +274,14 @@ class Delivery:
     def expire(self) -> None:
         """Discard what was held for too long."""
         self._expiring = False
+        self._discard_expired()
+        self._await_expiry()
+
+    def _discard_expired(self) -> None:
         if self._stash is not None and self._stash.expire(trio.current_time()):
             self._note(
                 "held_timeout", "what was held for a stream that did not open was discarded", usual=True
             )
-        self._await_expiry()
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -287,6 +290,7 @@ class Delivery:
         if pass_on is not None:
             self.pass_on(pass_on)
             return
+        self._discard_expired()  # the timer may be late, and nobody finds it in the store any more
         if self._stash is not None:
             # While it is being taken out of the store, nobody knows whether it is still there for another process.
             self._stash.hand_over(LOST if self.taking else MOVED)
@@ -300,6 +304,7 @@ class Delivery:
             self._hold(message)
         self._newer = None
         self._pass_on = pass_on
+        self._discard_expired()  # as in `hand_over`
         if self._stash is not None:
             self._stash.pass_on(pass_on, kept=not self.taking)
 

@@ -8,6 +8,7 @@ from test_forwarding import make
 
 from mcpbus import Limits
 from mcpbus.core.receipt import Fate, Place
+from mcpbus.core.session_messages import Left, TakenOver
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
 
@@ -234,3 +235,17 @@ async def test_what_is_held_still_has_its_own_time(autojump_clock):
         assert held(directory) == 1
         await trio.sleep(2)
         assert held(directory) == 0
+
+
+@pytest.mark.parametrize("told", [Left(), Left(print), TakenOver(print)])
+async def test_what_has_expired_is_left_to_nobody_though_its_timer_is_late(told, autojump_clock, capsys):
+    """As where something blocks the loop: who goes on with its session does not find it any more."""
+    async with open_buses(make) as (buses, probes):
+        await probes[0].initialize()
+        (receipt,) = say(buses[0], 1)
+        await quiet(buses)
+        assert receipt.place is Place.KEPT
+        autojump_clock.jump(buses[0].limits.held_timeout)
+        only(buses[0]).address.tell(told)
+        assert receipt.fate == Fate.discarded(Reason.EXPIRED)
+    assert capsys.readouterr().out == ""

@@ -324,7 +324,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _hand_over(self, message: HandOver) -> None:
         self._report(Finished(message.result, parked=True))
-        self.carrier, self.beginning = ByTask(message.task), False
+        self.carrier, self.beginning = ByTask(message.task, self.bus), False
         # Another part of the handler asked meanwhile: its question is the task's first.
         for ask in self._asks or ():
             self._report(ask)

@@ -4,6 +4,7 @@ import msgspec
 from mcpbus_actors import Address, LazyActor
 
 from mcpbus.core.notification import OutboundNotification, Progress
+from mcpbus.core.services import Services
 from mcpbus.protocol.routes import Reason
 
 
@@ -24,13 +25,16 @@ class ByTask(msgspec.Struct, frozen=True):
 
     Attributes:
         address: Of the task's actor.
+        bus: Its bus.
     """
 
     address: Address[object]
+    bus: Services
 
     def say(self, said: OutboundNotification | Progress) -> bool:
         """See `Carrier.say`."""
         said.receipt.enter()
+        self.bus.make_way(said.data)
         self.address.tell(said)
         return said.receipt.fate is not None
 

@@ -77,7 +77,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
         key: What it collapses with.
         progress: How far it is.
         total: How far it goes, if that is known.
-        members: Both, and what is being done, as the members of a JSON object and its closing brace.
+        data: Both, and what is being done, as the members of a JSON object and its closing brace.
     """
 
     kind: ClassVar[Kind] = Kind.PROGRESS
@@ -86,10 +86,10 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     receipt: Receipt
     progress: float
     total: float | None
-    members: bytes
+    data: bytes
 
     @property
-    def mute_members(self) -> bytes:
+    def mute_data(self) -> bytes:
         """The same without what is being done."""
         return encode_value(_Report(self.progress, self.total))[1:]
 

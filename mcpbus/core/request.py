@@ -28,7 +28,7 @@ from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Place, Receipt
+from mcpbus.core.receipt import Place
 from mcpbus.core.request_context import OpenStream
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import Stage
@@ -274,7 +274,7 @@ class Request(Speaker, kw_only=True, eq=False):
             try:
                 message = DRAWN_UP[type(said)](self, said)
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
-                return self._hear(Unsaid(said, error), said.receipt)
+                return self._hear(Unsaid(said, error), said)
             if not isinstance(message, OutboundMessage):
                 said.receipt.enter()
                 said.receipt.discard(message)
@@ -284,12 +284,15 @@ class Request(Speaker, kw_only=True, eq=False):
                     return True
             elif self._gather(message) if (stream := self.stream) is None else stream.say(message):
                 return True
-            return self._hear(message, said.receipt)
-        return self._hear(said, said.receipt)
+            return self._hear(message, said)
+        return self._hear(said, said)
 
-    def _hear(self, told: object, receipt: Receipt) -> bool:
+    def _hear(self, told: object, said: OutboundNotification | Progress) -> bool:
         """Be told what is said, or what has come of it; return as `say` does."""
+        receipt = said.receipt
         receipt.enter()
+        if self.system.dispatcher.behind:
+            self.call.bus.make_way(said.data)
         self.tell(told)
         crowded = self.stream is not None and self.stream.outbox.crowded
         return receipt.place is not _MAILBOX and not crowded

@@ -12,7 +12,7 @@ import trio
 from mcpbus_actors import Address, System
 
 from mcpbus.core.admission import Admission
-from mcpbus.core.budget import Budget
+from mcpbus.core.budget import SHORT_BYTES, Budget
 from mcpbus.core.complaints import Complaints
 from mcpbus.core.from_thread import FromThread
 from mcpbus.core.lease import Lease
@@ -130,6 +130,14 @@ class Services:
                 f"{call}() belongs to the thread that trio runs in: {plain if call.startswith('bus.') else ''}from another one, "
                 f"write trio.from_thread.run_sync({call}, ...), with trio_token= where trio did not start that thread"
             )
+
+    def make_way(self, data: bytes) -> None:
+        """Have all that was told so far be handled before something long is told: that is counted where it arrives, and not before. For the bus.
+
+        So while actors are behind one long message waits for them at most, whoever speaks.
+        """
+        if len(data) > SHORT_BYTES:
+            self.system.catch_up()
 
     def publish(  # noqa: PLR0917 - what a notification is made of
         self,

@@ -241,6 +241,7 @@ class Session(SessionFeatures, Asking):
         if self.address.stopped:
             said.receipt.discard(Reason.SESSION_ENDED)
         else:
+            self.bus.make_way(said.data)
             self.address.tell(said)
         return said.receipt
 

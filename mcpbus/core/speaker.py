@@ -58,7 +58,7 @@ class Speaker(Carrier, kw_only=True, eq=False):
             return Reason.NOT_INCREASING
         self._progress = said.progress
         revision = context.revision
-        members = said.members if revision.progress_message else said.mute_members
+        members = said.data if revision.progress_message else said.mute_data
         return OutboundMessage(
             _PROGRESS, revision.era, opening + members + b"}", said.receipt, PROGRESS, context.request.id
         )

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from mcpbus.core import notification
+from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.context import ClientInfo, Context
 from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.receipt import Receipt
@@ -172,7 +173,8 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         self._bus.from_thread.post(lambda: self._call.carrier.say(said))
         self._posted += 1
         stream = self._call.stream
-        if self._posted >= self._most_posted or (stream is not None and stream.outbox.crowded):
+        is_long = len(said.data) > SHORT_BYTES  # it is counted where it arrives, and not before
+        if is_long or self._posted >= self._most_posted or (stream is not None and stream.outbox.crowded):
             self._posted = 0  # what arrives together may be more than there is room for
             if self._patient:
                 self._patient = self._bus.from_thread.wait_briefly(self._until_room, _PATIENCE_SECONDS)

@@ -16,7 +16,6 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request import Request as Admitted
@@ -361,7 +360,6 @@ class Channel:
     def _answer(self, request: Request | None, revision: Revision, data: bytes) -> None:
         method = "" if request is None else request.method
         request_id: RequestId | None = None if request is None else request.id
-        if len(data) > SHORT_BYTES:
-            self._bus.system.catch_up()  # it counts only once the stream has heard of it
+        self._bus.make_way(data)
         receipt = self._bus.ledger.enter(method)
         self._stream.send(OutboundMessage(Kind.REPLY, revision.era, data, receipt, request_id=request_id))

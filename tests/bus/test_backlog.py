@@ -14,7 +14,7 @@ from mcpbus import Context
 from mcpbus.core.mailboxes import expendable
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
-from mcpbus.core.receipt import DELIVERED, STORED, Fate
+from mcpbus.core.receipt import DELIVERED, STORED, Fate, Place
 from mcpbus.core.request import Request
 from mcpbus.core.session_actor import SessionActor
 from mcpbus.core.session_messages import CancelRequest, Close, EndGet, OpenGet
@@ -123,6 +123,35 @@ async def test_whoever_speaks_into_a_backlog_loses_nothing_to_a_client_that_read
             with backlog(stage.bus):
                 await client.call_tool("talk")
         assert {receipt.fate for receipt in receipts} == {DELIVERED}
+
+
+@pytest.mark.parametrize("who", ["handlers", "a session"])
+async def test_long_messages_that_are_said_into_a_backlog_do_not_wait_uncounted(who, autojump_clock):
+    """One at most, whoever speaks: all others are where it is counted, and bounded, what waits."""
+    async with staged(limits={"outbox_bytes": 50_000}) as stage:
+        client = await stage.probe.initialize()
+        session, line, told = stage.bus.sessions[client.id], "x" * 10_000, []
+        for number in range(20):
+            client.request("tools/call", tool(f"{number}"), id=number + 1)
+        calls = [await stage.call(f"{number}") for number in range(20)]
+        for call in calls:
+            call.ctx._call.carrier.address  # noqa: B018 - its request is active from now on
+        waited = []
+
+        async def say(call):
+            waiting = [message for _, message in stage.bus.system.dispatcher.queue]
+            waited.append(sum(len(getattr(message, "data", b"")) for message in waiting))
+            speaker = call.ctx if who == "handlers" else session
+            said = speaker.notify("notifications/x", {"line": line})
+            told.append(await said if who == "handlers" else said)
+
+        with backlog(stage.bus):
+            async with trio.open_nursery() as nursery:
+                for call in calls:
+                    nursery.start_soon(say, call)
+        await stage.quiet()
+        assert 10_000 < max(waited) < 11_000
+        assert all(receipt.fate or receipt.place is not Place.MAILBOX for receipt in told)
 
 
 async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojump_clock):

@@ -69,9 +69,9 @@ def test_the_parts_of_progress(value, total, message):
     said = notification.progress(Ledger(), value, total, message)
     wanted = {"progress": value, "total": total, "message": message}
     parts = {name: part for name, part in wanted.items() if part is not None}
-    assert json.loads(b"{" + said.members) == parts
+    assert json.loads(b"{" + said.data) == parts
     parts.pop("message", None)
-    assert json.loads(b"{" + said.mute_members) == parts
+    assert json.loads(b"{" + said.mute_data) == parts
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,19 @@ async def test_all_that_redis_did_not_know_go_out_together(redis, redis_engine, 
     assert redis_engine.done == [*range(100)]
 
 
+async def test_what_redis_did_not_know_goes_out_on_the_next_connection_if_this_one_is_lost_with_that_answer(
+    redis, redis_engine, autojump_clock
+):
+    for _ in range(20):  # tasks run in any order
+        await ask(redis, "known")[0]
+        redis_engine.known.clear()
+        redis_engine.done.clear()
+        promised = ask(redis, "one", "two")
+        redis_engine.cut()
+        assert [await promise for promise in promised] == ["one", "two"]
+        assert redis_engine.done == ["one", "two"]
+
+
 @pytest.mark.parametrize("again", [FORGET, APPEND])
 async def test_what_is_to_come_after_all_does_whoever_tells_redis_the_scripts_again(
     again, redis, redis_engine, autojump_clock

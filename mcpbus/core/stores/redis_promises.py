@@ -156,12 +156,15 @@ class PromisedScripts:
                 sent.answer = None
 
     async def _send_unknown(self, connection: BaseConnection) -> None:
-        """Send once more, with their texts, those that Redis did not know: often all that wait. Not a schedule point."""
+        """Send once more, with their texts, those that Redis did not know: often all that wait. Not a schedule point.
+
+        The connection may have been lost since; then they go out on the next one.
+        """
         for sent in self._sent:
             if sent.connection is not connection or sent.answer is None or not sent.answer.complete:
                 continue
             if isinstance(await _failure(sent), NoScriptError):
-                if sent.wanted:
+                if sent.wanted and connection.usable:
                     sent.send_whole(connection)
                 else:
                     sent.answer = None

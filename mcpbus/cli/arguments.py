@@ -21,6 +21,8 @@ def read_arguments(words: Sequence[str], schema: Any) -> dict[str, Any]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     arguments: dict[str, Any] = {}
     for word in words:
+        if not _is_unicode(word):
+            raise ValueError(f"{word!r} is not in UTF-8, as JSON is")
         key, equals, text = word.partition("=")
         if not equals or key in {"", ":"}:
             raise ValueError(f"{word!r} is no argument: write key=value, or key:=json")
@@ -34,6 +36,15 @@ def read_arguments(words: Sequence[str], schema: Any) -> dict[str, Any]:
     if wrong is not None:
         raise ValueError(wrong)
     return arguments
+
+
+def _is_unicode(word: str) -> bool:
+    """Whether it has no bytes that could not be decoded, which Python keeps as halves of surrogate pairs."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read_json(key: str, text: str) -> Any:

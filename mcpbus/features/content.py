@@ -201,6 +201,8 @@ def to_blocks(value: Any) -> list[ContentBlock]:
             return [value]
         case list() | tuple() if any(isinstance(element, CONTENT) for element in value):
             return [block for element in value for block in to_blocks(element)]
+        case ToolResult() | PromptMessage():
+            raise TypeError(f"this is no content, and nothing that is shown as data: {value!r}")
         case _:
             return [TextContent(jsontypes.encode(value).decode())]
 

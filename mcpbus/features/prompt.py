@@ -150,4 +150,9 @@ def _messages(value: Any) -> list[PromptMessage]:
         isinstance(item, (PromptMessage, str, *CONTENT)) for item in value
     ):
         return [message for item in value for message in _messages(item)]
+    for item in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(item, dict) and item.keys() == {"role", "content"}:
+            raise TypeError(
+                f"a message of a prompt is no dict, which users would read as JSON: write PromptMessage({item['role']!r}, ...)"
+            )
     return [PromptMessage("user", block) for block in to_blocks(value)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, Union, get_a
 
 import msgspec
 
-from mcpbus.features.content import File, known_annotations
+from mcpbus.features.content import CONTENT, File, PromptMessage, ToolResult, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_kinds
@@ -137,9 +137,15 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
                 return value.to_contents(uri, self.mime_type)
             case str() | bytes():
                 return File(value).to_contents(uri, self.mime_type)
+            case bytearray() | memoryview():
+                return self._contents(bytes(value), uri)
             case None:
                 raise TypeError(
                     f"resource {self.uri!r} returned nothing; raise ResourceNotFoundError if there is none"
+                )
+            case _ if isinstance(value, _FOR_TOOLS_AND_PROMPTS):
+                raise TypeError(
+                    f"resource {self.uri!r} returned what tools and prompts return: {value!r}; return text, bytes, data or a File"
                 )
             case _:
                 text = jsontypes.encode(value).decode()
@@ -257,6 +263,7 @@ def _is_list_of_contents(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, kinds) for item in value)
 
 
+_FOR_TOOLS_AND_PROMPTS = (PromptMessage, ToolResult, *CONTENT)
 _OF_KINDS: Final[dict[Any, str | None]] = {
     str: "text/plain",
     bytes: "application/octet-stream",

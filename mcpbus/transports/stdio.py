@@ -120,7 +120,8 @@ def _take_over() -> Iterator[tuple[int, int]]:
     try:
         yield stdin, stdout
     finally:
-        sys.stdout.flush()
+        with suppress(ValueError):  # a handler has closed it
+            sys.stdout.flush()
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)
         os.close(stdin)

@@ -73,6 +73,8 @@ def test_a_value_is_read_as_what_the_schema_allows(word, value):
         (["count:=many"], "count:=many is no JSON"),
         (["count"], "'count' is no argument: write key=value, or key:=json"),
         (["=5"], "'=5' is no argument"),
+        (["city=\udcff"], "is not in UTF-8, as JSON is"),
+        (['city:="\udcff"'], "is not in UTF-8, as JSON is"),
         ([":=5"], "':=5' is no argument"),
         (["count=1", "count:=2"], "count is given twice"),
     ],

@@ -30,6 +30,13 @@ async def chatty(ctx: Context) -> str:
 
 
 @server.tool
+async def shut() -> str:
+    """Close standard output, as libraries do that think it theirs."""
+    sys.stdout.close()
+    return "shut"
+
+
+@server.tool
 async def flood(ctx: Context) -> str:
     """Say more than a client that does not read can take, and go on for ever."""
     for _ in range(1000):

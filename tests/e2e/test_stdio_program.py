@@ -81,6 +81,11 @@ def test_all_that_was_asked_before_the_end_of_input_is_answered():
     assert [reply["id"] for reply in replies_to(modern(call("dawdle", id=1)))] == [1]
 
 
+def test_a_handler_that_closes_standard_output_keeps_nothing_from_its_client():
+    legacy = [initialize(), message("notifications/initialized"), call("shut", id=1), call("dawdle", id=2)]
+    assert sorted(str(reply["id"]) for reply in replies_to(*legacy)) == ["1", "2", "init"]
+
+
 async def test_the_end_of_input_ends_it_promptly():
     async with stdio() as process:
         pipe = Pipe(process)

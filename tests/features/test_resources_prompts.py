@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mcpbus.features.completion import Completion
-from mcpbus.features.content import Audio, File, Image, PromptMessage
+from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError
 from mcpbus.protocol.messages import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
@@ -20,6 +20,8 @@ RESOURCE = {"uri": "x://a"}
     [
         ("t", {"text": "t", "mimeType": "text/plain"}),
         (b"\0\1", {"blob": "AAE=", "mimeType": "application/octet-stream"}),
+        (bytearray(b"\0\1"), {"blob": "AAE=", "mimeType": "application/octet-stream"}),
+        (memoryview(b"\0\1"), {"blob": "AAE=", "mimeType": "application/octet-stream"}),
         ({"a": 1}, {"text": '{"a":1}', "mimeType": "application/json"}),
         ([1], {"text": "[1]", "mimeType": "application/json"}),
         (File(b"\0\1", mime_type="image/png"), {"blob": "AAE=", "mimeType": "image/png"}),
@@ -191,6 +193,35 @@ async def test_a_resource_that_breaks_its_promise_tells_nothing(server, client, 
         await client.run("resources/read", **RESOURCE)
     assert (refused.value.code, refused.value.message) == (INTERNAL_ERROR, "Internal error")
     assert "resources/read x://a failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "value", [TextContent("t"), Image(b"\0"), ToolResult("t"), PromptMessage("user", "t")], ids=repr
+)
+async def test_a_resource_that_returns_what_tools_and_prompts_do_is_told_what_is_right(
+    server, client, caplog, value
+):
+    server.add_resource("x://a", lambda: value)
+    with pytest.raises(ProtocolError, match="Internal error"):
+        await client.run("resources/read", **RESOURCE)
+    assert "return text, bytes, data or a File" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        ({"role": "assistant", "content": "t"}, "write PromptMessage('assistant', ...)"),
+        ([{"role": "user", "content": {"type": "text", "text": "t"}}], "write PromptMessage('user', ...)"),
+        (ToolResult("t"), "this is no content"),
+    ],
+)
+async def test_a_prompt_that_returns_what_is_no_message_is_told_what_is_right(
+    server, client, caplog, value, right
+):
+    server.add_prompt(lambda: value, name="p")
+    with pytest.raises(ProtocolError, match="Internal error"):
+        await client.run("prompts/get", name="p")
+    assert right in caplog.text
 
 
 async def test_caching_hints_are_the_resources_own(server, client):

@@ -15,6 +15,9 @@ from mcpbus.protocol.jsonrpc import Request, Response, Undecodable, decode
 _LEAVE_SECONDS: Final = 0.1
 """How long a server has to end a stream by itself once the answer has come, so that the connection can be used again."""
 
+_NOT_FOUND_SECONDS: Final = 5.0
+"""How long the body of a 404 may take: without it nobody knows whether the session has ended."""
+
 _NOT_FOUND: Final = {METHOD_NOT_FOUND, RESOURCE_NOT_FOUND}
 """The errors that a server may tell with the status 404, too, as 2026-07-28 has it for the first."""
 
@@ -59,9 +62,12 @@ async def read_not_found(answer: httpx2.Response, request: Request) -> bytes | N
     """Read what came with 404 in a session, and return it if it is the answer to its request: no such method, or no such resource.
 
     Any other is the end of the session (rule W-34). The id alone does not tell: servers, this one among them, say with it that the
-    session has ended. A body that cannot be read changes nothing.
+    session has ended. A body that cannot be read, or does not come, changes nothing.
     """
-    with suppress(httpx2.HTTPError, MalformedAnswerError, Undecodable, ValueError, RecursionError):
+    with (
+        trio.move_on_after(_NOT_FOUND_SECONDS),
+        suppress(httpx2.HTTPError, MalformedAnswerError, Undecodable, ValueError, RecursionError),
+    ):
         body = await read_body(answer)
         said = decode(body)
         if (

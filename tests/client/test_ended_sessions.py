@@ -124,6 +124,17 @@ async def test_a_404_that_is_too_long_is_the_end_of_the_session(monkeypatch):
         assert await client.list_tools() == [{"name": "late"}]
 
 
+async def test_a_404_whose_body_does_not_come_is_the_end_of_the_session(monkeypatch):
+    monkeypatch.setattr(http_answers, "_NOT_FOUND_SECONDS", 0.01)
+
+    async def stalled(stream):
+        await stream.send_all(not_found(content_length=1000))
+        await trio.sleep_forever()
+
+    async with connected(stalled, AGAIN, TAKEN, TOOLS) as (client, _):
+        assert await client.list_tools() == [{"name": "late"}]
+
+
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_session_that_the_server_has_ended_is_followed_by_another(revision):
     with trio.fail_after(60):

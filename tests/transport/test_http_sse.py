@@ -2,6 +2,7 @@
 
 import json
 import re
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -18,6 +19,9 @@ from channels import (
 )
 
 from mcpbus import HttpOptions, ProtocolError
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.owners import IN_PROCESS
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_probe
 
@@ -414,3 +418,38 @@ async def test_a_refused_connection_leaves_nothing_on_a_bus_that_is_closing(auto
             async with home.bus.connect():
                 pass
         assert home.bus.statistics().actors == 0
+
+
+def http_sse_of(home):
+    """What serves HTTP+SSE there."""
+    return home.app.direct("/sse")._sse
+
+
+async def test_nothing_is_kept_of_a_stream_that_has_ended(autojump_clock):
+    async with house() as home:
+        async with sse(home.probe):
+            assert len(http_sse_of(home)._channels) == 1
+        await home.assert_nothing_is_left()
+        assert not http_sse_of(home)._channels
+
+
+async def test_nor_of_one_that_could_not_be_begun(autojump_clock):
+    head = Head("GET", "/sse", Headers([(b"accept", b"text/event-stream")]))
+    outlet = Mock(peer=IN_PROCESS, **{"open.side_effect": MemoryError})
+    async with house() as home:
+        with pytest.raises(MemoryError):
+            http_sse_of(home).respond(head, b"", None, outlet)
+        await home.assert_nothing_is_left()
+        assert not http_sse_of(home)._channels
+
+
+@pytest.mark.parametrize("shell", ["asgi", "http1"])
+async def test_a_post_may_be_as_long_as_it_may_and_no_longer(shell, autojump_clock):
+    ping = json.dumps(request(1, "ping")).encode().ljust(100)
+    async with (
+        house(http={"max_body_bytes": 100}) as home,
+        open_probe(home.app, shell=shell) as probe,
+        sse(probe) as client,
+    ):
+        assert (await client.post(ping).ended()).status == 202
+        assert (await client.post(ping + b" ").ended()).status == 413

@@ -453,3 +453,60 @@ async def test_a_post_may_be_as_long_as_it_may_and_no_longer(shell, autojump_clo
     ):
         assert (await client.post(ping).ended()).status == 202
         assert (await client.post(ping + b" ").ended()).status == 413
+
+
+@pytest.mark.parametrize("shell", ["asgi", "http1"])
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ({"authorization": "ada"}, None),
+        ({"authorization": "bob"}, 404),
+        ({"authorization": "eve"}, 401),
+        ({}, 401),
+        ({"authorization": "ada", "host": "evil.example"}, 403),
+        ({"authorization": "ada", "origin": "http://evil.example"}, 403),
+    ],
+)
+async def test_who_asks_is_judged_whichever_way_it_comes(said, status, shell, autojump_clock):
+    async with (
+        house(authenticate=authenticate) as home,
+        open_probe(home.app, shell=shell) as probe,
+        sse(probe, "2024-11-05", authorization="ada") as client,
+    ):
+        fields = {"content-type": "application/json", **said}
+        body = json.dumps(request(1, "ping")).encode()
+        asked = await probe.send("POST", body, fields, target=client.stream.endpoint).ended()
+        assert asked.status == (status or 202)
+        opened = probe.send("GET", headers={"accept": "text/event-stream", **said}, target="/sse")
+        await opened.begun()
+        assert opened.status == (200 if status in {None, 404} else status)
+        assert len(http_sse_of(home)._channels) == (2 if opened.status == 200 else 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "kind", "status"), [(100, b"json", 404), (101, b"json", 413), (1, b"xml", 415)]
+)
+async def test_a_post_whose_body_is_there_is_judged_by_itself_before_its_session_is(
+    size, kind, status, autojump_clock
+):
+    headers = Headers([(b"content-type", b"application/" + kind)])
+    head = Head("POST", "/sse", headers, query="session_id=none")
+    async with house(http={"max_body_bytes": 100}) as home:
+        refused = http_sse_of(home).respond(head, b" " * size, None, Mock(peer=IN_PROCESS))
+        assert refused.status == status
+
+
+@pytest.mark.parametrize(
+    ("verb", "said", "clear"),
+    [
+        ("POST", {}, True),
+        ("POST", {b"content-type": b"text/plain"}, False),
+        ("POST", {b"host": b"evil.example"}, False),
+        ("GET", {}, False),
+    ],
+)
+async def test_only_a_post_is_known_to_be_in_order_before_it_is_looked_at(verb, said, clear, autojump_clock):
+    fields = {b"host": b"localhost", b"content-type": b"application/json", **said}
+    async with house() as home:
+        head = Head(verb, "/sse", Headers([*fields.items()]), query="session_id=none")
+        assert http_sse_of(home).clears(head) is clear

@@ -312,6 +312,7 @@ class _Delivery:
             self.attempts += 1
             self._courier.wait(self)
         elif kind == Kind.GOODBYE:
+            self._link.leave(self._channel)  # that it is lost, too, is for others
             self.lose()
 
     def lose(self) -> None:

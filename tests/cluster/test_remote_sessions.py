@@ -85,6 +85,25 @@ async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_cloc
         assert (buses[1].ledger.pending[Place.AWAY], buses[1].ledger.balance()) == (0, 0)
 
 
+async def test_what_is_on_its_way_as_a_link_ends_in_order_is_lost_once(autojump_clock, caplog):
+    """It hears that nothing was done for it, and then that the link is lost: it was counted off twice."""
+    async with open_buses(make) as (buses, probes):
+        session = await probes[0].initialize()
+        stream = await session.get().begun()
+        found = await remote(buses[1], session)
+        tell(found, 1)
+        await quiet(buses)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(buses[0].node.link(buses[1].node.home).end_in_order)
+            receipts = tell(found, 2, 3)
+        await quiet(buses)
+        assert fates(receipts) == [LOST, LOST]
+        tell(found, 4)
+        await quiet(buses)
+        assert said(stream) == [1, 4]
+    assert "was not told" not in caplog.text
+
+
 async def test_a_session_that_is_here_is_itself_and_one_that_nobody_has_is_none(autojump_clock):
     directory = Looked()
     async with open_buses(make, directory=directory) as (buses, probes):

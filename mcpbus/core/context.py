@@ -27,6 +27,7 @@ from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.validators import check_numbers
 
 T = TypeVar("T")
 
@@ -285,6 +286,8 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
     ) -> list[Any]:
         if get_ident() != self._bus.thread:
             raise _wrong_thread()
+        if timeout is not None:
+            check_numbers("what is asked", timeout=timeout)
         call, context = self._call, self._call.context
         modern = context.revision.era is Era.MODERN
         ask = self.prepare(

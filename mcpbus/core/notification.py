@@ -134,8 +134,9 @@ def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundN
 
     Raises:
         ValueError: The core defines `method`, and it has rules of its own.
-        TypeError: `params` is not JSON, or raw and not the JSON text of an object.
+        TypeError: `method` is no text; `params` is not JSON, or raw and not the JSON text of an object.
     """
+    check_text("a notification", method=method)
     rest = method.removeprefix("notifications/")
     if rest == method or not rest:
         raise ValueError(f"{method!r} is not a notification: its name must begin with 'notifications/'")

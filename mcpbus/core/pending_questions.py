@@ -14,6 +14,7 @@ from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import quoted
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.validators import check_text
 
 LONGEST_KEY: Final = 1024
 """How many characters the key of a question may have."""
@@ -50,6 +51,7 @@ class Ask:
         on_progress: OnProgress | None = None,
     ) -> None:
         for key in questions:
+            check_text("what is asked", key=key)
             if len(key) > LONGEST_KEY:
                 raise ValueError(f"the key {quoted(key)} has more than {LONGEST_KEY} characters")
         self.questions = questions

@@ -33,6 +33,7 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, StreamState, TransportKind
+from mcpbus.protocol.validators import check_numbers
 
 _ID_BITS: Final = 30
 """A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
@@ -275,6 +276,8 @@ class Session(SessionFeatures, Asking):
         timeout: float | None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
+        if timeout is not None:
+            check_numbers("what is asked", timeout=timeout)
         if self.revision is None or self.stage is Stage.REGISTERING:
             raise cannot_ask("its initialize has not been answered; have another task ask, once that is done")
         named = {key or question.label: question for key, question in questions.items()}

@@ -38,6 +38,9 @@ _log = logging.getLogger("mcpbus")
 _OF_ASYNCIO = ("no running event loop", "asyncio")
 _TO_ASYNCIO = ": handlers run on trio, and this one awaits what only asyncio can run; write await mcpbus.asyncio.to_asyncio(function, ...)"
 
+_OF_TRIO = "must be called from async context"
+_TO_TRIO = ": what asyncio runs reaches trio, and ctx, through await mcpbus.asyncio.to_trio(ctx.info, ...)"
+
 
 # None of these is kept from the garbage collector: what a tool has in its closure may know the contexts of its calls.
 class ToolCall(msgspec.Struct, frozen=True):
@@ -226,10 +229,14 @@ def _raise_translated(error: BaseException, label: str) -> Never:
 
 
 def _log_failure(label: str, error: BaseException) -> None:
-    hint = _TO_ASYNCIO if _awaits_asyncio(sole_cause(error)) else ""
-    _log.error("%s failed%s", label, hint, exc_info=error)
+    _log.error("%s failed%s", label, _hint(sole_cause(error)), exc_info=error)
 
 
-def _awaits_asyncio(error: BaseException) -> bool:
-    """Tell an error that asyncio's functions raise where no asyncio runs, or trio's tasks where they wait for it."""
-    return isinstance(error, RuntimeError | TypeError) and any(word in str(error) for word in _OF_ASYNCIO)
+def _hint(error: BaseException) -> str:
+    """What to write instead, for what functions of asyncio raise on trio, and those of trio on asyncio."""
+    if not isinstance(error, RuntimeError | TypeError):
+        return ""
+    text = str(error)
+    if text == _OF_TRIO:
+        return _TO_TRIO
+    return _TO_ASYNCIO if any(word in text for word in _OF_ASYNCIO) else ""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcpbus import Context, Server
 from mcpbus.asking import (
     Accepted,
     Cancelled,
@@ -17,6 +18,7 @@ from mcpbus.asking import (
 from mcpbus.features.asking.interface import Asking
 from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
+from mcpbus.testing import open_bus
 
 A, B, C, D, E = REVISIONS.values()
 FORM = Elicit("?", str)
@@ -192,6 +194,28 @@ async def test_what_is_no_question_is_the_authors_error(questions):
             TypeError, match=r"questions are given by key|one of Elicit, ElicitUrl, Sample and ListRoots"
         ):
             await ask(questions)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"timeout": "5"}, "what is asked: timeout is a number, not '5'"),
+        ({"key": 3}, "what is asked: key is a text, and this is of type int"),
+    ],
+)
+async def test_what_is_asked_with_something_of_another_kind_is_refused(revision, given, told):
+    server = Server("s", version="1")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(TypeError) as refused:
+            await ctx.elicit("?", str, **given)
+        return str(refused.value)
+
+    able = {"elicitation": {}}
+    async with open_bus(server) as bus, bus.connect(revision=revision, capabilities=able) as client:
+        assert (await client.call_tool("ask"))["content"][0]["text"] == told
 
 
 INVALID = [

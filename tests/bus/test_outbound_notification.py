@@ -91,6 +91,7 @@ def test_the_parts_of_progress(value, total, message):
             lambda books: notification.custom(books, Kind.CUSTOM, "notifications/x", {"a": object()}),
         ),
         (TypeError, lambda books: notification.custom(books, Kind.CUSTOM, "notifications/x", [1])),
+        (TypeError, lambda books: notification.custom(books, Kind.CUSTOM, 3, None)),
     ],
 )
 def test_what_cannot_be_said_raises_where_it_is_said_and_is_in_no_books(error, say):

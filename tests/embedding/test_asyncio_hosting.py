@@ -148,6 +148,23 @@ def test_what_a_handler_awaits_of_asyncio_runs_in_the_hosts_loop():
     run(main)
 
 
+def test_a_handler_that_speaks_from_asyncio_is_told_how(caplog):
+    server = make_server()
+
+    @server.tool
+    async def wrong(ctx: Context) -> str:
+        await to_asyncio(ctx.progress, 1)
+        return "said"
+
+    async def main():
+        app = asgi(server)
+        async with app.lifespan():
+            assert await text_of(call(app, "wrong")) == "Tool wrong failed"
+
+    run(main)
+    assert "await mcpbus.asyncio.to_trio(ctx.info, ...)" in caplog.text
+
+
 def test_several_servers_share_the_loop_and_come_and_go_as_they_like():
     async def main():
         first, second = asgi(make_server("first")), asgi(make_server("second"))

@@ -203,12 +203,17 @@ class Breaking:
         budget: For how many seconds those take when nothing is broken, at most.
         jobs: How many at a time.
         say: What is called with each line for people.
+
+    Attributes:
+        survivors: How many nothing noticed.
+        untried: How many could not be put in the place of what they are made of, of which nothing is known then.
     """
 
     def __init__(
         self, mutants: list[tuple[Mutant, list[str]]], budget: float, jobs: int, say: Callable[[str], None]
     ) -> None:
         self.survivors = 0
+        self.untried = 0
         self._mutants = mutants
         self._seconds = round(4 * budget) + 20
         self._jobs = jobs
@@ -243,6 +248,7 @@ class Breaking:
             self.survivors += 1
             self._say(f"{mutant} | survives {tests} tests")
         elif os.waitstatus_to_exitcode(status) == _NOT_TRIED:
+            self.untried += 1
             self._say(f"{mutant} | cannot be tried")
 
     def _run_and_exit(self, live: LiveFunctions, mutant: Mutant, tests: list[pytest.Item]) -> NoReturn:
@@ -307,7 +313,8 @@ def main(  # noqa: PLR0917 - click gives them by name
         click.echo(f"{len(mutants)} mutants, tests mapped in {time.monotonic() - began:.0f} s")
         breaking = Breaking([(m, covered.of(m, seconds)) for m in mutants], seconds, jobs, _say_aside())
         copy.run_here(breaking)
-    click.echo(f"{breaking.survivors} of {len(mutants)} survive")
+    tried = len(mutants) - breaking.untried
+    click.echo(f"{breaking.survivors} of {tried} survive, and {breaking.untried} could not be tried")
     sys.exit(1 if breaking.survivors else 0)
 
 

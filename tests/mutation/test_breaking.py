@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.mutation.mutants import Mutants
+from tests.mutation.patching import CannotPatchError, LiveFunctions
 from tests.mutation.run import Breaking
 
 SOURCE = """
@@ -51,3 +52,15 @@ def test_a_mutant_survives_where_no_test_notices(tests, survives, mutant):
     breaking.pytest_runtestloop(SimpleNamespace(items=items))
     assert said == ([f"{mutant} | survives {len(tests)} tests"] if survives else [])
     assert breaking.survivors == survives
+
+
+def test_a_mutant_that_cannot_be_tried_is_counted_by_itself(mutant, monkeypatch):
+    def fail(*_):
+        raise CannotPatchError
+
+    monkeypatch.setattr(LiveFunctions, "patch", fail)
+    said, items = [], [item("0", notices=False)]
+    breaking = Breaking([(mutant, ["0"])], 1, 1, said.append)
+    breaking.pytest_runtestloop(SimpleNamespace(items=items))
+    assert (breaking.survivors, breaking.untried) == (0, 1)
+    assert said == [f"{mutant} | cannot be tried"]

@@ -26,6 +26,7 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
+from mcpbus.tasks import TASKS
 
 TALKERS, LINES, CALLS = 6, 3_000, 400
 ANSWER = b'{"action":"accept","content":{"value":"x"}}'
@@ -152,6 +153,32 @@ async def test_long_messages_that_are_said_into_a_backlog_do_not_wait_uncounted(
         await stage.quiet()
         assert 10_000 < max(waited) < 11_000
         assert all(receipt.fate or receipt.place is not Place.MAILBOX for receipt in told)
+
+
+async def test_long_messages_of_a_task_do_not_wait_uncounted_in_a_backlog_either(autojump_clock):
+    """They are discarded, but not before its actor has seen them."""
+    async with staged() as stage:
+        waited, receipts = [], []
+
+        async def say(ctx):
+            waiting = [message for _, message in stage.bus.system.dispatcher.queue]
+            waited.append(sum(len(getattr(message, "data", b"")) for message in waiting))
+            receipts.append(await ctx.info("x" * 10_000))
+
+        @stage.server.tool(task="required")
+        async def talk(ctx: Context) -> str:
+            with backlog(stage.bus):
+                async with trio.open_nursery() as nursery:
+                    for _ in range(20):
+                        nursery.start_soon(say, ctx)
+            return "done"
+
+        able = {"extensions": {TASKS: {}}}
+        async with stage.bus.connect(revision="2026-07-28", capabilities=able) as client:
+            await client.call_tool("talk")
+            await stage.quiet()
+        assert 10_000 < max(waited) < 11_000
+        assert {receipt.fate for receipt in receipts} == {Fate.discarded(Reason.TASK)}
 
 
 async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojump_clock):

@@ -10,7 +10,7 @@ from staging import staged
 from mcpbus import SyncContext
 from mcpbus.core import sync_context
 from mcpbus.core.from_thread import FromThread
-from mcpbus.core.receipt import DELIVERED
+from mcpbus.core.receipt import DELIVERED, Place
 
 
 async def run_in_thread(function, *args):
@@ -207,6 +207,23 @@ async def test_a_plain_function_that_says_more_than_may_wait_for_its_client_lose
         heard, _ = await call(stage)
         assert heard == list(range(300))
         assert [receipt.fate for receipt in receipts] == [DELIVERED] * 300
+
+
+async def test_what_a_plain_function_says_at_length_is_counted_before_it_goes_on(monkeypatch):
+    """What is posted waits where nobody knows how long it is."""
+    monkeypatch.setattr(sync_context, "_PATIENCE_SECONDS", 30)
+    async with staged() as stage:
+        stage.server.runner.inline = False
+        places = []
+
+        @stage.server.tool
+        def says(ctx: SyncContext) -> str:
+            places.extend([ctx.progress(number, message="x" * 10_000).place for number in range(50)])
+            return "said"
+
+        heard, _ = await call(stage)
+        assert heard == list(range(50))
+        assert Place.MAILBOX not in places
 
 
 async def test_a_slow_client_is_waited_for_once(monkeypatch):

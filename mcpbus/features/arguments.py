@@ -207,12 +207,20 @@ def _field(parameter: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
 
 
 def _default(parameter: Parameter, owner: str) -> Any:
+    """What clients are told of a default, of which each call is given a copy."""
     try:
-        return jsontypes.to_builtins(parameter.default)
+        told = jsontypes.to_builtins(parameter.default)
     except (TypeError, ValueError) as error:
         raise RegistrationError(
             f"{owner}, parameter {parameter.name!r}: clients are told its default, which JSON cannot say: {error}"
         ) from error
+    try:
+        copy.deepcopy(parameter.default)
+    except Exception as error:
+        raise RegistrationError(
+            f"{owner}, parameter {parameter.name!r}: each call is given a copy of its default, which cannot be copied: {error}"
+        ) from error
+    return told
 
 
 def _hand_written(signature: Signature, input_schema: HandWritten) -> HandWrittenArguments:

@@ -225,15 +225,22 @@ class Server(Definition, Generic[StateT]):
         if self.lifespan is None:
             yield NO_STATE
             return
-        left = False
-        async with self.lifespan(self) as state:
-            yield state
-            left = True
-        if not left:
-            raise RuntimeError(
-                f"the lifespan of server {self.name!r} has ended the server: a cancel scope or nursery around its yield was "
-                f"cancelled, or it caught what was raised there"
-            )
+        left, caught = False, None
+        try:
+            async with self.lifespan(self) as state:
+                try:
+                    yield state
+                except Exception as error:
+                    caught = error
+                    raise
+                left = True
+            if not left:
+                raise RuntimeError(
+                    f"the lifespan of server {self.name!r} has ended the server: a cancel scope or nursery around its yield was "
+                    f"cancelled, or it caught what was raised there"
+                ) from caught
+        finally:
+            del caught  # its traceback holds this frame: without this, a cycle
 
     @asynccontextmanager
     async def _lifespans_below(self) -> AsyncIterator[dict[object, Any]]:

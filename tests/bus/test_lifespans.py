@@ -44,8 +44,9 @@ async def test_a_lifespan_that_ends_its_server_says_so(lifespan, mounted, autoju
             await trio.sleep(61)
             raise ValueError("it is over")
 
-    with pytest.raises(RuntimeError, match=r"^the lifespan of server 'below' has ended the server"):
+    with pytest.raises(RuntimeError, match=r"^the lifespan of server 'below' has ended the server") as raised:
         await live()
+    assert repr(raised.value.__cause__) == ("ValueError('it is over')" if lifespan is forgiving else "None")
 
 
 async def test_one_that_is_cancelled_together_with_its_server_says_nothing(autojump_clock):

@@ -485,7 +485,9 @@ class Server(Definition, Generic[StateT]):
         except (ServingError, BaseExceptionGroup) as errors:
             # Where it was raised says nothing to whoever may mend it, and the nurseries around it say nothing to anybody.
             error = sole_cause(errors)
-            raise (error.with_traceback(None) if isinstance(error, ServingError) else error) from None
+            if isinstance(error, ServingError):
+                raise error.with_traceback(None) from None
+            raise error from error.__cause__
 
     async def _serve_stdio(
         self, *, shutdown: trio.Event, limits: Limits | None = None, drain_seconds: float = 5.0

@@ -1,5 +1,7 @@
 """A lifespan that ends its server by itself is heard of: nobody would know why the program has come to its end."""
 
+import subprocess
+import sys
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -63,3 +65,32 @@ async def test_one_that_is_cancelled_together_with_its_server_says_nothing(autoj
         async with Server("below", lifespan=lifespan).open():
             await trio.sleep_forever()
     assert scope.cancelled_caught
+
+
+FAILING = """
+from contextlib import asynccontextmanager
+import trio.testing
+from mcpbus import Server
+
+async def refresh():
+    await trio.testing.wait_all_tasks_blocked()  # it is served
+    raise LookupError("no settings") from ValueError("no file")
+
+@asynccontextmanager
+async def lifespan(server):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(refresh)
+        yield
+
+Server("failing", lifespan=lifespan).run(bind="127.0.0.1:0")
+"""
+
+
+def test_a_program_tells_the_cause_of_what_ends_it_and_nothing_of_what_is_around_it():
+    ended = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("\nLookupError: no settings\n")
+    assert "ValueError: no file\n\nThe above exception was the direct cause" in ended.stderr
+    assert "ExceptionGroup" not in ended.stderr

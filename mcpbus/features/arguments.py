@@ -17,6 +17,7 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Parameter, Signature
+from mcpbus.protocol.json_faults import find_non_finite
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.meta import CallReader, call_type
 
@@ -182,7 +183,11 @@ def _typed(signature: Signature) -> TypedArguments:
         del document["required"]
     for parameter in signature.parameters:
         if not parameter.required:
-            document["properties"][parameter.name]["default"] = _default(parameter, signature.owner)
+            schema, told = document["properties"][parameter.name], _default(parameter, signature.owner)
+            if find_non_finite(told) is None:
+                schema["default"] = told
+            else:  # JSON has no such number: clients would be told null, which may be refused
+                schema.pop("default", None)
     return TypedArguments(struct, document)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypedDict, TypeVar
@@ -291,6 +292,15 @@ class Word(str):
 def test_a_default_of_any_type_that_an_argument_may_have_is_told_and_given(annotation, default, told):
     arguments = made(annotation, default).arguments
     assert msgspec.json.decode(arguments.schema)["properties"]["value"]["default"] == told
+    assert arguments.decode(b"{}") == {"value": default}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"), [(float, math.inf), (float | None, -math.inf), (list[float], [1.0, math.inf])]
+)
+def test_clients_are_not_told_null_for_a_default_that_is_no_number_to_json(annotation, default):
+    arguments = made(annotation, default).arguments
+    assert "default" not in msgspec.json.decode(arguments.schema)["properties"]["value"]
     assert arguments.decode(b"{}") == {"value": default}
 
 

@@ -4,9 +4,12 @@ import gc
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from sniffio import AsyncLibraryNotFoundError, current_async_library
 
 from mcpbus.blocked import blocks_told
 from mcpbus.core.nursery import background
@@ -20,6 +23,32 @@ if TYPE_CHECKING:
 # A request makes some hundred objects and leaves none to the garbage collector, which by default looks for some at
 # every 700. With these thresholds, and what was loaded set aside, a short call costs a sixth less processor time.
 _THRESHOLDS = (10_000, 20, 20)
+
+
+LOADING: ContextVar[str | None] = ContextVar("mcpbus loading", default=None)
+"""The file or module that the command line imports a server from, while it does."""
+
+
+def check_startable() -> None:
+    """Refuse to run a server as a program where that would never return, or stop another one's loop.
+
+    Raises:
+        RuntimeError: It is called while its file is imported, or within a program of trio or asyncio; the message says what to write.
+    """
+    if (place := LOADING.get()) is not None:
+        raise RuntimeError(
+            f"server.run() is called while {place} is imported: write if __name__ == '__main__': above it"
+        )
+    try:
+        library = current_async_library()
+    except AsyncLibraryNotFoundError:
+        return
+    if library == "trio":
+        raise RuntimeError("server.run() starts trio itself: in a trio program write await server.serve()")
+    raise RuntimeError(
+        f"server.run() starts trio itself, and {library} runs here, which would stand still meanwhile: serve "
+        f"mcpbus.asyncio.asgi(server), or call server.run() where no loop runs"
+    )
 
 
 async def until_signalled(name: str, serve: Callable[..., Any], worker: "Worker | None" = None) -> None:

@@ -6,7 +6,6 @@ from contextlib import (
     AsyncExitStack,
     asynccontextmanager,
 )
-from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack
 
@@ -17,7 +16,7 @@ from mcpbus.core.hub import open_hub
 from mcpbus.core.limits import Limits
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Broadcast
-from mcpbus.core.state import NO_STATE, StateT
+from mcpbus.core.state import StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
@@ -28,8 +27,9 @@ from mcpbus.features.function import sole_cause
 from mcpbus.features.keywords import check_functions, check_lists
 from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.tool import Visible
+from mcpbus.lifespans import check_lifespan, enter_lifespan
 from mcpbus.membership import begin_worker, meet, open_node
-from mcpbus.program import until_input_ends, until_signalled
+from mcpbus.program import check_startable, until_input_ends, until_signalled
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon
@@ -37,7 +37,6 @@ from mcpbus.protocol.request_state import Sealer
 from mcpbus.reachable_buses import ReachableBuses
 from mcpbus.server_arguments import (
     SERVING,
-    check_lifespan,
     check_middleware,
     check_opening,
     check_running,
@@ -56,10 +55,6 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.worker import Worker
 
 Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[StateT]]
-
-
-LOADING: ContextVar[str | None] = ContextVar("mcpbus loading", default=None)
-"""The file or module that the command line imports a server from, while it does."""
 
 
 @explained_as(elsewhere=SERVING)
@@ -215,32 +210,9 @@ class Server(Definition, Generic[StateT]):
         """Return all servers that are mounted in it, and in these, and so on, each once."""
         return [other for other in self._below() if isinstance(other, Server)]
 
-    @asynccontextmanager
-    async def lifespan_context(self) -> AsyncIterator[Any]:
-        """What its lifespan opens, anew for each opening; yields `NO_STATE` if it has none.
-
-        Raises:
-            RuntimeError: It has ended the block by itself; nobody would hear of that.
-        """
-        if self.lifespan is None:
-            yield NO_STATE
-            return
-        left, caught = False, None
-        try:
-            async with self.lifespan(self) as state:
-                try:
-                    yield state
-                except Exception as error:
-                    caught = error
-                    raise
-                left = True
-            if not left:
-                raise RuntimeError(
-                    f"the lifespan of server {self.name!r} has ended the server: a cancel scope or nursery around its yield was "
-                    f"cancelled, or it caught what was raised there"
-                ) from caught
-        finally:
-            del caught  # its traceback holds this frame: without this, a cycle
+    def lifespan_context(self) -> AbstractAsyncContextManager[Any]:
+        """What its lifespan opens, anew for each opening; yields `NO_STATE` if it has none. See `enter_lifespan`."""
+        return enter_lifespan(self.lifespan, self)
 
     @asynccontextmanager
     async def _lifespans_below(self) -> AsyncIterator[dict[object, Any]]:
@@ -464,16 +436,9 @@ class Server(Definition, Generic[StateT]):
             TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right.
             ServingError: It cannot be served, such as on an address that is in use.
-            RuntimeError: It is called within a trio program.
+            RuntimeError: It is called within a program of trio or asyncio, or while its file is imported.
         """
-        if (place := LOADING.get()) is not None:
-            raise RuntimeError(
-                f"server.run() is called while {place} is imported: write if __name__ == '__main__': above it"
-            )
-        if trio.lowlevel.in_trio_run():
-            raise RuntimeError(
-                "server.run() starts trio itself: in a trio program write await server.serve()"
-            )
+        check_startable()
         check_running(transport, workers, options, serve=self.serve, run=self.run)
         if transport == "stdio":
             program = partial(until_input_ends, partial(self._serve_stdio, **options))

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -30,37 +29,6 @@ SERVING: Elsewhere = {
     }.items()
 }
 """What other libraries have in this place; here it is for whatever serves the server."""
-
-
-def check_lifespan(lifespan: Any) -> None:
-    """Refuse a lifespan that is no async context manager of a server.
-
-    Raises:
-        TypeError: the message says what to write.
-    """
-    if lifespan is None:
-        return
-    if isinstance(lifespan, AbstractAsyncContextManager | AbstractContextManager):
-        raise TypeError(
-            "lifespan is the function, and is called for each opening: write it without parentheses"
-        )
-    name, bare = getattr(lifespan, "__name__", "lifespan"), inspect.unwrap(lifespan)
-    if bare is lifespan and (inspect.isasyncgenfunction(bare) or inspect.isgeneratorfunction(bare)):
-        raise TypeError(
-            f"lifespan is an async context manager: write @contextlib.asynccontextmanager above {name}"
-        )
-    if inspect.isgeneratorfunction(bare):
-        raise TypeError(
-            f"lifespan is asynchronous: write async def {name}, and @contextlib.asynccontextmanager above it"
-        )
-    if inspect.iscoroutinefunction(bare):
-        raise TypeError(
-            f"lifespan yields what handlers share: have {name} yield, and write @contextlib.asynccontextmanager above it"
-        )
-    try:
-        inspect.signature(lifespan).bind(None)
-    except TypeError:
-        raise TypeError(f"lifespan is given the server: write {name}(server)") from None
 
 
 def check_middleware(middleware: Sequence[Any]) -> None:

@@ -698,6 +698,15 @@ async def test_a_program_that_runs_trio_serves_and_does_not_run():
         Server("s").run()
 
 
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+def test_a_program_that_runs_asyncio_is_not_stopped_by_a_server_that_is_run(transport):
+    async def program():
+        Server("s").run(transport)
+
+    with pytest.raises(RuntimeError, match=r"asyncio runs here.*: serve mcpbus\.asyncio\.asgi\(server\)"):
+        asyncio.run(program())
+
+
 async def test_nothing_is_opened_for_an_option_that_is_not_known():
     opened = []
 

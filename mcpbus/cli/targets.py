@@ -12,7 +12,8 @@ from types import ModuleType
 import click
 from click.shell_completion import CompletionItem
 
-from mcpbus.server import LOADING, Server
+from mcpbus.program import LOADING
+from mcpbus.server import Server
 
 
 def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:

@@ -58,8 +58,12 @@ class Built(Peer):
             Absent: That failed, with the reason in one line.
         """
 
+    def built_with(self) -> str:
+        """What else a build depends on: another one is another build."""
+        return sys.version
+
     def _digest(self) -> str:
-        digest = hashlib.sha256(sys.version.encode())
+        digest = hashlib.sha256(self.built_with().encode())
         for file in self.files:
             digest.update((_HERE / self.source / file).read_bytes())
         return digest.hexdigest()
@@ -143,6 +147,10 @@ class RustPeer(Built):
         """Build the program."""
         features = ("--features", ",".join(self.features)) if self.features else ()
         run(["cargo", "build", "--release", "--target-dir", "target", *features], folder)
+
+    def built_with(self) -> str:
+        """See `Built`."""
+        return "".join([sys.version, *self.features])
 
     def command(self, folder: Path, port: int) -> Command:
         """Return how it is started."""

@@ -145,3 +145,12 @@ def test_without_its_toolchain_it_is_absent(tmp_path):
     with pytest.raises(Absent, match="no-such-tool is not installed"):
         attrs.evolve(peer, toolchain=("no-such-tool",)).prepare(tmp_path / "peer")
     assert not (tmp_path / "peer").exists()
+
+
+def test_it_is_built_again_with_other_features(tmp_path, monkeypatch):
+    builds = []
+    monkeypatch.setattr(built, "run", lambda command, _folder: builds.append(command))
+    rust = next(peer for peer in PEERS if peer.name == "rmcp")
+    for peer in (rust, rust, attrs.evolve(rust, features=("http2",)), rust):
+        peer.install(tmp_path)
+    assert ["--features" in command for command in builds] == [False, True, False]

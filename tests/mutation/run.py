@@ -219,6 +219,11 @@ class Breaking:
         self._jobs = jobs
         self._say = say
 
+    @property
+    def failed(self) -> bool:
+        """Whether something survives, or it is not known of anything whether it does."""
+        return self.survivors > 0 or 0 < len(self._mutants) == self.untried
+
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Break all, and see."""
         items = {item.nodeid: item for item in session.items}
@@ -315,7 +320,7 @@ def main(  # noqa: PLR0917 - click gives them by name
         copy.run_here(breaking)
     tried = len(mutants) - breaking.untried
     click.echo(f"{breaking.survivors} of {tried} survive, and {breaking.untried} could not be tried")
-    sys.exit(1 if breaking.survivors else 0)
+    sys.exit(1 if breaking.failed else 0)
 
 
 def _say_aside() -> Callable[[str], None]:

@@ -52,6 +52,7 @@ def test_a_mutant_survives_where_no_test_notices(tests, survives, mutant):
     breaking.pytest_runtestloop(SimpleNamespace(items=items))
     assert said == ([f"{mutant} | survives {len(tests)} tests"] if survives else [])
     assert breaking.survivors == survives
+    assert breaking.failed is survives
 
 
 def test_a_mutant_that_cannot_be_tried_is_counted_by_itself(mutant, monkeypatch):
@@ -63,4 +64,5 @@ def test_a_mutant_that_cannot_be_tried_is_counted_by_itself(mutant, monkeypatch)
     breaking = Breaking([(mutant, ["0"])], 1, 1, said.append)
     breaking.pytest_runtestloop(SimpleNamespace(items=items))
     assert (breaking.survivors, breaking.untried) == (0, 1)
+    assert breaking.failed
     assert said == [f"{mutant} | cannot be tried"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Hashable, Mapping
 from contextlib import nullcontext
-from threading import get_ident
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -226,8 +225,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             RuntimeError: Another part of the handler waits for the client, or begins the task.
             ProtocolError: The tool requires a task, and there is no room; or the task store failed.
         """
-        if get_ident() != self._bus.thread:
-            raise _wrong_thread()
+        self._bus.check_handler_thread()
         begun = await self.bus.tasks.begin(self._call)
         await trio.lowlevel.checkpoint()
         return begun
@@ -239,8 +237,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
 
     async def task_message(self, message: str | None) -> None:
         """Show people who look at the task what it is doing; None shows nothing. Does nothing if it is no task."""
-        if get_ident() != self._bus.thread:
-            raise _wrong_thread()
+        self._bus.check_handler_thread()
         self.bus.tasks.say(self._call, message)
         await trio.lowlevel.checkpoint()
 
@@ -253,8 +250,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         Args:
             retry: After how many seconds the client may come back.
         """
-        if get_ident() != self._bus.thread:
-            raise _wrong_thread()
+        self._bus.check_handler_thread()
         call = self._call
         if isinstance(call.carrier, Carrier) and call.context.revision.priming:
             call.carrier.tell(CloseConnection(retry))
@@ -284,8 +280,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         timeout: float | None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        if get_ident() != self._bus.thread:
-            raise _wrong_thread()
+        self._bus.check_handler_thread()
         if timeout is not None:
             check_numbers("what is asked", timeout=timeout)
         call, context = self._call, self._call.context
@@ -317,8 +312,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         A schedule point costs more than all else about a notification, and makes the request one that waits. It is due at once
         while what was said is still on its way to the stream: so many things would arrive there together that some are lost.
         """
-        if get_ident() != self._bus.thread:
-            raise _wrong_thread()
+        self._bus.check_handler_thread()
         has_room = self._call.carrier.say(said)
         self._in_a_row += 1
         if (
@@ -363,12 +357,3 @@ class _MountedContext(Context[Any]):
     def state(self) -> Any:
         """What the mounted server's lifespan yielded."""
         return state_of(self._state)
-
-
-def _wrong_thread() -> RuntimeError:
-    """What is raised in a thread that trio does not run in, such as that of an asyncio loop, before it harms the request."""
-    return RuntimeError(
-        "a Context belongs to the thread that trio runs in: a handler that is a plain function takes ctx: SyncContext; what runs "
-        "in asyncio writes await mcpbus.asyncio.to_trio(ctx.info, ...); any other thread trio.from_thread.run(ctx.info, ...), "
-        "with trio_token= where trio did not start it"
-    )

@@ -45,7 +45,6 @@ class Services:
         limits: What clients may use.
         system: Where the actors live.
         now: Tells trio's time, as `trio.current_time`, which takes two calls more.
-        thread: The thread that trio runs in, as `threading.get_ident` has it.
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
         from_thread: Does what worker threads want done in the thread that trio runs in.
         ledger: The books of all that is said.
@@ -80,7 +79,7 @@ class Services:
         self.system = system
         self.now = trio.lowlevel.current_clock().current_time
         self.clock: Callable[[], float] = time.perf_counter
-        self.thread = get_ident()
+        self._thread = get_ident()
         self.from_thread = FromThread()
         self.ledger = Ledger()
         self.complaints = Complaints(_log)
@@ -124,11 +123,24 @@ class Services:
         Raises:
             RuntimeError: Always, in such a thread; it says what to write instead.
         """
-        if get_ident() != self.thread:
+        if get_ident() != self._thread:
             plain = f"in a handler that is a plain function, write ctx.{call}(...) with ctx: SyncContext; "
             raise RuntimeError(
                 f"{call}() belongs to the thread that trio runs in: {plain if call.startswith('bus.') else ''}from another one, "
                 f"write trio.from_thread.run_sync({call}, ...), with trio_token= where trio did not start that thread"
+            )
+
+    def check_handler_thread(self) -> None:
+        """Refuse what a handler does with its `Context` in a thread that trio does not run in, such as that of an asyncio loop, before it harms the request.
+
+        Raises:
+            RuntimeError: Always, in such a thread; it says what to write instead.
+        """
+        if get_ident() != self._thread:
+            raise RuntimeError(
+                "a Context belongs to the thread that trio runs in: a handler that is a plain function takes ctx: SyncContext; what runs "
+                "in asyncio writes await mcpbus.asyncio.to_trio(ctx.info, ...); any other thread trio.from_thread.run(ctx.info, ...), "
+                "with trio_token= where trio did not start it"
             )
 
     def make_way(self, data: bytes) -> None:

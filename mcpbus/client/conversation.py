@@ -304,6 +304,8 @@ class Conversation:
             error = response.error
             data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
             result = ProtocolError(error.code, error.message, data)
+        elif response.fault is not None:
+            result = MalformedAnswerError(f"the server's answer cannot be read: {response.fault}")
         if result is None:
             return
         if owner is None or response.id in self._pending:

@@ -11,7 +11,7 @@ from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import Answered, Reported
-from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask
+from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask, invalid_answer
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.jsonrpc import RequestId, Response, encode_id, encode_notification, encode_request
 from mcpbus.protocol.large import decode_large
@@ -98,6 +98,8 @@ class ClientQuestions:
             return
         ask, key, _ = asked
         try:
+            if response.fault is not None:
+                raise invalid_answer(response.fault)
             if response.error is not None:
                 error = response.error
                 data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)

@@ -6,13 +6,13 @@ JSON admits a raw line break only *between* tokens, never inside a string; so ea
 which changes no value.
 """
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params, invalid_request, parse_error
+from mcpbus.protocol.half_characters import mend, unchanged
 from mcpbus.protocol.json_faults import plain, with_place
 
 RequestId: TypeAlias = int | str
@@ -84,12 +84,14 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
 class Response(msgspec.Struct, frozen=True, gc=False):
     """The peer's answer to a request of ours: exactly one of `result` and `error` (rule J-7).
 
-    `id` is None only beside an error whose sender could not read the request's id (rule J-9).
+    `id` is None only beside an error whose sender could not read the request's id (rule J-9). Of an answer whose id can be read, and
+    not what it says, there is neither: `fault` tells why, for whoever waits for it.
     """
 
     id: RequestId | None
     result: msgspec.Raw | None = None
     error: ErrorObject | None = None
+    fault: str | None = None
 
 
 class Undecodable(Exception):  # noqa: N818 - the word says what happened
@@ -133,12 +135,6 @@ class _Unattributed(msgspec.Struct, gc=False):
 
 _UNSET: Final = msgspec.UNSET
 _BRACE: Final = ord("{")
-_BLANK: Final = "\N{REPLACEMENT CHARACTER}"
-_HALF: Final = re.compile(
-    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
-)
-"""Half of a surrogate pair without the other, in JSON without escaped backslashes."""
 _envelopes = msgspec.json.Decoder(_Envelope)
 _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
@@ -171,7 +167,7 @@ def decode(data: bytes | str) -> Request | Notification | Response:
     except msgspec.ValidationError as fault:
         return _without_id(data) or _refuse(data, str(fault))
     except (UnicodeError, msgspec.DecodeError, RecursionError) as fault:
-        raise _unparsable(fault, data) from None
+        return _with_half(fault, data) or _cannot_parse(fault, data)
     if envelope.jsonrpc != "2.0":
         _refuse(data, 'expected "2.0" - at `$.jsonrpc`')
     method, params, identity = envelope.method, envelope.params, envelope.id
@@ -193,12 +189,25 @@ def decode_batch(data: bytes | str) -> "list[Request | Notification | Response |
     Raises:
         Undecodable: if the array is empty, or longer than `MAX_BATCH`.
     """
-    elements = _arrays.decode(data)
+    elements = _split(data)
     if not elements:
         raise Undecodable(invalid_request("expected at least one message - at `$`"))
     if len(elements) > MAX_BATCH:
         raise Undecodable(invalid_request(f"a batch has at most {MAX_BATCH} messages, got {len(elements)}"))
-    return [_decode_member(bytes(element)) for element in elements]
+    return [_decode_member(element) for element in elements]
+
+
+def _split(data: bytes | str) -> list[bytes]:
+    try:
+        return [bytes(element) for element in _arrays.decode(data)]
+    except msgspec.DecodeError:  # there is half of a surrogate pair in one of them, or some
+        text, mended = mend(data)
+    elements, end = [], 0
+    for element in map(bytes, _arrays.decode(mended)):
+        start = mended.index(element, end)  # between them is nothing that one could begin with
+        end = start + len(element)
+        elements.append(text[start:end])
+    return elements
 
 
 def _decode_member(data: bytes) -> "Request | Notification | Response | Undecodable":
@@ -242,45 +251,54 @@ def _refuse(data: bytes | str, detail: str) -> NoReturn:
         start = bytes(memoryview(_well_formed.decode(data))[:1])
         identity = _readable_id(data) if start == b"{" else None
     except (msgspec.DecodeError, RecursionError) as fault:
-        raise _unparsable(fault, data) from None
+        _with_half(fault, data)  # which is no answer: what is wrong with it comes first
+        _cannot_parse(fault, data)
     if start == b"[":
         detail = "expected one message, got an array: send each message by itself"
     raise Undecodable(invalid_request(detail), identity, array=start == b"[")
 
 
-def _unparsable(fault: Exception, data: bytes | str) -> Undecodable:
+def _cannot_parse(fault: Exception, data: bytes | str) -> NoReturn:
     text = str(fault)
-    if isinstance(fault, msgspec.DecodeError):
-        blank = _BLANK.encode()
-        said = (data.encode() if isinstance(data, str) else data).replace(rb"\\", blank)
-        mended, halves = _HALF.subn(blank, said)
-        if halves:
-            return _half_a_character(mended)
     if not data.strip():
         text = f"the body or message is empty: what belongs there is JSON-RPC, such as {_EXAMPLE}"
     elif isinstance(fault, UnicodeError):
         text = "the text is not valid UTF-8"
     elif isinstance(fault, RecursionError):
         text = "the text is nested too deeply"
-    return Undecodable(parse_error(text))
+    raise Undecodable(parse_error(text)) from None
 
 
-def _half_a_character(mended: bytes) -> Undecodable:
-    """Refuse a message for the half of a surrogate pair in it, which JSON can write, and JavaScript does where it cuts an emoji in two.
+def _with_half(fault: Exception, data: bytes | str) -> Response | None:
+    """Judge a message with half of a surrogate pair.
 
-    Whoever asked is answered by the id of the request: on a channel that others share they would wait for ever.
+    Whoever waits for it, or asked, learns it by its id: on a channel that others share they would wait for ever.
+
+    Returns:
+        An answer that has one, without what it says; None if there is no such half.
+
+    Raises:
+        Undecodable: There is one in anything else.
     """
+    if not isinstance(fault, msgspec.DecodeError):
+        return None
+    text, mended = mend(data)
+    if mended is text:
+        return None
     error = parse_error("a text has half of a surrogate pair, such as \\ud83d alone, which is no Unicode")
     identity = None
     try:
         message = decode(mended)
-        identity = message.id if isinstance(message, Request) else None
-    except Undecodable as fault:
-        if not fault.array:
-            error, identity = fault.error, fault.id
-    if isinstance(identity, str) and _BLANK in identity:
-        identity = None  # it may have been another one
-    return Undecodable(error, identity)
+    except Undecodable as other:
+        if other.array:
+            raise
+        error, identity = other.error, other.id
+    else:
+        if isinstance(message, Request):
+            identity = message.id
+        elif isinstance(message, Response) and unchanged(message.id) is not None:
+            return Response(message.id, fault=error.message)
+    raise Undecodable(error, unchanged(identity)) from None
 
 
 def _readable_id(data: bytes | str) -> RequestId | None:

@@ -243,7 +243,7 @@ async def test_two_sessions_with_the_same_ids_of_questions_do_not_mix(numbered_f
         ]
 
 
-@pytest.mark.parametrize("answer", [{}, {"action": "accept"}, accept(5), {"action": "yes"}])
+@pytest.mark.parametrize("answer", [{}, {"action": "accept"}, accept(5), {"action": "yes"}, accept("\ud83d")])
 async def test_an_answer_of_the_wrong_form_is_an_error_and_the_rest_is_withdrawn(answer, autojump_clock):
     async def several(ctx):
         await ctx.ask_all({"a": Elicit("A", str), "b": ListRoots()})

@@ -119,6 +119,10 @@ async def list_tools(url, **options):
         (events("data: hello\n\n"), "is no MCP: Parse error"),
         (events(": nothing\n\n"), "the stream ended before the answer came"),
         (result([]), "the server's result is none"),
+        (
+            result("\ud83d"),
+            "the server's answer cannot be read: Parse error: a text has half of a surrogate pair",
+        ),
     ],
 )
 async def test_what_is_no_answer_is_told_in_a_sentence(said, told):

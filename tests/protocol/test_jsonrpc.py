@@ -114,7 +114,8 @@ FAULTS = [
     ("J-9", message(id=1, method="m\ud83d\ud83d\ude00"), PARSE_ERROR, 1, "half of"),
     ("J-9", message(id="\ud83d", method="m"), PARSE_ERROR, None, "half of"),
     ("J-9", message(method="m", params={"a": "\ud83d"}), PARSE_ERROR, None, "half of"),
-    ("J-9", message(id=1, result={"a": "\ud83d"}), PARSE_ERROR, None, "half of"),
+    ("J-9", message(id="\ud83d", result={"a": 1}), PARSE_ERROR, None, "half of"),
+    ("J-9", message(error={"code": 1, "message": "\ud83d"}), PARSE_ERROR, None, "half of"),
     ("J-9", message(id=1, method="m", params={"a": "\ud83d"}) + b"x", PARSE_ERROR, None, "malformed"),
     ("J-9", rb'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\\\ud83d"}}', PARSE_ERROR, 1, "half of"),
     (
@@ -126,7 +127,8 @@ FAULTS = [
     ),
     ("J-9", message(id="\\", method="m", params={"a": "\ud83d"}), PARSE_ERROR, None, "half of"),
     ("J-9", message(id=1, method="m", params={"\ud83d": "\ud83d\ude00"}), PARSE_ERROR, 1, "half of"),
-    ("J-9", b"[" + message(id=1, method="\ud83d") + b"]", PARSE_ERROR, None, "half of"),
+    ("J-22", b"[" + message(id=1, method="\ud83d") + b"]", INVALID_REQUEST, None, "got an array"),
+    ("J-9", b"[" + message(id=1, method="\ud83d"), PARSE_ERROR, None, "truncated"),
     ("J-9", message(id=1, method=7, params={"a": "\ud83d"}), INVALID_REQUEST, 1, "$.method"),
     ("J-1", message(id=None, method="m"), INVALID_REQUEST, None, "$.id"),
     ("J-1", message(id=True, method="m"), INVALID_REQUEST, None, "$.id"),
@@ -166,6 +168,14 @@ def test_what_is_no_message_is_told_why_and_answered_by_its_id_if_that_can_be_re
     assert type(caught.value.id) is type(identity)
     assert names in caught.value.error.message
     assert names in str(caught.value)
+
+
+@pytest.mark.parametrize("said", [{"result": {"a": "\ud83d"}}, {"error": {"code": 1, "message": "\udc00"}}])
+def test_of_an_answer_with_half_of_a_character_it_is_told_whose_it_is(said):
+    for text in (message(id=1, **said), message(id=1, **said).decode()):
+        answer = decode(text)
+        assert answer.fault.startswith("Parse error: a text has half of a surrogate pair")
+        assert answer == Response(1, fault=answer.fault)
 
 
 def outcome(data: bytes | str) -> Request | Notification | Response | Undecodable:
@@ -229,6 +239,23 @@ def test_what_in_an_array_is_no_message_is_given_in_its_place():
     assert (bad.id, bad.error.code) == (7, INVALID_REQUEST)
     assert good == Request(1, "ping")
     assert (nested.id, nested.error.code, nested.array) == (None, INVALID_REQUEST, True)
+
+
+def test_half_of_a_character_in_an_array_spoils_no_more_than_the_message_that_has_it():  # J-23
+    good = b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\\\\ \\b","b":"\xc3\xa9 \\ud83d\\ude00"}}'
+    data = b"[%b, %b,%b , 5\n,%b]" % (
+        good,
+        message(id=2, method="\ud83d"),
+        message(id=3, result="\ud83d"),
+        good,
+    )
+    for text in (data, data.decode()):
+        first, bad, answer, five, last = decode_batch(text)
+        assert first == last == decode(good)
+        assert (bad.id, bad.error.code) == (2, PARSE_ERROR)
+        assert (answer.id, answer.result) == (3, None)
+        assert "half of" in answer.fault
+        assert five.error.code == INVALID_REQUEST
 
 
 @pytest.mark.parametrize("length", [0, MAX_BATCH + 1])

@@ -256,6 +256,15 @@ async def test_what_is_no_message_is_answered_in_its_place(autojump_clock):
         )
 
 
+async def test_what_has_half_of_a_character_in_it_spoils_nothing_else(autojump_clock):
+    async with house() as home:
+        session = await home.probe.initialize(B)
+        answer = await post(
+            home, session, [request(1, "ping"), call(2, "\ud83d"), request(3, "ping")]
+        ).ended()
+        assert (answer.status, by_id(answer)) == (200, {1: "result", 2: -32700, 3: "result"})
+
+
 async def test_a_batch_without_a_message_is_refused_with_an_error_for_each(autojump_clock):
     async with house() as home:
         session = await home.probe.initialize(B)

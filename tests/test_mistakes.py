@@ -9,8 +9,10 @@ import subprocess
 import sys
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial, wraps
+from pathlib import PurePosixPath
 from typing import Annotated
 
+import msgspec
 import pytest
 import trio
 import uvicorn
@@ -63,6 +65,16 @@ from mcpbus.testing import open_bus, open_client, open_probe
 Elsewhere = type("Context", (), {"__module__": "mcp.server.fastmcp"})
 
 
+class Search(msgspec.Struct):
+    what: str = "all"
+    where: PurePosixPath = PurePosixPath("/x")
+    back: "list[Search]" = []
+
+
+class Mood(msgspec.Struct):
+    face: str = "\ud83d"
+
+
 def plain(city: str) -> str:
     return city
 
@@ -96,6 +108,9 @@ async def bare_context(ctx, city: str) -> str: ...
 def bare_sync_context(ctx, city: str) -> str: ...
 async def optional_context(ctx: Context | None = None) -> str: ...
 async def foreign_context(ctx: Elsewhere) -> str: ...
+async def looks_somewhere(searches: list[Search] | None = None) -> None: ...
+async def half_of_an_emoji(mood: str = "\ud83d") -> None: ...
+async def moody() -> Mood: ...
 async def default_without_form(city: str, days: int = object()) -> str: ...
 async def default_of_its_own(data: bytes = memoryview(b"x")) -> str: ...
 async def opaque(where: socket.socket) -> str: ...
@@ -186,6 +201,38 @@ REGISTERING = {
     "a default that JSON cannot say": (
         lambda s: s.tool(default_without_form),
         "tool 'default_without_form', parameter 'days': clients are told its default, which JSON cannot say: what is of type object",
+    ),
+    "half of a character in a default": (
+        lambda s: s.tool(half_of_an_emoji),
+        "which is no Unicode; write the whole character - at `$.properties.mood.default`",
+    ),
+    "half of a character in what comes back": (
+        lambda s: s.tool(moody),
+        "tool 'moody', output schema: clients are told what JSON cannot say: '\\ud83d' has half of a surrogate pair",
+    ),
+    "half of a character in a description": (
+        lambda s: s.prompt(description="a \ud83d")(plain),
+        "prompt 'plain': clients are told what JSON cannot say: 'a \\ud83d' has half of a surrogate pair",
+    ),
+    "the same in what clients are told of the server": (
+        lambda _: Server("s", version="1", instructions="\ud83d"),
+        "Server: clients are told what JSON cannot say: '\\ud83d' has half of a surrogate pair",
+    ),
+    "the same in its name": (
+        lambda _: Server("\ud83d", version="1"),
+        "write the whole character - at `$.name`",
+    ),
+    "a meta of a tool that JSON cannot say": (
+        lambda s: s.tool(meta={"a/b": object()})(plain),
+        "a text, number, list, dict or dataclass - at `$.meta.a/b`",
+    ),
+    "a meta of a resource that JSON cannot say": (
+        lambda s: s.resource("x://{city}", meta={"\ud83d": 1})(plain),
+        "resource 'x://{city}': clients are told what JSON cannot say: '\\ud83d' has half of a surrogate pair",
+    ),
+    "a default of a field that cannot be shown": (
+        lambda s: s.tool(looks_somewhere),
+        "the default of the field 'where' cannot be shown; write field(default_factory=lambda: PurePosixPath('/x'))",
     ),
     "a default that cannot be copied": (
         lambda s: s.tool(default_of_its_own),

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.keywords import check_told
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Parameter, Signature
@@ -188,6 +189,7 @@ def _typed(signature: Signature) -> TypedArguments:
                 schema["default"] = told
             else:  # JSON has no such number: clients would be told null, which may be refused
                 schema.pop("default", None)
+    check_told(f"{signature.owner}, input schema", document)
     return TypedArguments(struct, document)
 
 

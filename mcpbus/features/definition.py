@@ -8,7 +8,14 @@ import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.keywords import check_awaited, check_functions, check_kinds, check_lists, check_plain
+from mcpbus.features.keywords import (
+    check_awaited,
+    check_functions,
+    check_kinds,
+    check_lists,
+    check_plain,
+    check_told,
+)
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
 from mcpbus.features.tool import Tool, ToolOptions, Visible, check_timeout
@@ -106,6 +113,8 @@ class Definition:
         self._notification_hooks: dict[str, NotificationHook] = {}
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
+        check_told("Server", self._identity)
+        check_told("Server", {"instructions": instructions})
         self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
         self.sealer = Sealer(state_keys)
 

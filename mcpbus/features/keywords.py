@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.schemas import jsontypes
+from mcpbus.protocol.json_faults import find_half
 from mcpbus.protocol.messages import Icon
 
 
@@ -73,6 +76,20 @@ def check_members(owner: str, part: msgspec.Struct) -> None:
         msgspec.convert(msgspec.to_builtins(part), type(part))
     except msgspec.ValidationError as error:
         raise TypeError(f"{owner}: {error}, in {part!r}") from None
+
+
+def check_told(owner: str, told: Any) -> None:
+    """Refuse a description that JSON cannot say: who asks for a list would get an error, and nothing of the others in it.
+
+    Raises:
+        RegistrationError: It cannot; the message says where.
+    """
+    try:
+        jsontypes.encode_with_place(told)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(
+            f"{owner}: clients are told what JSON cannot say: {find_half(told) or error}"
+        ) from None
 
 
 def check_plain(owner: str, option: str, function: Any) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from mcpbus.features.content import CONTENT, ToolResult
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.keywords import check_told
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten, compile_schema
 from mcpbus.features.signature import MISSING, Signature
@@ -82,6 +83,7 @@ def read_output(signature: Signature, output_schema: HandWritten | None) -> Outp
             f"{signature.owner}: its return annotation has no JSON form: {error}. Annotate what JSON can hold, "
             f"or -> ToolResult with content of your own"
         ) from error
+    check_told(f"{signature.owner}, output schema", document)
     wraps = document.get("type") != "object"
     raw = msgspec.Raw(jsontypes.encode_typed(document))
     wrapped = msgspec.Raw(jsontypes.encode_typed(_wrap(document))) if wraps else raw

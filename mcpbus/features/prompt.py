@@ -8,7 +8,7 @@ import msgspec
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds
+from mcpbus.features.keywords import check_kinds, check_told
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
@@ -22,7 +22,7 @@ from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.keywords import check_keywords
 from mcpbus.protocol.results import Tail
-from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.revisions import LATEST, Revision
 
 
 class PromptOptions(TypedDict, total=False):
@@ -122,7 +122,7 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
     owner = f"prompt {name!r}"
     signature = read_signature(function, owner)
     check_convertible(signature)
-    return Prompt(
+    made = Prompt(
         name,
         Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
         options.get("title"),
@@ -131,6 +131,8 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
         options.get("meta"),
         check_scopes(options.get("scopes", ()), owner),
     )
+    check_told(owner, made.describe(LATEST))
+    return made
 
 
 def _argument(parameter: Parameter, revision: Revision) -> wire.PromptArgument:

@@ -9,7 +9,7 @@ import msgspec
 from mcpbus.features.content import CONTENT, File, PromptMessage, ToolResult, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds
+from mcpbus.features.keywords import check_kinds, check_told
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
@@ -26,7 +26,7 @@ from mcpbus.features.uris import check_uri, is_template
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.keywords import check_keywords
 from mcpbus.protocol.results import CacheScope, Tail
-from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.revisions import LATEST, Revision
 
 if TYPE_CHECKING:  # most servers have no templates
     from mcpbus.features.uri_templates import Template
@@ -202,7 +202,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         _check_variables(template, signature)
         if "size" in options:
             raise RegistrationError(f"{owner}: a template has no size")
-    return Resource(
+    made = Resource(
         uri,
         Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
         options.get("name", name_of(function)),
@@ -218,6 +218,8 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         template,
         check_scopes(options.get("scopes", ()), owner),
     )
+    check_told(owner, made.describe(LATEST))
+    return made
 
 
 def _check_variables(template: "Template", signature: Signature) -> None:

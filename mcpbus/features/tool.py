@@ -10,7 +10,7 @@ from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds, check_lists, check_members, check_plain
+from mcpbus.features.keywords import check_kinds, check_lists, check_members, check_plain, check_told
 from mcpbus.features.output import NonConformingResultError, Output, read_output
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten
@@ -19,7 +19,7 @@ from mcpbus.protocol import messages as wire
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter, mirrored_parameters
 from mcpbus.protocol.keywords import check_keywords, explained
 from mcpbus.protocol.results import Tail
-from mcpbus.protocol.revisions import Revision, Structured
+from mcpbus.protocol.revisions import LATEST, Revision, Structured
 from mcpbus.protocol.scopes import read_scopes
 from mcpbus.protocol.task_extension import TaskOption, TaskSupport, read_support
 
@@ -171,7 +171,7 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         check_members(owner, annotations)
     signature = read_signature(function, owner)
     arguments = read_arguments(signature, options.get("input_schema"))
-    return Tool(
+    made = Tool(
         name,
         Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
         arguments,
@@ -190,6 +190,8 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
         check_scopes(options.get("scopes", ()), owner),
         frozenset(options.get("tags", ())),
     )
+    check_told(owner, made.describe(LATEST))
+    return made
 
 
 def check_name(name: str) -> None:

@@ -2,9 +2,11 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+_HALF = re.compile("[\ud800-\udfff]")
 _CONTAINERS = (list, tuple, set, frozenset)
 
 
@@ -63,6 +65,15 @@ def find_non_finite(value: Any) -> str | None:
     for part, place in _walk(value, "$", frozenset()):
         if isinstance(part, float) and not math.isfinite(part):
             return f"JSON has no number {part}; make it None, and have the annotation say float | None - at `{place}`"
+    return None
+
+
+def find_half(value: Any) -> str | None:
+    """Tell which text in `value` has half of a surrogate pair, and where; None if there is none."""
+    for part, place in _walk(value, "$", frozenset()):
+        for text in part if isinstance(part, Mapping) else (part,):
+            if isinstance(text, str) and _HALF.search(text):
+                return f"{text!r} has half of a surrogate pair, which is no Unicode; write the whole character - at `{place}`"
     return None
 
 

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import PurePath
 from typing import Any, Union, get_args, get_origin
@@ -157,8 +157,38 @@ def _components(kind: Any, hook: Callable[[Any], dict[str, Any]]) -> tuple[dict[
     """The schema of `kind`, and what its references name."""
     members = get_args(kind) if get_origin(kind) in {Union, types.UnionType} else (kind,)
     # Member by member, because msgspec refuses a union of several object types, which it could not decode.
-    schemas, definitions = msgspec.json.schema_components(members, schema_hook=hook, ref_template=_REFERENCE)
+    try:
+        schemas, definitions = msgspec.json.schema_components(
+            members, schema_hook=hook, ref_template=_REFERENCE
+        )
+    except TypeError as error:
+        raise _with_field(error, members) from None
     return ({"anyOf": list(schemas)} if len(schemas) > 1 else dict(schemas[0])), definitions
+
+
+def _with_field(error: TypeError, kinds: Iterable[Any]) -> TypeError:
+    """Return an error of msgspec's as one that says of which field it cannot show the default, if that is its reason."""
+    for part in _inspected(msgspec.inspect.multi_type_info(kinds), set()):
+        if isinstance(part, msgspec.inspect.Field) and part.default is not msgspec.NODEFAULT:
+            try:
+                msgspec.to_builtins(part.default)
+            except TypeError:
+                return TypeError(
+                    f"the default of the field {part.name!r} cannot be shown; write field(default_factory=lambda: {part.default!r})"
+                )
+    return error
+
+
+def _inspected(part: Any, seen: set[int]) -> Iterator[msgspec.inspect.Type | msgspec.inspect.Field]:
+    """What a type is made of, as `msgspec.inspect` tells it, itself included."""
+    if isinstance(part, tuple):
+        for each in part:
+            yield from _inspected(each, seen)
+    elif isinstance(part, msgspec.inspect.Type | msgspec.inspect.Field) and id(part) not in seen:
+        seen.add(id(part))
+        yield part
+        for name in part.__struct_fields__:
+            yield from _inspected(getattr(part, name), seen)
 
 
 def _refers(schema: Any, name: str) -> bool:
@@ -226,10 +256,16 @@ def encode(value: Any) -> bytes:
             return encode_typed(value)
         return _plain_encoder()(value)
     except TypeError:
-        return _encode_again(value)
+        return encode_with_place(value)
 
 
-def _encode_again(value: Any) -> bytes:
+def encode_with_place(value: Any) -> bytes:
+    """`encode_typed`, whose error says where in `value` is what JSON cannot hold.
+
+    Raises:
+        TypeError: it does.
+        UnicodeEncodeError: as for `encode`.
+    """
     try:
         return encode_typed(value)
     except TypeError as error:

@@ -9,12 +9,12 @@ import h2.events
 import hpack
 import pytest
 from h2.settings import SettingCodes
-from hyperframe.frame import ContinuationFrame, HeadersFrame, SettingsFrame
+from hyperframe.frame import ContinuationFrame, DataFrame, ExtensionFrame, HeadersFrame, SettingsFrame
 from peers import head_of
 
 from mcpbus.serving import Counters
 from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
-from mcpbus.serving.http2.events import BodyReceived, RequestBegun
+from mcpbus.serving.http2.events import BodyReceived, RequestBegun, StreamGone
 from mcpbus.serving.http2.field_decoder import FieldDecoder
 from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.heads import HeadReader, Heads
@@ -227,10 +227,77 @@ def test_bytes_come_as_they_come(size):
     data, events = joined.client.data_to_send(), []
     for start in range(0, len(data), size):
         events += joined.hear(data[start : start + size])
-    begun, body = events
+    begun, *rest = events
     assert isinstance(begun, RequestBegun)
     assert len(begun.head.judged.headers["x-long"]) == 20_000
-    assert body == BodyReceived(stream_id, b"a body", ended=True)
+    if size == 10_000:  # the last piece has the end of the head in it
+        assert (begun.body, begun.ended, rest) == (b"a body", True, [])
+    else:
+        assert (begun.body, begun.ended) == (b"", False)
+        assert rest == [BodyReceived(stream_id, b"a body", ended=True)]
+
+
+def a_post(stream_id, *fields):
+    block = hpack.Encoder().encode(head_of("POST", "/", *fields))
+    return HeadersFrame(stream_id, data=block, flags=["END_HEADERS"])
+
+
+BESIDE_HEADS = {
+    "whole": (DataFrame(3, data=b"body", flags=["END_STREAM"]), b"body", []),
+    "empty": (DataFrame(3, flags=["END_STREAM"]), b"", []),
+    "padded": (
+        DataFrame(3, data=b"body", pad_length=5, flags=["END_STREAM", "PADDED"]),
+        None,
+        [BodyReceived(3, b"body", ended=True)],
+    ),
+    "a part": (DataFrame(3, data=bytes(20)), None, [BodyReceived(3, bytes(20), ended=False)]),
+    "another's": (
+        DataFrame(1, data=b"body", flags=["END_STREAM"]),
+        None,
+        [BodyReceived(1, b"body", ended=True)],
+    ),
+    "of a kind that nobody knows": (ExtensionFrame(0xFA, 3, flag_byte=1, body=b"body"), None, []),
+}
+
+
+@pytest.mark.parametrize(("frame", "body", "apart"), BESIDE_HEADS.values(), ids=BESIDE_HEADS.keys())
+def test_a_body_that_comes_whole_with_its_head_is_told_with_it(frame, body, apart):
+    joined = Joined()
+    joined.say(a_post(1))
+    begun, *rest = joined.say(a_post(3), frame)
+    assert (begun.stream_id, begun.body, begun.ended) == (3, body or b"", body is not None)
+    assert rest == apart
+
+
+def test_a_body_of_which_the_end_is_missing_is_told_apart():
+    joined = Joined()
+    whole = DataFrame(1, data=b"body", flags=["END_STREAM"]).serialize()
+    (begun,) = joined.hear(a_post(1).serialize() + whole[:-1])
+    assert not begun.ended
+    assert joined.hear(whole[-1:]) == [BodyReceived(1, b"body", ended=True)]
+
+
+def test_a_body_that_is_too_long_for_a_frame_breaks_the_connection_with_its_head_too():
+    joined = Joined()
+    with pytest.raises(ConnectionFault, match="a frame of 16385 bytes"):
+        joined.say(a_post(1), DataFrame(1, data=bytes(16_385), flags=["END_STREAM"]))
+
+
+@pytest.mark.parametrize("length", ["3", "5"])
+def test_no_request_begins_whose_body_is_not_as_long_as_was_said(length):
+    joined = Joined()
+    body = DataFrame(1, data=b"body", flags=["END_STREAM"])
+    assert joined.say(a_post(1, ("content-length", length)), body) == [StreamGone(1)]
+
+
+def test_bodies_that_come_with_their_heads_leave_room_for_others():
+    joined = Joined()
+    for _ in range(20):
+        stream_id = joined.client.get_next_available_stream_id()
+        joined.client.send_headers(stream_id, head_of("POST", "/"))
+        joined.client.send_data(stream_id, bytes(10_000), end_stream=True)
+        (begun,) = joined.exchange()
+        assert begun.ended
 
 
 def test_what_is_announced():

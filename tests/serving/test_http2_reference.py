@@ -125,8 +125,10 @@ class Joined:
 
 def told_by_us(event):
     match event:
-        case RequestBegun(stream_id=stream_id, head=head, ended=ended):
+        case RequestBegun(stream_id=stream_id, head=head, body=body, ended=ended):
             yield stream_id, (head.target, head.judged.headers["x-number"], head.judged.headers["cookie"])
+            if body:
+                yield stream_id, body
             if ended:
                 yield stream_id, "end"
         case BodyReceived(stream_id=stream_id, data=data, ended=ended):

@@ -1,11 +1,12 @@
 """The body of one HTTP/2 request: what has come, and nobody has taken yet."""
 
+import msgspec
 import trio
 
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 
 
-class Body:
+class Body(msgspec.Struct):
     """The buffer between a connection, which adds to it, and whoever reads.
 
     The stream's window is opened by what is taken, so that no more than a window lies here.
@@ -19,15 +20,12 @@ class Body:
         gone: Whether nothing more will: the stream or the connection has gone.
     """
 
-    __slots__ = ("_come", "_data", "_stream_id", "_writer", "ended", "gone")
-
-    def __init__(self, writer: ConnectionWriter, stream_id: int) -> None:
-        self._writer = writer
-        self._stream_id = stream_id
-        self._data = bytearray()
-        self._come: trio.lowlevel.ParkingLot | None = None  # once somebody waits
-        self.ended = False
-        self.gone = False
+    _writer: ConnectionWriter
+    _stream_id: int
+    _data: bytearray = msgspec.field(default_factory=bytearray)
+    _come: trio.lowlevel.ParkingLot | None = None  # once somebody waits
+    ended: bool = False
+    gone: bool = False
 
     def __len__(self) -> int:
         return len(self._data)

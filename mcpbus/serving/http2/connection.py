@@ -253,7 +253,7 @@ class Http2Connection:
             self._unread -= len(data)
         elif not self._protocol.closed:
             self._protocol.receive(data)
-            if self._protocol.body_of is not None:
+            if self._requests.waits_for_bodies and self._protocol.body_of is not None:
                 self._requests.received(self._protocol.body_of, len(data))
         if not data or self._unread < 0:
             self.lose()
@@ -316,12 +316,12 @@ class Http2Connection:
         """Run a task that ends with the connection at the latest."""
         self._nursery.start_soon(function, *args)
 
-    def rest(self) -> None:
+    def rest(self, now: float) -> None:
         """Wait for the next request: none is under way any more."""
         if self._retired and not self._protocol.closed:
             self._end()
         else:
-            self.look_at(trio.current_time() + self.options.keep_alive_seconds)
+            self.look_at(now + self.options.keep_alive_seconds)
 
     # -- writing ---------------------------------------------------------------------------------
 

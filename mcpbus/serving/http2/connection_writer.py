@@ -56,6 +56,7 @@ class ConnectionWriter:
         self._sends_now: Callable[[bytes], int] | None = getattr(stream, "send_now", None)
         self._sending = sending
         self._coalescer = coalescer
+        self._clock = coalescer.clock
         self._connection = connection
         self.in_turn = False
         self.over = False
@@ -72,7 +73,7 @@ class ConnectionWriter:
         if self.in_turn or self._flushing or self.over:
             return
         try:
-            if trio.current_time() - self._flushed_at >= _GATHER_SECONDS:
+            if self._clock() - self._flushed_at >= _GATHER_SECONDS:
                 self.flush_now()
             else:
                 self.flush_soon()
@@ -105,7 +106,7 @@ class ConnectionWriter:
             or sending.has_more
         ):
             return False
-        now = trio.current_time()
+        now = self._clock()
         if now - self._flushed_at < _GATHER_SECONDS or not sending.protocol.say_piece(stream_id, data):
             return False
         self._flushed_at = now
@@ -155,7 +156,7 @@ class ConnectionWriter:
                     break
                 written += len(data)
                 _tell(waiting, whole=rest is not None)
-            self._flushed_at = trio.current_time()
+            self._flushed_at = self._clock()
         finally:
             self._flushing = False
         if self.unsent is None:

@@ -13,12 +13,14 @@ class RequestBegun(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         stream_id: Its stream.
         head: Its head.
-        ended: Whether it has no body.
+        ended: Whether that is all of it.
+        body: Its body, if that has come whole with the head, in one frame. Otherwise it is told apart.
     """
 
     stream_id: int
     head: RequestHead
     ended: bool
+    body: bytes = b""
 
 
 class BodyReceived(msgspec.Struct, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from mcpbus.serving.http2.frames import (
     END_HEADERS,
     END_STREAM,
     GOAWAY,
+    HEADER,
     HEADERS,
     LONGEST_PAYLOAD,
     PING,
@@ -16,7 +17,6 @@ from mcpbus.serving.http2.frames import (
     SETTINGS,
     WINDOW_UPDATE,
     encode_frame,
-    encode_header,
     encode_number,
 )
 
@@ -50,11 +50,11 @@ class FrameWriter:
         while len(block) > LONGEST_PAYLOAD:
             self.waiting.append(encode_frame(kind, flags, stream_id, block[:LONGEST_PAYLOAD]))
             block, kind, flags = block[LONGEST_PAYLOAD:], CONTINUATION, 0
-        self.waiting += (encode_header(kind, flags | END_HEADERS, stream_id, len(block)), block)
+        self.waiting += (HEADER.pack(len(block) << 8 | kind, flags | END_HEADERS, stream_id), block)
 
     def say_data(self, stream_id: int, data: bytes | memoryview, *, last: bool) -> None:
         """Say a part of its body."""
-        self.waiting += (encode_header(DATA, END_STREAM if last else 0, stream_id, len(data)), data)
+        self.waiting += (HEADER.pack(len(data) << 8 | DATA, END_STREAM if last else 0, stream_id), data)
 
     def reset(self, stream_id: int, code: ErrorCode) -> None:
         """Say why a stream is reset."""

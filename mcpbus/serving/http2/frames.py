@@ -27,9 +27,9 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 LONGEST_PAYLOAD: Final = 16_384
 """Of a frame, ours or a client's: every client takes as much, and longer ones would keep other streams waiting."""
 
-_HEADER: Final = struct.Struct(">IBI")
-"""The length and the type together, flags, and stream."""
-_HEADER_BYTES: Final = _HEADER.size
+HEADER: Final = struct.Struct(">IBI")
+"""What comes before the payload of a frame: its length and the type together, flags, and stream."""
+_HEADER_BYTES: Final = HEADER.size
 _PRIORITY_BYTES: Final = 5
 
 Frame: TypeAlias = tuple[int, int, int, bytes]
@@ -77,7 +77,7 @@ class Frames:
         start = at + _HEADER_BYTES
         if len(buffer) < start:
             return None
-        size_and_kind, flags, stream_id = _HEADER.unpack_from(buffer, at)
+        size_and_kind, flags, stream_id = HEADER.unpack_from(buffer, at)
         size = size_and_kind >> 8
         if size > LONGEST_PAYLOAD:
             raise ConnectionFault(f"a frame of {size} bytes", ErrorCode.FRAME_SIZE_ERROR)
@@ -86,6 +86,26 @@ class Frames:
             return None
         self._at = end
         return size_and_kind & 0xFF, flags, stream_id & 0x7FFF_FFFF, buffer[start:end]
+
+    def next_body(self, stream_id: int) -> bytes | None:
+        """Cut the next frame out if it is a whole body, has come whole, and has no padding: short ones mostly come with their head."""
+        buffer, at = self._buffer, self._at
+        start = at + _HEADER_BYTES
+        if len(buffer) < start:
+            return None
+        size, flags, stream = HEADER.unpack_from(buffer, at)
+        kind, size = size & 0xFF, size >> 8
+        end = start + size
+        if (
+            kind != DATA
+            or flags != END_STREAM
+            or stream != stream_id
+            or size > LONGEST_PAYLOAD
+            or len(buffer) < end
+        ):
+            return None
+        self._at = end
+        return buffer[start:end]
 
     def _read_preface(self) -> bool:
         come = self._buffer[: len(PREFACE)]
@@ -118,14 +138,9 @@ def without_padding(flags: int, payload: bytes) -> bytes:
 
 def encode_frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
     """A whole frame."""
-    return _HEADER.pack(len(payload) << 8 | kind, flags, stream_id) + payload
-
-
-def encode_header(kind: int, flags: int, stream_id: int, size: int) -> bytes:
-    """What comes before so many bytes of payload."""
-    return _HEADER.pack(size << 8 | kind, flags, stream_id)
+    return HEADER.pack(len(payload) << 8 | kind, flags, stream_id) + payload
 
 
 def encode_number(kind: int, stream_id: int, number: int) -> bytes:
     """A frame that carries one number: a reset's code, or how far a window is opened."""
-    return _HEADER.pack(4 << 8 | kind, 0, stream_id) + number.to_bytes(4, "big")
+    return HEADER.pack(4 << 8 | kind, 0, stream_id) + number.to_bytes(4, "big")

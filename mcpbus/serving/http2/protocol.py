@@ -141,10 +141,7 @@ class Protocol(Saying):
 
     def _take_data(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         size = len(payload)
-        self._unopened += size
-        if self._unopened >= _WINDOW_STEP:  # what is read of a stream fills that stream's window alone
-            self._writer.open_window(0, self._unopened)
-            self._unopened = 0
+        self._count(size)
         data = without_padding(flags & PADDED, payload) if flags & PADDED else payload
         ended = bool(flags & END_STREAM)
         if not ended and len(data) < _SMALL_BYTES:
@@ -164,6 +161,13 @@ class Protocol(Saying):
         if ended:
             self._streams.hear_end(stream_id, stream)
         return BodyReceived(stream_id, data, ended)
+
+    def _count(self, size: int) -> None:
+        """Open the connection's window again by what was taken: what is read of a stream fills that stream's window alone."""
+        self._unopened += size
+        if self._unopened >= _WINDOW_STEP:
+            self._writer.open_window(0, self._unopened)
+            self._unopened = 0
 
     def _take_headers(self, flags: int, stream_id: int, payload: bytes) -> Event | None:
         if flags & (PADDED | WITH_PRIORITY):
@@ -217,11 +221,16 @@ class Protocol(Saying):
         if self.leaving or len(self._streams.live) > MOST_STREAMS:
             self.refuse(stream_id)
             return None
-        stream.heard = ended
         stream.expected = head.length
-        if ended and head.length:
+        body = b"" if ended else self._frames.next_body(stream_id)
+        if body is None:
+            return RequestBegun(stream_id, head, ended=False)
+        stream.heard = True
+        stream.received = size = len(body)
+        self._count(size)
+        if head.length is not None and head.length != size:
             return self._blame(stream_id)
-        return RequestBegun(stream_id, head, ended)
+        return RequestBegun(stream_id, head, True, body)
 
     def _take_late(self, stream_id: int) -> Event | None:
         """Take what comes on a stream that its client has ended, or that was reset."""

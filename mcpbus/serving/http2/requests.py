@@ -55,8 +55,8 @@ class Connection(Protocol):
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task that ends with the connection at the latest."""
 
-    def rest(self) -> None:
-        """Hear that no request is under way any more."""
+    def rest(self, now: float, /) -> None:
+        """Hear that no request is under way any more, and what time it is."""
 
 
 class Requests:
@@ -139,6 +139,11 @@ class Requests:
 
     # -- what comes ------------------------------------------------------------------------------
 
+    @property
+    def waits_for_bodies(self) -> bool:
+        """Whether some body is waited for without a task."""
+        return bool(self._gathering)
+
     def received(self, stream_id: int, size: int) -> None:
         """Note that so much more of a body has come."""
         request = self._requests.get(stream_id)
@@ -158,9 +163,12 @@ class Requests:
             return None
         facts = None if head.fault is not None else self._service.facts(head)
         request = Http2Request(self, stream_id, head, facts, self.scope)
-        request.body.ended = event.ended
         self._requests[stream_id] = request
         self.idle_since = None
+        if event.ended and facts is not None and facts.immediate and head.protocol is None:
+            request.body.ended = True
+            return self._respond(request, event.body)
+        request.body.add(event.body, ended=event.ended)
         if head.fault is not None:
             request.refuse(head.fault)
         elif head.protocol is not None:
@@ -168,13 +176,11 @@ class Requests:
         elif facts is None:
             app, exchange = self._service.app, Http2Exchange(request, self.writer.flush_soon)
             self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
-        elif not facts.immediate or not (event.ended or self._gathers(facts, head)):
-            self.start(request, serve_request, facts.endpoint, request)
-        elif event.ended:
-            return self._respond(request, b"")
-        else:
+        elif facts.immediate and self._gathers(facts, head):
             request.waits_for_body = True
             self._gathering.add(request)
+        else:
+            self.start(request, serve_request, facts.endpoint, request)
         return None
 
     def _connect(self, request: Http2Request) -> None:
@@ -248,9 +254,7 @@ class Requests:
             request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
         )
         try:
-            result = self._service.context.copy().run(
-                partial(respond, request.head, body, request, cleared=cleared)
-            )
+            result = self._service.context.copy().run(respond, request.head, body, request, cleared=cleared)
         except KeyboardInterrupt:
             raise
         except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
@@ -321,8 +325,8 @@ class Requests:
         """Forget a request whose stream has ended."""
         self._gathering.discard(request)
         if self._requests.pop(request.stream_id, None) is not None and not self._requests:
-            self.idle_since = trio.current_time()
-            self._connection.rest()
+            self.idle_since = now = self._service.deadlines.clock()
+            self._connection.rest(now)
 
 
 async def _take_end(request: Http2Request) -> None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import trio
 
 from mcpbus.serving.counters import Counters
@@ -14,11 +15,12 @@ from mcpbus.serving.http2.saying import Saying
 Sent = Callable[[bool], None]
 """Told once when what was said is written, or lost."""
 
+_NOTHING: Final = memoryview(b"")
 _MOST_AT_ONCE: Final = 4 * LONGEST_PAYLOAD
 """How much is made ready before it is written: the more, the longer a short answer waits behind long ones."""
 
 
-class Outgoing:
+class Outgoing(msgspec.Struct):
     """What one stream still has to say of its answer: one piece at a time.
 
     Attributes:
@@ -30,15 +32,12 @@ class Outgoing:
         expires: When its client has opened too little of a window for too long.
     """
 
-    __slots__ = ("data", "expires", "last", "moved", "sent", "stream_id")
-
-    def __init__(self, stream_id: int) -> None:
-        self.stream_id = stream_id
-        self.expires = math.inf
-        self.data = memoryview(b"")
-        self.last = False
-        self.moved = 0
-        self.sent: Sent | None = None
+    stream_id: int
+    data: memoryview = _NOTHING
+    last: bool = False
+    moved: int = 0
+    sent: Sent | None = None
+    expires: float = math.inf
 
 
 class Sending:
@@ -128,7 +127,7 @@ class Sending:
     @property
     def has_more(self) -> bool:
         """Whether something can be written, or somebody waits for that."""
-        return bool(self.protocol.says or self._waiting or self._ready)
+        return bool(self._waiting or self._ready or self.protocol.says)
 
     def make_ready(self) -> tuple[bytes, list[Sent]]:
         """Make the next frames, and return them with who is to be told when they are written."""
@@ -170,7 +169,7 @@ class Sending:
         sent = outgoing.sent
         assert sent is not None  # noqa: S101 - it has something to say
         self._counters.buffered -= len(outgoing.data)
-        outgoing.data, outgoing.sent, outgoing.expires = memoryview(b""), None, math.inf
+        outgoing.data, outgoing.sent, outgoing.expires = _NOTHING, None, math.inf
         return sent
 
     def reset(self, outgoing: Outgoing, code: ErrorCode) -> None:

@@ -90,7 +90,8 @@ class Courier:
     """Tells things to one session; a `mcpbus.core.remote_session.Teller`.
 
     Where the session is, it is said at once, and the link carries it in order. While that is not known, or cannot be reached, it waits here; so
-    does what comes back since the session was not there any more.
+    does what comes back since the session was not there any more, and what has crossed the goodbye of that process, which has not looked at it.
+    Where there is no memory for what is on its way until it is known what became of that, it is not told again.
 
     Args:
         others: Leads to them.
@@ -108,6 +109,7 @@ class Courier:
         self._home = home
         self._count = self._items = self._bytes = 0
         self._waiting: list[_Delivery] = []
+        self._kept: set[_Delivery] = set()  # those whose text is still here
         self._runs = OpenCount()  # one at most
         self._account = self._open_account()
 
@@ -147,6 +149,7 @@ class Courier:
                 self.wait(delivery)
             else:
                 delivery.send(link)
+                self._keep(delivery)
 
     def _refuse(self, receipt: Receipt, full: str) -> None:
         receipt.discard(Reason.OVERFLOW)
@@ -158,7 +161,18 @@ class Courier:
         if not self._runs:
             self._runs.opened()
             self._others.start(self._run)
-        self._account.hold(delivery.size)
+        self._keep(delivery)
+
+    def _keep(self, delivery: "_Delivery") -> None:
+        """Count the text of something, which is kept for the case that it has to be told again. It may be gone when this returns."""
+        if delivery not in self._kept:
+            self._kept.add(delivery)
+            self._account.hold(delivery.size)
+
+    def _drop(self, delivery: "_Delivery") -> None:
+        if delivery in self._kept:
+            self._kept.remove(delivery)
+            self._account.release(delivery.size)
 
     async def wait_told(self) -> None:
         """Wait until nothing waits any more for who has the session to be found."""
@@ -168,6 +182,7 @@ class Courier:
         """Count something no longer."""
         self._items -= 1
         self._bytes -= delivery.size
+        self._drop(delivery)
 
     def settle(self, delivery: "_Delivery", fate: Fate) -> None:
         """Note what became of something."""
@@ -179,6 +194,9 @@ class Courier:
 
     def _make_room(self) -> None:
         self._discard_all(Reason.OVERFLOW)
+        for delivery in tuple(self._kept):
+            self._drop(delivery)
+            delivery.forget()
         self._account = self._open_account()  # the old one has ended
 
     def _discard_all(self, reason: Reason) -> None:
@@ -188,7 +206,6 @@ class Courier:
     def _take(self, count: int | None = None) -> "list[_Delivery]":
         """Take what has waited for longest; all of it, unless told otherwise."""
         taken, self._waiting[:count] = self._waiting[:count], []
-        self._account.release(sum(delivery.size for delivery in taken))
         return taken
 
     async def _run(self) -> None:
@@ -288,6 +305,9 @@ class _Delivery:
         """Tell it over a link, which has it from now on."""
         self._link = link
         self._channel = link.open(self, self._payload, Kind.TELL)
+
+    def forget(self) -> None:
+        """Keep no longer what is told, and is on its way."""
         self._payload = b""
 
     def say(self, session: Session) -> None:
@@ -308,12 +328,18 @@ class _Delivery:
             self._courier.settle(self, read_fate(payload))
         elif kind == Kind.ELSEWHERE:
             self._link.leave(self._channel)
-            self._payload = payload
-            self.attempts += 1
-            self._courier.wait(self)
+            self._again(payload)
         elif kind == Kind.GOODBYE:
             self._link.leave(self._channel)  # that it is lost, too, is for others
-            self.lose()
+            if self._payload:
+                self._again(self._payload)
+            else:
+                self.lose()
+
+    def _again(self, payload: bytes) -> None:
+        self._payload = payload
+        self.attempts += 1
+        self._courier.wait(self)
 
     def lose(self) -> None:
         """See `Channel`."""

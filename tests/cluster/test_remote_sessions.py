@@ -1,5 +1,6 @@
 """Saying something to a session that another process has: it comes there in order, and what became of it comes back."""
 
+import math
 import random
 
 import pytest
@@ -85,8 +86,11 @@ async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_cloc
         assert (buses[1].ledger.pending[Place.AWAY], buses[1].ledger.balance()) == (0, 0)
 
 
-async def test_what_is_on_its_way_as_a_link_ends_in_order_is_lost_once(autojump_clock, caplog):
-    """It hears that nothing was done for it, and then that the link is lost: it was counted off twice."""
+@pytest.mark.parametrize(("memory", "fate", "told"), [(math.inf, DELIVERED, [1, 2, 3, 4]), (0, LOST, [1, 4])])
+async def test_what_is_on_its_way_as_a_link_ends_in_order_is_told_again(
+    memory, fate, told, autojump_clock, caplog
+):
+    """It hears that nothing was done for it, and then that the link is lost. Without memory for it, it is lost, and once."""
     async with open_buses(make) as (buses, probes):
         session = await probes[0].initialize()
         stream = await session.get().begun()
@@ -95,12 +99,15 @@ async def test_what_is_on_its_way_as_a_link_ends_in_order_is_lost_once(autojump_
         await quiet(buses)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(buses[0].node.link(buses[1].node.home).end_in_order)
+            buses[1].budget.limit = memory
             receipts = tell(found, 2, 3)
-        await quiet(buses)
-        assert fates(receipts) == [LOST, LOST]
+            buses[1].budget.limit = math.inf
         tell(found, 4)
+        await trio.sleep(1)
         await quiet(buses)
-        assert said(stream) == [1, 4]
+        assert fates(receipts) == [fate] * 2
+        assert said(stream) == told
+        assert (buses[1].ledger.pending[Place.AWAY], buses[1].ledger.balance()) == (0, 0)
     assert "was not told" not in caplog.text
 
 

@@ -106,6 +106,10 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """How a user can be asked: "form", "url" (E-1, E-2)."""
     titled_choices: bool
     """A form shows titled choices as `oneOf`; before, as `enum` with `enumNames` (E-6)."""
+    lists_in_forms: bool
+    """A form may let people choose several things, which are answered as a list (E-6)."""
+    defaults_in_forms: bool
+    """Each field of a form may have a default; before, a boolean's alone (E-5)."""
     elicitation_ids: bool
     """An elicitation by URL has an id, and its completion is announced (E-10, E-12)."""
     sampling_features: bool
@@ -152,6 +156,8 @@ _V2024_11_05: Final = Revision(
     priming=False,
     elicitation_modes=frozenset(),
     titled_choices=False,
+    lists_in_forms=False,
+    defaults_in_forms=False,
     elicitation_ids=False,
     sampling_features=False,
     result_type=False,
@@ -191,6 +197,8 @@ _V2025_11_25: Final = msgspec.structs.replace(
     priming=True,
     elicitation_modes=frozenset({"form", "url"}),
     titled_choices=True,
+    lists_in_forms=True,
+    defaults_in_forms=True,
     elicitation_ids=True,
     sampling_features=True,
     replaced_codes=MappingProxyType({}),

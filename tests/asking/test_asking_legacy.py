@@ -1,10 +1,13 @@
 """Legacy clients are asked on the stream of the request that asks, and answer in a POST of their own."""
 
+from typing import Literal
+
 import msgspec
 import pytest
 import trio
 from interview import EVERYTHING, LEGACY, ROOTS, SAMPLED, accept, interviewed, text
 
+from mcpbus import Audio
 from mcpbus.asking import (
     AnswerTimeoutError,
     CannotAskError,
@@ -13,6 +16,7 @@ from mcpbus.asking import (
     InvalidAnswerError,
     ListRoots,
     Sample,
+    ToolUse,
 )
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.jsonrpc import Response
@@ -107,6 +111,36 @@ async def test_a_client_is_told_what_is_missing_and_not_what_it_declared(
         session = await it.session(revision, capabilities=capabilities)
         reply = await session.request("tools/call", it.call).reply()
         assert reply["error"]["message"] == missing
+        await it.assert_nothing_is_left()
+
+
+USED = [
+    {"role": "assistant", "content": ToolUse("u", "t", {})},
+    {"role": "user", "content": ToolUse("u", "t", {}).result("done")},
+]
+
+
+@pytest.mark.parametrize(
+    ("revision", "capabilities", "ask", "why"),
+    [
+        (
+            "2025-06-18",
+            {"elicitation": {}},
+            lambda ctx: ctx.elicit("?", list[Literal["a"]]),
+            "lists in forms",
+        ),
+        ("2025-06-18", {"sampling": {"tools": {}}}, lambda ctx: ctx.sample(USED), "tools in sampling"),
+        ("2024-11-05", {"sampling": {}}, lambda ctx: ctx.sample(Audio(b"wav")), "audio in sampling"),
+        ("2025-11-25", {"sampling": {}}, lambda ctx: ctx.sample(USED), "declare sampling.tools"),
+    ],
+)
+async def test_a_client_is_asked_nothing_that_its_revision_or_itself_has_no_words_for(
+    *, revision, capabilities, ask, why, autojump_clock
+):  # E-4, Y-2
+    async with interviewed(shown(ask)) as it:
+        session = await it.session(revision, capabilities=capabilities)
+        call = await session.request("tools/call", it.call).ended()
+        assert [message["error"]["message"].endswith(why) for message in call.messages] == [True]
         await it.assert_nothing_is_left()
 
 

@@ -414,7 +414,25 @@ def test_what_is_sent_is_the_schema():
     assert params == {"message": "Which?", "requestedSchema": CHOICES}
 
 
-def test_a_client_of_2025_06_18_reads_titles_as_it_knows_them():
-    shown = Elicit("Which?", CHOICES).params(REVISIONS["2025-06-18"])["requestedSchema"]
-    titled = {"type": "string", "enum": ["b", "a"], "enumNames": ["B", "A"]}
-    assert shown == {**CHOICES, "properties": {**CHOICES["properties"], "titled": titled}}
+def test_a_client_of_2025_06_18_reads_titles_and_defaults_as_it_knows_them():  # E-5, E-6
+    form = {
+        "type": "object",
+        "properties": {
+            "titled": {"type": "string", "oneOf": titled("b", "a"), "default": "b"},
+            "plain": {"type": "string", "enum": ["b", "a"], "default": "b"},
+            "text": {"type": "string", "title": "Text", "default": "x"},
+            "number": {"type": "integer", "minimum": 0, "default": 1},
+            "sure": {"type": "boolean", "default": True},
+        },
+        "required": ["plain"],
+    }
+    question = Elicit("Which?", form)
+    shown = {
+        "titled": {"type": "string", "enum": ["b", "a"], "enumNames": ["B", "A"]},
+        "plain": {"type": "string", "enum": ["b", "a"]},
+        "text": {"type": "string", "title": "Text"},
+        "number": {"type": "integer", "minimum": 0},
+        "sure": {"type": "boolean", "default": True},
+    }
+    assert question.params(REVISIONS["2025-06-18"])["requestedSchema"] == {**form, "properties": shown}
+    assert question.params(REVISIONS["2025-11-25"])["requestedSchema"] == form

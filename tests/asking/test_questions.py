@@ -1,8 +1,10 @@
 """Each kind of question: what it needs of a client, what goes out, and what an answer means."""
 
+from typing import Literal
+
 import pytest
 
-from mcpbus import Context, Server
+from mcpbus import Audio, Context, Server
 from mcpbus.asking import (
     Accepted,
     Cancelled,
@@ -27,6 +29,14 @@ SAMPLE = Sample("?")
 TOOLS = Sample("?", tools=[{"name": "t", "inputSchema": {"type": "object"}}])
 CHOICE = Sample("?", tool_choice={"mode": "auto"})
 CONTEXT = Sample("?", include_context="thisServer")
+USED = Sample(
+    [
+        {"role": "assistant", "content": {"type": "tool_use", "id": "u", "name": "t", "input": {}}},
+        {"role": "user", "content": {"type": "tool_result", "toolUseId": "u", "content": []}},
+    ]
+)
+SPOKEN = Sample(Audio(b"wav"))
+SEVERAL = Elicit("?", list[Literal["a", "b"]])
 BOTH = Sample("?", include_context="allServers", tools=[])
 ROOTS = ListRoots()
 
@@ -58,6 +68,9 @@ LACKS = [
     (TOOLS, {"sampling": {"tools": {}}}, [NO_TOOLS, NO_TOOLS, NO_TOOLS, NOTHING, NOTHING]),
     (CHOICE, {"sampling": {"context": {}}}, [NO_TOOLS] * 5),
     (CHOICE, {"sampling": {"tools": {}}}, [NO_TOOLS, NO_TOOLS, NO_TOOLS, NOTHING, NOTHING]),
+    # What the model is told of tools that it used before wants them as well.
+    (USED, {"sampling": {}}, [NO_TOOLS] * 5),
+    (USED, {"sampling": {"tools": {}}}, [NO_TOOLS, NO_TOOLS, NO_TOOLS, NOTHING, NOTHING]),
     # Before 2025-11-25 a client could not say that it takes context, and was free to ignore the wish.
     (CONTEXT, {"sampling": {}}, [NOTHING, NOTHING, NOTHING, NO_CONTEXT, NO_CONTEXT]),
     (CONTEXT, {"sampling": {"context": {}}}, [NOTHING] * 5),
@@ -84,6 +97,9 @@ def test_what_a_client_lacks_in_each_revision(question, declared, lacking):
         (CONTEXT, [None] * 5),
         (TOOLS, ["tools in sampling"] * 3 + [None, None]),
         (CHOICE, ["tools in sampling"] * 3 + [None, None]),
+        (USED, ["tools in sampling"] * 3 + [None, None]),
+        (SPOKEN, ["audio in sampling"] + [None] * 4),
+        (SEVERAL, ["elicitation", "elicitation", "lists in forms", None, None]),
         (ROOTS, [None] * 5),
     ],
 )

@@ -34,6 +34,8 @@ FLAGS = {
     "implementation_details": ("B-10", {D, E}),
     "priming": ("W-12", {D}),
     "titled_choices": ("E-6", {D, E}),
+    "lists_in_forms": ("E-6", {D, E}),
+    "defaults_in_forms": ("E-5", {D, E}),
     "elicitation_ids": ("E-10", {D}),
     "sampling_features": ("Y-2", {D, E}),
     "result_type": ("J-30", {E}),

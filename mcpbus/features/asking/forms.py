@@ -53,6 +53,11 @@ class Form(msgspec.Struct, frozen=True):
     schema: Mapping[str, Any]
     read: Callable[[dict[str, Any]], Any]
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether people may choose several things in it."""
+        return any(described["type"] == "array" for described in self.schema["properties"].values())
+
 
 def make_form(kind: Any) -> Form:
     """Make a form of a type, or of a hand-written schema.
@@ -167,6 +172,17 @@ def _check_defaults(schema: Mapping[str, Any]) -> None:
         fault = _compile({**schema, "required": []}).faults(defaults)
         if fault is not None:
             raise TypeError(f"a default of a form is not one of its answers: {fault}")
+
+
+def without_defaults(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a form's schema as clients read it that know defaults of booleans alone."""
+    properties = {
+        name: {key: value for key, value in described.items() if key != "default"}
+        if "default" in described and described["type"] != "boolean"
+        else described
+        for name, described in schema["properties"].items()
+    }
+    return {**schema, "properties": properties}
 
 
 def with_enum_names(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ import msgspec
 from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
 from mcpbus.features.asking.conversation import fit, read_conversation
 from mcpbus.features.asking.errors import invalid_answer
-from mcpbus.features.asking.forms import Form, make_form, with_enum_names
+from mcpbus.features.asking.forms import Form, make_form, with_enum_names, without_defaults
 from mcpbus.features.keywords import check_kinds
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.keywords import Explained, explained
@@ -99,7 +99,9 @@ class Elicit(Generic[T]):
 
     def foreign(self, revision: Revision) -> str | None:
         """See `Question.foreign`."""
-        return None if "form" in revision.elicitation_modes else "elicitation"
+        if "form" not in revision.elicitation_modes:
+            return "elicitation"
+        return "lists in forms" if self._form.has_lists and not revision.lists_in_forms else None
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`; an elicitation capability without modes means forms."""
@@ -110,10 +112,11 @@ class Elicit(Generic[T]):
     def params(self, revision: Revision) -> dict[str, Any]:
         """See `Question.params`."""
         schema = self._form.schema
-        return {
-            "message": self.message,
-            "requestedSchema": schema if revision.titled_choices else with_enum_names(schema),
-        }
+        if not revision.titled_choices:
+            schema = with_enum_names(schema)
+        if not revision.defaults_in_forms:
+            schema = without_defaults(schema)
+        return {"message": self.message, "requestedSchema": schema}
 
     def read(self, answer: Any) -> Accepted[T] | Declined | Cancelled:
         """See `Question.read`."""
@@ -241,11 +244,17 @@ class Sample:
 
     def foreign(self, revision: Revision) -> str | None:
         """See `Question.foreign`."""
-        return "tools in sampling" if self._uses_tools and not revision.sampling_features else None
+        if self._uses_tools and not revision.sampling_features:
+            return "tools in sampling"
+        return "audio in sampling" if "audio" in self._kinds() and not revision.audio else None
 
     @property
     def _uses_tools(self) -> bool:
-        return self.tools is not None or self.tool_choice is not None
+        # A client that knows no tools knows nothing of those either that were used before.
+        return self.tools is not None or self.tool_choice is not None or "tool_use" in self._kinds()
+
+    def _kinds(self) -> set[str]:
+        return {block["type"] for message in self._conversation for block in message["content"]}
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`."""

@@ -52,6 +52,12 @@ class InvalidArguments(enum.Enum):
     """As a result with isError, which a model gets to see and can correct."""
 
 
+# From these only the specification may take codes (rule J-17).
+_RESERVED: Final = frozenset(range(-32099, -32019))
+_DEFINED: Final = frozenset(
+    {HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY, UNSUPPORTED_PROTOCOL_VERSION}
+)
+
 _IN_BAND: Final = MappingProxyType({PARSE_ERROR: 400, INVALID_REQUEST: 400})
 _BY_CODE: Final = MappingProxyType(
     {
@@ -123,7 +129,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     resource_not_found: int
     """The error code for a resource that does not exist (R-3)."""
     replaced_codes: Mapping[int, int]
-    """Error codes that must not leave under this revision, and what leaves in their place (J-14, J-19)."""
+    """Error codes that must not leave under this revision, and what leaves in their place (J-14, J-17, J-19)."""
     error_statuses: Mapping[int, int]
     """The HTTP status of an error answer whose response has not begun; 200 for a code not listed (X-26, X-30)."""
 
@@ -215,10 +221,7 @@ _V2026_07_28: Final = msgspec.structs.replace(
     caching=True,
     resource_not_found=INVALID_PARAMS,
     replaced_codes=MappingProxyType(
-        {
-            RESOURCE_NOT_FOUND: INVALID_PARAMS,
-            URL_ELICITATION_REQUIRED: INTERNAL_ERROR,
-        }
+        {RESOURCE_NOT_FOUND: INVALID_PARAMS, **dict.fromkeys(_RESERVED - _DEFINED, INTERNAL_ERROR)}
     ),
     error_statuses=_BY_CODE,
 )

@@ -18,6 +18,9 @@ from mcpbus.protocol.revisions import (
 
 A, B, C, D, E = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
 
+# What the specification reserves and has not given a meaning, -32042 among it.
+UNDEFINED = dict.fromkeys(set(range(-32099, -32019)) - {-32020, -32021, -32022}, -32603)
+
 FLAGS = {
     # field: rule, the revisions that have it
     "progress_message": ("P-3", {B, C, D, E}),
@@ -52,7 +55,7 @@ VALUES = {
     "resource_not_found": ("R-3", [-32002, -32002, -32002, -32002, -32602]),
     "elicitation_modes": ("E-1", [set(), set(), {"form"}, {"form", "url"}, {"form", "url"}]),
     "era": ("D-1", [Era.LEGACY] * 4 + [Era.MODERN]),
-    "replaced_codes": ("J-19", [{-32042: -32603}] * 3 + [{}] + [{-32042: -32603, -32002: -32602}]),
+    "replaced_codes": ("J-19", [{-32042: -32603}] * 3 + [{}] + [{**UNDEFINED, -32002: -32602}]),
 }
 
 
@@ -102,9 +105,15 @@ def test_the_named_rows():
         (C, -32042, -32603),
         (E, -32002, -32602),
         (E, -32042, -32603),
+        (E, -32023, -32603),
+        (E, -32099, -32603),
+        (E, -32020, -32020),
+        (E, -32022, -32022),
+        (E, -32100, -32100),
+        (D, -32050, -32050),
         (E, -5, -5),
     ],
 )
-def test_a_code_that_must_not_leave_is_replaced(revision, code, leaves):  # J-14, J-19
+def test_a_code_that_must_not_leave_is_replaced(revision, code, leaves):  # J-14, J-17, J-19
     error = REVISIONS[revision].admissible(ProtocolError(code, "gone", {"uri": "a://b"}))
     assert (error.code, error.message, error.data) == (leaves, "gone", {"uri": "a://b"})

@@ -203,6 +203,16 @@ async def test_what_came_of_a_task_is_in_it(name, arguments, status, right, auto
             assert seen["result"]["resultType"] == "complete"
 
 
+@pytest.mark.parametrize(("code", "leaves"), [(-32002, -32602), (-32042, -32603), (-32050, -32603), (-7, -7)])
+async def test_a_task_fails_under_a_code_that_may_leave(code, leaves, autojump_clock):
+    """J-17 and J-19."""
+    async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        (await stage.job()).finish(ProtocolError(code, "gone", {"uri": "a://b"}))
+        seen = await look_until_over(client, task)
+        assert seen["error"] == {"code": leaves, "message": "gone", "data": {"uri": "a://b"}}
+
+
 async def test_arguments_are_checked_before_there_is_a_task(autojump_clock):
     async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
         result = await client.call_tool("typed", {"number": "three"})

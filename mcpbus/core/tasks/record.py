@@ -8,6 +8,7 @@ import msgspec
 
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.revisions import LATEST
 
 
 class TaskStatus(enum.StrEnum):
@@ -87,7 +88,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
 
 def encode_error(error: ProtocolError) -> bytes:
-    """Return the JSON object of an error, as a failed task carries it."""
+    """Return the JSON object of an error, as a failed task carries it: under a code that may leave where there are tasks."""
+    error = LATEST.admissible(error)
     described: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.encoded_data is not None:
         described["data"] = error.encoded_data

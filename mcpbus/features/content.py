@@ -241,7 +241,7 @@ def adapt(block: ContentBlock, revision: Revision) -> ContentBlock:
     if isinstance(block, AudioContent) and not revision.audio:
         # The URI is only there because the revision wants one; nothing can be read by it.
         blob = BlobResourceContents("urn:mcpbus:audio", block.data, block.mime_type)
-        return EmbeddedResource(blob, block.annotations)
+        return EmbeddedResource(blob, known_annotations(block.annotations, revision))
     if isinstance(block, ResourceLink) and not revision.resource_link:
         return TextContent(_link_text(block), known_annotations(block.annotations, revision))
     changes: dict[str, Any] = {}

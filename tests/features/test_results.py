@@ -210,6 +210,15 @@ async def test_values_become_blocks(server, client, value, content):
                 "resource": {"uri": "urn:mcpbus:audio", "blob": "AAE=", "mimeType": "audio/wav"},
             },
         ),
+        (
+            Audio(b"\0\1", annotations=Annotations(priority=0.5, last_modified="2026-01-01T00:00:00Z")),
+            A,
+            {
+                "type": "resource",
+                "resource": {"uri": "urn:mcpbus:audio", "blob": "AAE=", "mimeType": "audio/wav"},
+                "annotations": {"priority": 0.5},
+            },
+        ),
         (Audio(b"\0\1"), B, {"type": "audio", "data": "AAE=", "mimeType": "audio/wav"}),
         (LINK, A, {"type": "text", "text": "a: x://a (An a)"}),
         (LINK, B, {"type": "text", "text": "a: x://a (An a)"}),

@@ -154,3 +154,15 @@ def test_a_file_of_another_kind_of_store_is_refused(make, other, table, path):
         other(path)
     why = f"it has no table '{table}', so it is another store's; each store needs a file of its own"
     assert str(caught.value) == f"cannot use {path}: {why}"
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(("make", "table"), [(SqliteEventStore, "batches"), (SqliteTaskStore, "tasks")])
+def test_the_database_of_another_program_is_refused_and_left_as_it_is(make, table, version, path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"CREATE TABLE {table} (id TEXT, due TEXT); PRAGMA user_version = {version}")
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        make(path)
+    why = f"its table '{table}' is another program's; each store needs a file of its own"
+    assert str(caught.value) == f"cannot use {path}: {why}"
+    assert version_of(path) == version

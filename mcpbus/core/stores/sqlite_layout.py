@@ -8,7 +8,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -38,8 +38,8 @@ class Layout:
         """Have a file's table be this one.
 
         Raises:
-            sqlite3.OperationalError: A newer build has written the file, or another kind of store; or an older build, and somebody
-                else has it open.
+            sqlite3.OperationalError: A newer build has written the file, or another kind of store, or another program; or an older
+                build, and somebody else has it open.
         """
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > self.version:
@@ -51,13 +51,24 @@ class Layout:
                 raise sqlite3.OperationalError(
                     f"it has no table {self.name!r}, so it is another store's; each store needs a file of its own"
                 )
+            self._check_own(connection)
             return
         with _alone(connection) if self._moves(connection) else nullcontext(), connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(self.table)
+            self._check_own(connection)
             for move in self._moves(connection):  # another process may have done it meanwhile
                 move(connection)
             connection.execute(f"PRAGMA user_version = {self.version}")
+
+    def _check_own(self, connection: sqlite3.Connection) -> None:
+        """Leave alone the table of another program that has the same name: an application's database has its own ``tasks``, say."""
+        with closing(sqlite3.connect(":memory:")) as own:
+            own.execute(self.table)
+            if _columns(connection, self.name) != _columns(own, self.name):
+                raise sqlite3.OperationalError(
+                    f"its table {self.name!r} is another program's; each store needs a file of its own"
+                )
 
     def _moves(self, connection: sqlite3.Connection) -> list[Callable[[sqlite3.Connection], None]]:
         return [self.older[name] for name in _tables(connection) if name in self.older]
@@ -106,6 +117,10 @@ def _open(path: str | Path, layout: Layout, pragmas: Sequence[str], timeout: flo
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    return connection.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
 
 
 def _code(error: sqlite3.DatabaseError) -> int:

@@ -156,6 +156,8 @@ class Conversation:
                 await self._pause()
                 result = pending.decode()
         except trio.Cancelled:
+            if method == "initialize":  # a client must not cancel it (rule L-13)
+                pending.begun = False
             self._give_up(request_id, pending)
             raise
         finally:

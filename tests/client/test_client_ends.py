@@ -126,6 +126,15 @@ async def test_a_call_whose_listener_fails_is_cancelled(autojump_clock):
     assert [message.method for message in wall.heard] == ["tools/call", "notifications/cancelled"]
 
 
+async def test_a_handshake_is_given_up_without_a_word(autojump_clock):  # L-13
+    async with walled() as wall:
+        wall.client.adopt(OLD)
+        with trio.move_on_after(1) as scope:
+            await wall.client.initialize()
+    assert scope.cancelled_caught
+    assert [message.method for message in wall.heard] == ["initialize"]
+
+
 async def test_a_cancellation_stays_one_where_the_server_takes_nothing(autojump_clock):
     async with walled() as wall:
         with trio.move_on_after(1) as scope:

@@ -19,9 +19,15 @@ def check_uri(uri: str, owner: str) -> None:
     Raises:
         RegistrationError: `uri` has no scheme or holds a character that no URI has (RFC 3986).
     """
+    fault = uri_fault(uri, "config://")
+    if fault is not None:
+        raise RegistrationError(f"{owner}: {fault}")
+
+
+def uri_fault(uri: str, example: str) -> str | None:
+    """Say why this is no absolute URI (RFC 3986); None if it is one. The `example` is of a scheme that would do."""
     if not _SCHEME.match(uri):
-        raise RegistrationError(
-            f"{owner}: {uri!r} is not an absolute URI; begin with a scheme, such as config://"
-        )
+        return f"{uri!r} is not an absolute URI; begin with a scheme, such as {example}"
     if _LITERAL.sub("", uri):
-        raise RegistrationError(f"{owner}: {uri!r} holds characters that a URI cannot; percent-encode them")
+        return f"{uri!r} holds characters that a URI cannot; percent-encode them"
+    return None

@@ -124,6 +124,23 @@ def test_ids_of_elicitations_by_url_are_made_and_differ():
     assert min(map(len, ids)) >= 16
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "pay",
+        "/pay?id=1",
+        "//a.example/pay",
+        "https://a.example/a b",
+        "https://a.example/%zz",
+        " https://a.example",
+    ],
+)
+def test_a_page_that_no_client_could_open_is_the_authors_error(url):
+    with pytest.raises(ValueError, match=r"ElicitUrl: .* (is not an absolute URI|holds characters)"):
+        ElicitUrl("?", url)
+
+
 def test_a_sample_sends_what_was_given_and_no_more():
     assert Sample("Hi", max_tokens=5).params(E) == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],

@@ -100,6 +100,9 @@ class Asking:
             key: Names the question.
             timeout: Seconds to wait at most, in the legacy eras.
             on_progress: See above.
+
+        Raises:
+            ValueError: `url` is no absolute URL.
         """
         question = (
             ElicitUrl(message, url) if elicitation_id is None else ElicitUrl(message, url, elicitation_id)

@@ -13,6 +13,7 @@ from mcpbus.features.asking.errors import invalid_answer
 from mcpbus.features.asking.forms import Form, make_form, with_enum_names, without_defaults
 from mcpbus.features.keywords import check_kinds
 from mcpbus.features.schemas import jsontypes
+from mcpbus.features.uris import uri_fault
 from mcpbus.protocol.keywords import Explained, explained
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.validators import check_text, one_of, text
@@ -136,6 +137,10 @@ class ElicitUrl(msgspec.Struct, metaclass=Explained, frozen=True):
         message: What the user is told.
         url: The page; it must not be authenticated beforehand.
         elicitation_id: What `Session.elicitation_complete` names later, in revision 2025-11-25; unguessable.
+
+    Raises:
+        TypeError: One of these is no text.
+        ValueError: `url` is no absolute URL: clients refuse it.
     """
 
     method: ClassVar[str] = "elicitation/create"
@@ -147,6 +152,9 @@ class ElicitUrl(msgspec.Struct, metaclass=Explained, frozen=True):
 
     def __post_init__(self) -> None:
         check_text("ElicitUrl", message=self.message, url=self.url, elicitation_id=self.elicitation_id)
+        fault = uri_fault(self.url, "https://")
+        if fault is not None:
+            raise ValueError(f"ElicitUrl: {fault}")
 
     def foreign(self, revision: Revision) -> str | None:
         """See `Question.foreign`."""

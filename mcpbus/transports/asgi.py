@@ -1,11 +1,13 @@
 """The ASGI shell over the `endpoint`."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
+from contextlib import nullcontext
 from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
 
+from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.core.hub import Hub
 from mcpbus.core.reached_limits import ReachedLimits
@@ -23,6 +25,8 @@ from mcpbus.transports.outlets import Host
 from mcpbus.transports.unfinished import Unfinished, take_turn
 
 _LAST_LOOK_SECONDS: Final = 0.1
+_HTTP1: Final = frozenset({"1.0", "1.1"})
+_NO_BOUND: Final = nullcontext()
 _TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -75,7 +79,7 @@ class AsgiApp:
             pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
 
     async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = _AsgiRequest(self._read(scope), _peer(scope), receive, send, self._bus)
+        request = _AsgiRequest(self._read(scope), scope, receive, send, self._bus)
         with ExceptionsOnly("a request"):
             answer = await self._endpoint.serve(request)
         if answer is not None:
@@ -149,19 +153,33 @@ def _peer(scope: Scope) -> Peer:
 class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
-    __slots__ = ("_budget", "_cors", "_limits", "_reached", "_receive", "_send", "cleared", "head", "peer")
+    __slots__ = (
+        "_budget",
+        "_cors",
+        "_limits",
+        "_reached",
+        "_receive",
+        "_send",
+        "_take",
+        "_version",
+        "cleared",
+        "head",
+        "peer",
+    )
 
     host: Host | None = None
 
-    def __init__(self, known: _Known, peer: Peer, receive: Receive, send: Send, bus: Hub) -> None:
+    def __init__(self, known: _Known, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
         self.head = known.head
-        self.peer = peer
+        self.peer = _peer(scope)
         self.cleared = known.cleared
         self._cors = known.cors
         self._limits = bus.limits
         self._budget = bus.budget
         self._reached = bus.reached
+        self._version = scope.get("http_version")
         self._receive = receive
+        self._take = taking_arrived(receive)
         self._send = send
 
     async def read_body(self, limit: int) -> bytes | None:
@@ -203,7 +221,7 @@ class _AsgiRequest:
     async def _read_arrived(self) -> tuple[bytes, bool]:
         """Read what is there of the body, and whether more comes: nothing has to bound a wait of one turn of the scheduler."""
         body, more, waited = b"", True, False
-        take = taking_arrived(self._receive)
+        take = self._take
         if take is None:
             return body, more
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -234,11 +252,17 @@ class _AsgiRequest:
         raise trio.BrokenResourceError("the body of the request did not come in time")
 
     async def answer(self, reply: Answer) -> None:
+        """See `HttpRequest`.
+
+        Hypercorn writes to an HTTP/1.1 connection in a scope that it shields: none around it ends that, and one whose time is over
+        ends what was written by then. So a short answer is spared it; to a long one it costs little.
+        """
         headers = [*reply.headers, *self._cors]
         if reply.body and b"content-length" not in dict(headers):
             headers.append((b"content-length", b"%d" % len(reply.body)))  # else it goes out in chunks
         deadline = self._limits.write_deadline
-        with self._reached.writing(deadline, self.peer):
+        shielded = self._take is not None and self._version in _HTTP1 and len(reply.body) <= SHORT_BYTES
+        with _NO_BOUND if shielded else self._reached.writing(deadline, self.peer):
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
             await self._send({"type": "http.response.body", "body": reply.body})
             return

@@ -7,7 +7,7 @@ import pytest
 import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed
 
-from mcpbus import Context, ProtocolError
+from mcpbus import Context, ProtocolError, Server
 from mcpbus.client.errors import Disconnected
 from mcpbus.testing import settle
 
@@ -235,3 +235,36 @@ async def test_the_books_balance_whatever_is_called(autojump_clock):
         # One answer for each call, and three notifications for each that speaks.
         assert len(answered) == 100
         assert now.emitted - before.emitted == now.delivered - before.delivered == 100 + 20 * 3
+
+
+@REVISIONS
+async def test_a_client_of_a_handlers_that_is_still_there_when_the_bus_ends_ends_with_it(
+    revision, autojump_clock, caplog
+):
+    server = Server("s", version="1")
+    inside = trio.Event()
+
+    @server.tool
+    async def waits() -> None:
+        inside.set()
+        with trio.CancelScope(shield=True):
+            await trio.sleep(1)
+
+    @server.tool
+    async def asks_in_turn(ctx: Context) -> None:
+        with trio.CancelScope(shield=True):
+            async with ctx.bus.connect(revision=revision) as inner:
+                with contextlib.suppress(Disconnected, ProtocolError):
+                    await inner.call_tool("waits")
+
+    with trio.CancelScope() as whole:
+        async with (
+            server.open() as bus,
+            bus.connect(revision=revision) as client,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(client.call_tool, "asks_in_turn")
+            await inside.wait()
+            whole.cancel()
+    assert bus.ledger.balance() == 0
+    assert not caplog.records

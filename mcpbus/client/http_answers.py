@@ -18,8 +18,8 @@ _LEAVE_SECONDS: Final = 0.1
 _NOT_FOUND_SECONDS: Final = 5.0
 """How long the body of a 404 may take: without it nobody knows whether the session has ended."""
 
-_NOT_FOUND: Final = {METHOD_NOT_FOUND, RESOURCE_NOT_FOUND}
-"""The errors that a server may tell with the status 404, too, as 2026-07-28 has it for the first."""
+_NOT_FOUND: Final = {METHOD_NOT_FOUND: "", RESOURCE_NOT_FOUND: "resources/"}
+"""The errors that a server may tell with the status 404, too, as 2026-07-28 has it for the first, and how methods begin that may have them."""
 
 
 async def read_pieces(answer: httpx2.Response, take: Callable[[bytes], bool]) -> None:
@@ -74,7 +74,8 @@ async def read_not_found(answer: httpx2.Response, request: Request) -> bytes | N
             isinstance(said, Response)
             and said.id == request.id
             and said.error is not None
-            and said.error.code in _NOT_FOUND
+            and (prefix := _NOT_FOUND.get(said.error.code)) is not None
+            and request.method.startswith(prefix)
         ):
             return body
     return None

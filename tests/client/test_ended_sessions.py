@@ -85,14 +85,16 @@ def not_found(code=-32601, number=2, message="not here", **fields):
     return answer(json.dumps(said).encode(), status="404 Not Found", **fields)
 
 
-@pytest.mark.parametrize("code", [-32601, -32002], ids=["method", "resource"])
-async def test_that_a_method_or_a_resource_was_not_found_is_an_answer_whatever_its_status(code):
+@pytest.mark.parametrize(
+    ("code", "method"), [(-32601, "tools/list"), (-32002, "resources/read"), (-32002, "resources/subscribe")]
+)
+async def test_that_a_method_or_a_resource_was_not_found_is_an_answer_whatever_its_status(code, method):
     async with connected(not_found(code), TOOLS) as (client, sent):
         with pytest.raises(ProtocolError, match="not here") as caught:
-            await client.list_tools()
+            await client.request(method, {"uri": "x://y"})
         assert caught.value.code == code
         assert await client.list_tools() == [{"name": "late"}]
-    assert heard(sent) == [("list", "s1"), ("list", "s1"), ("DELETE", "s1")]
+    assert heard(sent) == [(method.partition("/")[2], "s1"), ("list", "s1"), ("DELETE", "s1")]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,7 @@ async def test_that_a_method_or_a_resource_was_not_found_is_an_answer_whatever_i
     [
         not_found(-32000),  # as this server says it
         not_found(-32001),
+        not_found(-32002),  # of a list there is no resource that could be missing
         not_found(-32600),
         not_found(number=None),
         not_found(number=99),

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import trio
 
+from mcpbus.client.declared import check_declared
 from mcpbus.client.errors import Disconnected, MalformedAnswerError
 from mcpbus.client.pending import (
     KEPT_NOTIFICATIONS,
@@ -336,7 +337,9 @@ class Conversation:
             elif self._on_question is None:
                 raise method_not_found(request.method)
             else:
-                answer = await self._on_question(request.method, _params.decode(request.params))
+                params = _params.decode(request.params)
+                check_declared(request.method, params, self.capabilities)
+                answer = await self._on_question(request.method, params)
             self._reply(Response(request.id, msgspec.Raw(_encode(answer))))
         except (ProtocolError, msgspec.DecodeError) as fault:
             self._refuse(request, fault if isinstance(fault, ProtocolError) else invalid_params(str(fault)))

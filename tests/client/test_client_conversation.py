@@ -60,6 +60,50 @@ async def test_a_question_has_an_answer(on_question, question, told, autojump_cl
     assert answers(wall) == {"q": told}
 
 
+ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
+URL = {"mode": "url"}
+TOOLS = {"tools": []}
+CHOICE = {"toolChoice": {"mode": "none"}}
+
+
+@pytest.mark.parametrize(
+    ("rule", "method", "params", "declared", "code"),
+    [
+        ("Z-1", ROOTS, {}, {}, -32601),
+        ("Z-1", ROOTS, {}, {"roots": True}, -32601),
+        ("Z-1", ROOTS, {}, {"roots": {}}, None),
+        ("E-1", ELICIT, {}, {}, -32601),
+        ("E-2", ELICIT, {}, {"elicitation": {}}, None),
+        ("E-2", ELICIT, {"mode": "form"}, {"elicitation": {}}, None),
+        ("E-3", ELICIT, URL, {"elicitation": {}}, -32602),
+        ("E-3", ELICIT, URL, {"elicitation": {"form": {}}}, -32602),
+        ("E-3", ELICIT, URL, {"elicitation": {"url": {}}}, None),
+        ("E-3", ELICIT, {}, {"elicitation": {"url": {}}}, -32602),
+        ("E-3", ELICIT, {"mode": ["form"]}, {"elicitation": {}}, -32602),
+        ("Y-1", SAMPLE, {}, {}, -32601),
+        ("Y-1", SAMPLE, {}, {"sampling": {}}, None),
+        ("Y-2", SAMPLE, TOOLS, {"sampling": {}}, -32602),
+        ("Y-2", SAMPLE, CHOICE, {"sampling": {"context": {}}}, -32602),
+        ("Y-2", SAMPLE, {**TOOLS, **CHOICE}, {"sampling": {"tools": {}}}, None),
+        ("-", "acme/ask", {}, {}, None),
+    ],
+)
+async def test_a_client_answers_no_question_that_it_did_not_declare(
+    *, rule, method, params, declared, code, autojump_clock
+):
+    asked = []
+
+    async def on_question(method, _params):
+        asked.append(method)
+        return {}
+
+    async with walled(on_question=on_question, capabilities=declared) as wall:
+        said(wall.client, id="q", method=method, params=params)
+        await wait_all_tasks_blocked()
+    told = {} if code is None else (code, None)
+    assert (answers(wall), asked) == ({"q": told}, [method] if code is None else []), rule
+
+
 async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
     asked, go_on = [], trio.Event()
 

@@ -15,6 +15,7 @@ from mcpbus.client.errors import Disconnected
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.revisions import REVISIONS
 
+ROOTS = {"roots": {}}
 OLD, NEW = REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]
 
 
@@ -62,9 +63,9 @@ async def test_a_client_that_was_left_says_so(connect):
 class Wall:
     """A server that does not answer; and its client."""
 
-    def __init__(self, nursery, revision=OLD, on_question=None):
+    def __init__(self, nursery, revision=OLD, on_question=None, capabilities=ROOTS):
         self.heard = []
-        self.client = Client(revision, self.send, nursery, capabilities={}, on_question=on_question)
+        self.client = Client(revision, self.send, nursery, capabilities=capabilities, on_question=on_question)
 
     def send(self, message, pending):
         self.heard.append(message)

@@ -225,7 +225,10 @@ async def test_what_was_asked_in_an_ended_session_is_answered_in_none():
 
     withdrawn = []
     async with (
-        connected(ask, GONE, AGAIN, TAKEN, TOOLS, on_question=think) as (client, sent),
+        connected(ask, GONE, AGAIN, TAKEN, TOOLS, on_question=think, capabilities={"roots": {}}) as (
+            client,
+            sent,
+        ),
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(wait, client)

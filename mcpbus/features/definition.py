@@ -15,6 +15,7 @@ from mcpbus.features.keywords import (
     check_lists,
     check_plain,
     check_told,
+    ttl_fault,
 )
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
@@ -97,8 +98,8 @@ class Definition:
             )
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
-        if not list_ttl >= 0:
-            raise ValueError(f"list_ttl is a number of seconds, not {list_ttl}")
+        if (fault := ttl_fault("list_ttl", list_ttl)) is not None:
+            raise ValueError(fault)
         self.name = name
         self.version = version
         self.instructions = instructions

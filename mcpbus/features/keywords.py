@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ def check_lists(**options: Any) -> None:
 
 
 _NUMBER = (int, float)
+_LONGEST_TTL: Final = 2**53 // 1000
 _KINDS: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(
         ("name", "title", "description", "version", "instructions", "website_url", "mime_type"),
@@ -64,6 +65,16 @@ def check_kinds(owner: str, given: Mapping[str, Any]) -> None:
         if not isinstance(icon, Icon):
             raise TypeError(f"{owner}: icons are Icon('https://...') or the like, not {icon!r}")
         check_members(owner, icon)
+
+
+def ttl_fault(name: str, seconds: float) -> str | None:
+    """Say what is wrong with how long something may be kept; None if clients can be told so (rule K-1).
+
+    They are told milliseconds: an integer from 0 on, no larger than JSON's numbers are exact.
+    """
+    if 0 <= seconds <= _LONGEST_TTL:
+        return None
+    return f"{name} is a number of seconds, at least 0 and at most {_LONGEST_TTL}, not {seconds!r}"
 
 
 def check_members(owner: str, part: msgspec.Struct) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from mcpbus.features.content import CONTENT, File, PromptMessage, ToolResult, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds, check_told
+from mcpbus.features.keywords import check_kinds, check_told, ttl_fault
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
@@ -179,6 +179,9 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
             f"@server.resource: cache_scope is 'public' or 'private', not {options['cache_scope']!r}"
         )
     owner = f"resource {uri!r}"
+    ttl = options.get("ttl") or 0.0
+    if (fault := ttl_fault("ttl", ttl)) is not None:
+        raise RegistrationError(f"{owner}: {fault}")
     signature = read_signature(function, owner)
     check_convertible(signature)
     unsafe_paths = options.get("unsafe_paths", False)
@@ -213,7 +216,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         options.get("size"),
         tuple(options.get("icons", ())),
         options.get("meta"),
-        options.get("ttl", 0.0),
+        ttl,
         options.get("cache_scope", "private"),
         template,
         check_scopes(options.get("scopes", ()), owner),

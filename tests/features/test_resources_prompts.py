@@ -1,11 +1,13 @@
 """Resources, templates, prompts and completions."""
 
 import enum
+import math
 from typing import Annotated, Any
 
 import msgspec
 import pytest
 
+from mcpbus import Server
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
@@ -433,3 +435,11 @@ def test_completions_go_with_what_they_complete(completing):
     completing.remove_prompt("p")
     completing.add_prompt(_prompt, name="p")
     completing.completion("p", "a")(lambda v: [])
+
+
+@pytest.mark.parametrize("ttl", [-1, -0.001, math.inf, math.nan, 1e300])
+def test_seconds_that_clients_cannot_be_told_are_refused(ttl):  # K-1
+    with pytest.raises(ValueError, match="list_ttl is a number of seconds, at least 0"):
+        Server("s", list_ttl=ttl)
+    with pytest.raises(RegistrationError, match="resource 'x://a': ttl is a number of seconds, at least 0"):
+        Server("s").resource("x://a", ttl=ttl)(lambda: "a")

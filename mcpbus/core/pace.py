@@ -28,6 +28,10 @@ class Pace(msgspec.Struct):
     slow: int = 1
     long: int = 1
 
+    def doubt(self) -> None:
+        """Expect the next turn to be slow, since this one seemed to be, perhaps for the sake of other processes."""
+        self.slow = max(1, self.slow)
+
     def took(self, seconds: float) -> None:
         """Note how long a turn took."""
         self.slow = _DOUBTED if seconds > GATHER_SECONDS else max(0, self.slow - 1)

@@ -27,6 +27,7 @@ from tests.bus.promising import PromisingStore
 @pytest.fixture(autouse=True)
 def _no_call_is_long(monkeypatch):
     monkeypatch.setattr(requests, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(requests, "perf_counter", lambda: 0.0)
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from peers import Http2
 
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.protocol.owners import Peer
+from mcpbus.serving.http2 import requests
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.request import Http2Request
@@ -226,6 +227,51 @@ async def test_answers_that_are_there_do_not_wait_for_what_is_known_to_take_long
         await trio.testing.wait_all_tasks_blocked()
     assert before == [0, 1]
     assert len(writes) == 2
+
+
+QUICK, SLOW, HELD_UP = (0, 0), (0.01, 0.01), (0.01, 0)  # by the wall clock, and by that of the thread
+
+
+@IN_TURN
+@pytest.mark.parametrize(
+    ("calls", "known"),
+    [
+        ([QUICK, SLOW, SLOW, QUICK, QUICK], [True, False, True, True, True]),
+        ([SLOW, QUICK, QUICK], [True, True, True]),
+        ([QUICK, HELD_UP, QUICK, QUICK], [True, False, True, False]),
+        ([QUICK, HELD_UP, HELD_UP, QUICK, QUICK], [True, False, True, False, False]),
+    ],
+    ids=["slow from the second on", "slow at first", "held up by others", "held up twice"],
+)
+async def test_what_seems_slow_is_measured_by_the_time_of_its_thread(
+    calls, known, monkeypatch, autojump_clock
+):
+    tools, writes, before, now = Tools(), [], [], [0.0, 0.0]
+    monkeypatch.setattr(requests, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(requests, "thread_time", lambda: now[1])
+
+    @tools.server.tool
+    async def compute(wall: float, cpu: float) -> str:
+        before.append(len(writes))
+        now[:] = now[0] + wall, now[1] + cpu
+        return "done"
+
+    async def later():
+        pass
+
+    async with connected(tools) as client:
+        await client.result(await client.call("echo", text="x"))
+        client.server._writer._sends_now = lambda data: writes.append(data) or len(data)
+        flush = client.flush
+        for wall, cpu in calls:
+            client.flush = later
+            writes.clear()
+            await client.call("echo", text="x")
+            await client.call("compute", wall=wall, cpu=cpu)
+            client.flush = flush
+            await client.flush()
+            await trio.testing.wait_all_tasks_blocked()
+    assert before == known  # whether the answer before it was written first
 
 
 async def test_what_a_handler_says_leaves_while_it_runs(autojump_clock):

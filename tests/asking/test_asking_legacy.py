@@ -47,7 +47,7 @@ def shown(ask):
     return script
 
 
-async def test_nothing_is_asked_before_the_client_has_sent_initialized(autojump_clock):
+async def test_nothing_is_asked_before_the_client_has_sent_initialized(autojump_clock):  # L-8
     """Over HTTP a call may overtake it."""
 
     async def ask(ctx):
@@ -70,7 +70,7 @@ async def test_nothing_is_asked_before_the_client_has_sent_initialized(autojump_
 @pytest.mark.parametrize(("ask", "method", "answer", "got", "since"), KINDS)
 async def test_every_kind_is_asked_on_the_requests_own_stream_where_the_revision_has_it(
     *, ask, method, answer, got, since, revision, autojump_clock
-):
+):  # E-13, Z-5, W-9
     async with interviewed(shown(ask)) as it:
         session = await it.session(revision)
         get = await session.get().begun()
@@ -148,7 +148,7 @@ async def test_a_client_is_asked_nothing_that_its_revision_or_itself_has_no_word
 @pytest.mark.parametrize("capabilities", [{}, {"experimental": {}}])
 async def test_a_client_that_declared_nothing_is_asked_nothing(
     *, ask, method, answer, got, since, capabilities, autojump_clock
-):
+):  # L-10, Y-1
     async with interviewed(shown(ask)) as it:
         session = await it.session(capabilities=capabilities)
         reply = await session.request("tools/call", it.call).reply()
@@ -179,7 +179,7 @@ async def test_a_question_goes_out_while_the_handler_waits_and_comes_with_its_ow
         await it.assert_nothing_is_left()
 
 
-async def test_ids_of_questions_are_not_used_twice_in_a_session(autojump_clock):
+async def test_ids_of_questions_are_not_used_twice_in_a_session(autojump_clock):  # J-2
     async def twice(ctx):
         await ctx.list_roots()
         await ctx.list_roots()
@@ -219,7 +219,7 @@ async def test_questions_asked_together_go_out_together_and_are_answered_in_any_
 
 
 @pytest.mark.parametrize("other", ["another session", "another id", "the id as a string", "afterwards"])
-async def test_an_answer_that_nobody_waits_for_is_taken_and_does_nothing(other, autojump_clock):
+async def test_an_answer_that_nobody_waits_for_is_taken_and_does_nothing(other, autojump_clock):  # C-5
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str))) as it:
         session, stranger = await it.session(), await it.session()
         call = session.request("tools/call", it.call)
@@ -263,7 +263,9 @@ async def test_the_ids_of_questions_go_on_from_anywhere(autojump_clock):
     assert len(set(asked)) == 6
 
 
-async def test_two_sessions_with_the_same_ids_of_questions_do_not_mix(numbered_from_one, autojump_clock):
+async def test_two_sessions_with_the_same_ids_of_questions_do_not_mix(
+    numbered_from_one, autojump_clock
+):  # J-6
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str))) as it:
         sessions = [await it.session(), await it.session()]
         calls = [session.request("tools/call", it.call) for session in sessions]
@@ -316,7 +318,7 @@ async def test_a_client_may_answer_with_an_error_of_its_own(autojump_clock):
 @pytest.mark.parametrize(("seconds", "waited"), [(3, 3), (None, 20), (100, 20)])
 async def test_a_question_without_an_answer_times_out_under_the_ceiling_and_is_withdrawn_before_the_reply(
     seconds, waited, autojump_clock
-):
+):  # L-14
     async with interviewed(
         shown(lambda ctx: ctx.list_roots(timeout=seconds)), limits={"ask_timeout": 20}
     ) as it:
@@ -427,7 +429,7 @@ REFUSING = [
 @pytest.mark.parametrize(("response", "http", "refused"), REFUSING)
 async def test_where_no_stream_can_carry_a_question_it_is_refused_at_once(
     response, http, refused, autojump_clock
-):
+):  # W-49
     async def several(ctx):
         await ctx.ask_all({"a": ListRoots(), "b": ListRoots()})
 
@@ -548,7 +550,7 @@ async def test_a_question_that_is_asked_while_nobody_reads_is_stored_and_answere
 @pytest.mark.parametrize("event_store", [None, MemoryEventStore])
 async def test_a_request_that_is_cancelled_withdraws_what_it_asked_and_is_not_answered(
     event_store, revision, autojump_clock
-):
+):  # C-11
     async with interviewed(
         shown(lambda ctx: ctx.ask_all({"a": ListRoots(), "b": Sample("S")})),
         event_store=event_store and event_store(),

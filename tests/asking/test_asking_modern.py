@@ -72,7 +72,7 @@ def shown(ask):
 @pytest.mark.parametrize(("ask", "question", "answer", "got"), KINDS)
 async def test_every_kind_is_asked_in_the_result_and_answered_by_the_retry(
     ask, question, answer, got, autojump_clock
-):
+):  # V-2, V-3, Z-4
     async with interviewed(shown(ask)) as it:
         reply = await it.ask(id=1).reply()
         result = reply["result"]
@@ -103,7 +103,7 @@ LACKING = [
 @pytest.mark.parametrize(("ask", "declared", "missing"), LACKING)
 async def test_what_was_not_declared_is_not_asked_and_the_client_is_told_what_to_declare(
     ask, declared, missing, autojump_clock
-):
+):  # V-4, M-12
     async with interviewed(shown(ask)) as it:
         call = await it.ask(capabilities=declared).ended()
         error = call.messages[0]["error"]
@@ -112,7 +112,9 @@ async def test_what_was_not_declared_is_not_asked_and_the_client_is_told_what_to
         await it.assert_nothing_is_left()
 
 
-async def test_the_capabilities_that_count_are_those_of_the_request_that_carries_the_call(autojump_clock):
+async def test_the_capabilities_that_count_are_those_of_the_request_that_carries_the_call(
+    autojump_clock,
+):  # M-8
     async def two(ctx):
         await ctx.list_roots(key="a")
         await ctx.sample("?", key="b")
@@ -185,7 +187,7 @@ async def test_the_handler_goes_on_from_the_very_line(autojump_clock):
         await it.assert_nothing_is_left()
 
 
-async def test_keys_are_made_of_the_order_of_the_questions_and_never_twice(autojump_clock):
+async def test_keys_are_made_of_the_order_of_the_questions_and_never_twice(autojump_clock):  # V-4
     async def many(ctx):
         given = (None, "elicit-2", None, "name", "name", "name-2")
         return [(await ctx.elicit("?", str, key=key)).data for key in given]
@@ -254,7 +256,9 @@ async def test_a_question_by_a_long_key_is_not_asked(autojump_clock):
 
 
 @pytest.mark.parametrize("responses", [5, None, [], "x", True, [accept("x")]], ids=json.dumps)
-async def test_answers_that_are_no_object_are_refused_and_the_round_stays_open(responses, autojump_clock):
+async def test_answers_that_are_no_object_are_refused_and_the_round_stays_open(
+    responses, autojump_clock
+):  # V-11
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str, key="k"))) as it:
         first = (await it.ask().reply())["result"]
         added = {"requestState": first["requestState"], "inputResponses": responses}
@@ -268,7 +272,7 @@ async def test_answers_that_are_no_object_are_refused_and_the_round_stays_open(r
         await it.assert_nothing_is_left()
 
 
-async def test_extra_answers_are_ignored(autojump_clock):
+async def test_extra_answers_are_ignored(autojump_clock):  # V-10
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str, key="k"))) as it:
         first = (await it.ask().reply())["result"]
         responses = {"zzz": 5, "k": accept("x"), "__proto__": {}}
@@ -494,7 +498,7 @@ READABLES = [
 
 
 @pytest.mark.parametrize(("method", "params"), READABLES)
-async def test_prompts_and_resources_ask_too(method, params, autojump_clock):
+async def test_prompts_and_resources_ask_too(method, params, autojump_clock):  # O-4, R-9
     async with interviewed(None) as it:
 
         @it.server.prompt
@@ -517,7 +521,7 @@ async def test_prompts_and_resources_ask_too(method, params, autojump_clock):
         await it.assert_nothing_is_left()
 
 
-async def test_a_completion_may_not_ask(autojump_clock):
+async def test_a_completion_may_not_ask(autojump_clock):  # V-1
     """V-1: only three methods may be answered with `input_required`."""
     errors = []
     async with interviewed(None) as it:
@@ -546,7 +550,7 @@ async def test_a_completion_may_not_ask(autojump_clock):
         await it.assert_nothing_is_left()
 
 
-async def test_a_client_in_process_goes_as_many_rounds_as_it_takes(autojump_clock):
+async def test_a_client_in_process_goes_as_many_rounds_as_it_takes(autojump_clock):  # V-5, V-13
     async def three(ctx):
         return [(await ctx.elicit(f"{n}", int)).data for n in range(3)]
 
@@ -561,7 +565,7 @@ async def test_a_client_in_process_goes_as_many_rounds_as_it_takes(autojump_cloc
         assert (it.outcomes, it.runs) == ([[0, 1, 2]], 1)
 
 
-async def test_no_request_and_no_cancelled_is_ever_sent_to_a_modern_client(autojump_clock):
+async def test_no_request_and_no_cancelled_is_ever_sent_to_a_modern_client(autojump_clock):  # X-8, T-6, C-7
     async def impatient(ctx):
         with trio.move_on_after(1):
             await ctx.elicit("?", str, key="k")
@@ -612,7 +616,7 @@ async def test_what_is_asked_in_the_turn_after_the_answers_goes_out_together(aut
         assert text(result) == "done"
 
 
-async def test_a_retry_that_does_not_answer_is_asked_again_at_once(autojump_clock):
+async def test_a_retry_that_does_not_answer_is_asked_again_at_once(autojump_clock):  # V-10
     async with interviewed(lambda ctx: ctx.elicit("?", str, key="k")) as it:
         result = (await it.ask().reply())["result"]
         begun = trio.current_time()

@@ -150,7 +150,7 @@ MISSING = "after the last message results are missing: a"
         ([model(USE), user(RESULT, TEXT)], r"messages\[1\]: beside the result of a tool"),
     ],
 )
-def test_what_is_no_conversation_is_the_authors_error(messages, fault):
+def test_what_is_no_conversation_is_the_authors_error(messages, fault):  # Y-3
     with pytest.raises(ValueError, match=fault):
         Sample(messages)
 

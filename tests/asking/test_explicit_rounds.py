@@ -46,7 +46,7 @@ async def test_a_handler_is_run_again_with_its_state_and_the_answers(revision, a
 
 
 @pytest.mark.parametrize("revision", ALL)
-async def test_a_state_alone_is_a_round_too(revision, autojump_clock):
+async def test_a_state_alone_is_a_round_too(revision, autojump_clock):  # V-6
     """V-6: a client may retry at once."""
 
     async def explicit(ctx):

@@ -83,7 +83,7 @@ LACKS = [
 
 
 @pytest.mark.parametrize(("question", "declared", "lacking"), LACKS)
-def test_what_a_client_lacks_in_each_revision(question, declared, lacking):
+def test_what_a_client_lacks_in_each_revision(question, declared, lacking):  # E-2, E-3, Y-1, Y-2, Y-4
     found = [question.lacks(declared, revision) for revision in REVISIONS.values()]
     assert found == lacking
 
@@ -103,7 +103,7 @@ def test_what_a_client_lacks_in_each_revision(question, declared, lacking):
         (ROOTS, [None] * 5),
     ],
 )
-def test_what_a_revision_does_not_have(question, foreign):
+def test_what_a_revision_does_not_have(question, foreign):  # E-1, E-4, Y-2
     assert [question.foreign(revision) for revision in REVISIONS.values()] == foreign
 
 
@@ -141,7 +141,7 @@ def test_a_page_that_no_client_could_open_is_the_authors_error(url):
         ElicitUrl("?", url)
 
 
-def test_a_sample_sends_what_was_given_and_no_more():
+def test_a_sample_sends_what_was_given_and_no_more():  # Y-5
     assert Sample("Hi", max_tokens=5).params(E) == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],
         "maxTokens": 5,

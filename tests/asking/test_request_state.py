@@ -94,7 +94,7 @@ def test_a_state_shows_nothing_and_is_never_the_same():
         (request(), request(extra=1), False),
     ],
 )
-def test_a_state_is_bound_to_the_method_and_the_params_that_do_not_change(made, used, same):
+def test_a_state_is_bound_to_the_method_and_the_params_that_do_not_change(made, used, same):  # V-8
     sealer = Sealer([NEW])
     state = sealer.seal(Binding.of(made, None), "c", {}, 60)[1]
     if same:
@@ -108,7 +108,7 @@ PRINCIPALS = [None, "None", "ann", "bob", 1, "1", ("ann",), "('ann',)", ""]
 
 @pytest.mark.parametrize("maker", PRINCIPALS, ids=repr)
 @pytest.mark.parametrize("user", PRINCIPALS, ids=repr)
-def test_a_state_is_bound_to_the_principal(maker, user):
+def test_a_state_is_bound_to_the_principal(maker, user):  # V-8
     sealer = Sealer([NEW])
     state = sealer.seal(Binding.of(request(), maker), "c", {}, 60)[1]
     if maker == user:
@@ -117,7 +117,7 @@ def test_a_state_is_bound_to_the_principal(maker, user):
         refused(sealer, state, Binding.of(request(), user))
 
 
-def test_a_state_lapses():
+def test_a_state_lapses():  # V-8
     now = 1000.0
     sealer = Sealer([NEW], clock=lambda: now)
     state = sealer.seal(BOUND, "c", {}, 60)[1]
@@ -161,7 +161,7 @@ def test_what_is_no_state_is_refused_alike(state):
 
 
 @hypothesis.given(st.data())
-def test_any_change_of_a_state_is_noticed(data):
+def test_any_change_of_a_state_is_noticed(data):  # V-7
     sealer = Sealer([NEW])
     state = bytearray(base64.urlsafe_b64decode(sealer.seal(BOUND, "call", {"k": b"1"}, 60)[1]))
     place = data.draw(st.integers(0, len(state) - 1))
@@ -184,7 +184,7 @@ def park(parked_calls, sealer, call, gone, owner=None):
     return sealer.open(state, BOUND)
 
 
-def test_the_oldest_call_makes_room():
+def test_the_oldest_call_makes_room():  # V-12
     sealer, gone = Sealer(), []
     parked_calls = ParkedCalls(sealer, 2, 60)
     states = [park(parked_calls, sealer, call, gone) for call in ("a", "b", "c")]
@@ -328,7 +328,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("how", "send"), FOREIGN, ids=[how for how, _ in FOREIGN])
-async def test_a_state_that_does_not_fit_is_refused_and_nothing_happens(how, send, autojump_clock):
+async def test_a_state_that_does_not_fit_is_refused_and_nothing_happens(how, send, autojump_clock):  # V-7
     async with interviewed(greet) as it:
         it.server.add_tool(lambda: "another", name="ask2")
         it.server.add_prompt(lambda: "a prompt", name="ask")
@@ -464,7 +464,7 @@ async def test_whatever_goes_wrong_while_a_call_is_carried_on_gives_the_place_ba
 @pytest.mark.parametrize(
     "again", ["while it runs", "after the next question", "after the end", "after a loss"]
 )
-async def test_a_round_is_consumed_once(again, autojump_clock):
+async def test_a_round_is_consumed_once(again, autojump_clock):  # V-9
     async def twice(ctx):
         first = await ctx.elicit("?", str, key="k")
         await trio.sleep(5)

@@ -14,7 +14,7 @@ ASKING = {"scheme": "Bearer", "scope": "files:read", "resource_metadata": METADA
     "headers",
     [{}, {"authorization": "Basic YWRhOmFkYQ=="}, {"authorization": ""}, {"authorization": "Bearerx y"}],
 )
-async def test_who_brings_no_token_is_told_where_to_get_one(way, headers, autojump_clock):
+async def test_who_brings_no_token_is_told_where_to_get_one(way, headers, autojump_clock):
     async with guarded() as it:
         answer = await it.send(way, headers)
         assert (answer.status, challenge_of(answer)) == (401, ASKING)
@@ -25,7 +25,7 @@ async def test_who_brings_no_token_is_told_where_to_get_one(way, headers, autoju
 @pytest.mark.parametrize(
     "value", ["Bearer", "bearer ", "Bearer a b", "Bearer ,", "Bearer a=b", "BEARER \xe4"]
 )
-async def test_what_is_no_credentials_is_a_bad_request(way, value, autojump_clock):
+async def test_what_is_no_credentials_is_a_bad_request(way, value, autojump_clock):
     async with guarded() as it:
         answer = await it.send(way, {"authorization": value})
         said = challenge_of(answer)
@@ -51,7 +51,7 @@ async def test_who_brings_a_good_token_is_let_in(way, autojump_clock):
 
 
 @EACH_WAY
-async def test_a_token_that_allows_too_little_is_answered_with_what_it_lacks(way, autojump_clock):
+async def test_a_token_that_allows_too_little_is_answered_with_what_it_lacks(way, autojump_clock):
     async with guarded() as it:
         good, poor = (bearing(it.issuer.token("ada", scopes)) for scopes in (["files:read"], ["other"]))
         session = (await it.probe.initialize(headers=good)).id
@@ -85,7 +85,7 @@ async def test_host_and_origin_come_first_and_the_body_comes_last(way, autojump_
             assert (answer.status, challenge_of(answer)["error"]) == (403, "insufficient_scope")
 
 
-async def test_a_token_in_the_query_is_ignored(autojump_clock):
+async def test_a_token_in_the_query_is_ignored(autojump_clock):
     async with guarded() as it:
         token = it.issuer.token("ada", ["files:read"])
         answer = await it.probe.send("POST", b"{}", target=f"/mcp?access_token={token}").ended()

@@ -24,7 +24,7 @@ PLACES = [
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("origin", [None, "http://localhost:3000", "https://anywhere.example"])
-async def test_it_is_found_at_each_place_by_anybody_from_anywhere(place, origin, autojump_clock):
+async def test_it_is_found_at_each_place_by_anybody_from_anywhere(place, origin, autojump_clock):
     async with guarded(name="Files", documentation="https://docs.example") as it:
         headers = {} if origin is None else {"origin": origin}
         answer = await it.probe.send("GET", headers=headers, target=place).ended()

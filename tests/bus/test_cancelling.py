@@ -16,7 +16,7 @@ async def cancel(session, request_id):
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_cancel_before_the_reply_silences_the_request(revision, autojump_clock):
+async def test_a_cancel_before_the_reply_silences_the_request(revision, autojump_clock):  # C-3
     async with staged() as stage:
         session = await stage.probe.initialize(revision)
         post = session.request("tools/call", tool(), id=7)
@@ -41,7 +41,7 @@ async def test_another_notification_that_names_a_request_does_not_cancel_it(auto
         assert (await post.reply())["id"] == 7
 
 
-async def test_a_cancel_of_a_stream_that_has_begun_ends_it_without_a_reply(autojump_clock):
+async def test_a_cancel_of_a_stream_that_has_begun_ends_it_without_a_reply(autojump_clock):  # C-3
     async with staged() as stage:
         session = await stage.probe.initialize()
         post = session.request("tools/call", tool(), id=7)
@@ -72,7 +72,9 @@ async def test_a_cancel_purges_the_outbox_and_leaves_a_taken_batch(autojump_cloc
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_cancel_on_a_shared_channel_purges_what_waits_for_that_request_alone(era, autojump_clock):
+async def test_a_cancel_on_a_shared_channel_purges_what_waits_for_that_request_alone(
+    era, autojump_clock
+):  # T-8
     async with staged() as stage, stage.wire("2025-11-25") as wire:
         meta = {"_meta": {**CLAIM, "io.modelcontextprotocol/logLevel": "info"}} if era == "modern" else {}
         for number in (1, "1"):
@@ -92,7 +94,7 @@ async def test_a_cancel_on_a_shared_channel_purges_what_waits_for_that_request_a
         assert short(wire.got) == ["notifications/message", "notifications/message", "1"]
 
 
-async def test_a_cancel_after_the_reply_is_in_the_outbox_is_ignored(autojump_clock):
+async def test_a_cancel_after_the_reply_is_in_the_outbox_is_ignored(autojump_clock):  # C-4
     async with staged() as stage:
         session = await stage.probe.initialize()
         post = session.request("tools/call", tool(), id=7)
@@ -108,7 +110,7 @@ async def test_a_cancel_after_the_reply_is_in_the_outbox_is_ignored(autojump_clo
         await stage.assert_nothing_is_left()
 
 
-async def test_a_cancel_of_an_unknown_or_misspelt_id_does_nothing(autojump_clock):
+async def test_a_cancel_of_an_unknown_or_misspelt_id_does_nothing(autojump_clock):  # C-4
     async with staged() as stage:
         session = await stage.probe.initialize()
         post = session.request("tools/call", tool(), id=1)
@@ -120,7 +122,7 @@ async def test_a_cancel_of_an_unknown_or_misspelt_id_does_nothing(autojump_clock
         assert (await post.reply())["id"] == 1
 
 
-async def test_a_session_cannot_cancel_what_another_session_or_a_modern_post_runs(autojump_clock):
+async def test_a_session_cannot_cancel_what_another_session_or_a_modern_post_runs(autojump_clock):  # C-2, X-5
     async with staged() as stage:
         one, other = await stage.probe.initialize(), await stage.probe.initialize()
         mine = one.request("tools/call", tool("mine"), id=1)
@@ -148,7 +150,7 @@ async def test_a_cancel_on_a_shared_channel_reaches_the_request_in_both_eras(rev
 
 @pytest.mark.parametrize("begun", [True, False])
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_a_legacy_request_runs_on_when_its_connection_is_lost(revision, begun, autojump_clock):
+async def test_a_legacy_request_runs_on_when_its_connection_is_lost(revision, begun, autojump_clock):  # W-15
     async with staged() as stage:
         session = await stage.probe.initialize(revision)
         post = session.request("tools/call", tool(), id=7)
@@ -198,7 +200,9 @@ async def test_a_lost_request_can_still_be_cancelled(autojump_clock):
 
 
 @pytest.mark.parametrize("response", ["auto", "json", "sse"])
-async def test_a_modern_request_is_cancelled_by_a_disconnect_at_once(response, autojump_clock):
+async def test_a_modern_request_is_cancelled_by_a_disconnect_at_once(
+    response, autojump_clock
+):  # C-6
     async with staged(response=response) as stage:
         post = stage.probe.request("tools/call", tool(), log_level="debug")
         call = await stage.call()
@@ -255,7 +259,7 @@ async def test_a_client_that_does_not_take_an_immediate_answer_is_given_up_too(m
         await stage.assert_nothing_is_left()
 
 
-async def test_a_quiet_call_becomes_a_stream_after_the_keep_alive_time(autojump_clock):
+async def test_a_quiet_call_becomes_a_stream_after_the_keep_alive_time(autojump_clock):
     async with staged() as stage:
         post = stage.probe.request("tools/call", tool())
         call = await stage.call()
@@ -269,7 +273,7 @@ async def test_a_quiet_call_becomes_a_stream_after_the_keep_alive_time(autojump_
         assert (await post.reply())["result"]
 
 
-async def test_what_is_said_after_the_reply_is_discarded_and_stays_off_the_stream(autojump_clock):
+async def test_what_is_said_after_the_reply_is_discarded_and_stays_off_the_stream(autojump_clock):  # P-4, P-9
     async with staged() as stage:
         post = stage.probe.request("tools/call", tool(), log_level="debug", progress_token="t")
         call = await stage.call()

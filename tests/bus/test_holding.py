@@ -15,7 +15,7 @@ PROMPTS = "notifications/prompts/list_changed"
 UPDATED = "notifications/resources/updated"
 
 
-async def test_changes_wait_for_the_first_get_one_of_a_kind(autojump_clock):
+async def test_changes_wait_for_the_first_get_one_of_a_kind(autojump_clock):  # W-18, S-3
     async with staged() as stage:
         session = await stage.probe.initialize()
         for uri in ("res://a", "res://b"):
@@ -70,7 +70,7 @@ async def test_no_more_is_held_than_there_may_be(autojump_clock):
         assert [m["params"]["n"] for m in get.messages] == [1, 2]
 
 
-async def test_before_initialized_changes_wait_even_with_a_get_open_and_logs_do_not(autojump_clock):
+async def test_before_initialized_changes_wait_even_with_a_get_open_and_logs_do_not(autojump_clock):  # L-8
     async with staged() as stage:
         session = await stage.probe.initialize(initialized=False)
         get = await session.get().begun()
@@ -116,7 +116,7 @@ async def test_who_has_gone_is_told_of_nothing_that_it_subscribed_to(autojump_cl
         assert len(stage.bus.resource_updated("res://a")) == 0
 
 
-async def test_one_session_alone_is_told_of_a_resource_if_it_subscribed(autojump_clock):
+async def test_one_session_alone_is_told_of_a_resource_if_it_subscribed(autojump_clock):  # S-2
     async with staged() as stage:
         one, other, deaf = [await stage.probe.initialize() for _ in range(3)]
         streams = [await session.get().begun() for session in (one, other, deaf)]
@@ -143,7 +143,9 @@ async def test_what_one_session_is_told_of_a_resource_is_held_once_until_it_list
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", None])
-async def test_that_something_elicited_is_complete_is_told_to_who_knows_of_its_id(revision, autojump_clock):
+async def test_that_something_elicited_is_complete_is_told_to_who_knows_of_its_id(
+    revision, autojump_clock
+):  # E-10
     async with staged() as stage, stage.wire(revision) as wire:
         await stage.quiet()
         [session] = stage.bus.session_directory.shares
@@ -157,7 +159,7 @@ async def test_that_something_elicited_is_complete_is_told_to_who_knows_of_its_i
             assert (receipt.fate, wire.got) == (Fate.discarded(Reason.ERA), [])
 
 
-async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):
+async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):  # W-48
     async with staged(http={"sessions": "stateless"}) as stage:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": tool()}
         post = stage.probe.post(body)
@@ -171,7 +173,9 @@ async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
-async def test_json_only_answers_discard_what_a_request_says_and_tell_the_handler(revision, autojump_clock):
+async def test_json_only_answers_discard_what_a_request_says_and_tell_the_handler(
+    revision, autojump_clock
+):  # P-5, G-6
     async with staged(response="json") as stage:
         if revision == "2026-07-28":
             post = stage.probe.request("tools/call", tool(), log_level="debug", progress_token=1)
@@ -190,7 +194,7 @@ async def test_json_only_answers_discard_what_a_request_says_and_tell_the_handle
         assert (post.streams, len(post.messages)) == (False, 1)
 
 
-async def test_a_modern_client_gets_no_log_below_its_level_and_none_without_one(autojump_clock):
+async def test_a_modern_client_gets_no_log_below_its_level_and_none_without_one(autojump_clock):  # G-7, G-8
     async with staged() as stage:
         posts = {
             key: stage.probe.request("tools/call", tool(key), log_level=key or None)
@@ -215,7 +219,7 @@ async def test_a_modern_client_gets_no_log_below_its_level_and_none_without_one(
 # -- listens -------------------------------------------------------------------------------------
 
 
-async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autojump_clock):
+async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autojump_clock):  # S-6
     async with staged() as stage:
         listens = [
             stage.probe.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=n)
@@ -236,7 +240,9 @@ async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autoj
         assert len(stage.bus.topics) == 0
 
 
-async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_anything(autojump_clock):
+async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_anything(
+    autojump_clock,
+):  # S-9, S-10, S-11, X-10
     async with staged() as stage:
         filters = [
             {"toolsListChanged": True},
@@ -258,7 +264,7 @@ async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_
         assert len(post.messages) == 1
 
 
-async def test_a_server_without_resources_grants_no_subscription_to_one(autojump_clock):
+async def test_a_server_without_resources_grants_no_subscription_to_one(autojump_clock):  # S-12
     server = Server("s", version="1")
     server.add_tool(extra)
     async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
@@ -289,7 +295,7 @@ async def test_a_listen_may_name_so_many_resources_and_tasks_and_no_more(wanted,
         assert stage.bus.statistics().limits_reached == {"max_listened_resources": 1}
 
 
-async def test_a_listen_on_a_shared_channel_ends_with_its_result_alone(autojump_clock):
+async def test_a_listen_on_a_shared_channel_ends_with_its_result_alone(autojump_clock):  # C-8, S-13
     async with staged() as stage, stage.wire() as wire:
         for number in (1, "1"):
             wanted = {"notifications": {"toolsListChanged": number == 1}, "_meta": CLAIM}
@@ -387,7 +393,7 @@ async def test_an_initialize_on_a_shared_channel_has_its_id_to_itself_while_hook
         assert wire.got[1]["result"]["serverInfo"]["name"] == "stage"
 
 
-async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clock):
+async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clock):  # W-20
     async with staged() as stage:
         mine, theirs = await stage.probe.initialize(), await stage.probe.initialize()
         gets = [mine.get(), theirs.get()]
@@ -539,7 +545,7 @@ async def test_what_is_said_to_a_registering_session_is_held_and_a_broadcast_mis
         assert methods(get) == ["notifications/x"]
 
 
-async def test_a_line_of_a_session_below_its_clients_level_is_filtered(autojump_clock):
+async def test_a_line_of_a_session_below_its_clients_level_is_filtered(autojump_clock):  # G-5
     async with staged() as stage:
         session = await stage.probe.initialize()
         get = await session.get().begun()

@@ -19,7 +19,9 @@ def as_(name):
 
 @pytest.mark.parametrize("verb", ["POST", "GET", "DELETE", "notification"])
 @pytest.mark.parametrize("principal", ["mallory", None])
-async def test_another_principals_session_is_as_if_it_were_not_there(verb, principal, autojump_clock):
+async def test_another_principals_session_is_as_if_it_were_not_there(
+    verb, principal, autojump_clock
+):  # W-44, A-13
     async with staged(authenticate=by_header) as stage:
         alice = await stage.probe.initialize(headers=as_("alice"))
         stage.bus.tools_changed()
@@ -79,7 +81,7 @@ async def test_a_principal_that_cannot_be_compared_has_nothing_that_is_anybodys(
         assert session.id in stage.bus.sessions
 
 
-async def test_ids_are_unique_in_flight_within_one_session_by_type_and_value(autojump_clock):
+async def test_ids_are_unique_in_flight_within_one_session_by_type_and_value(autojump_clock):  # J-4, J-5
     async with staged() as stage:
         one, other = await stage.probe.initialize(), await stage.probe.initialize()
         posts = [
@@ -102,7 +104,7 @@ async def test_ids_are_unique_in_flight_within_one_session_by_type_and_value(aut
         assert (await again.reply())["result"]
 
 
-async def test_ids_are_unique_on_a_shared_channel_across_both_eras(autojump_clock):
+async def test_ids_are_unique_on_a_shared_channel_across_both_eras(autojump_clock):  # J-4, D-2
     async with staged() as stage, stage.wire("2025-11-25") as wire:
         await wire.say("tools/call", tool("legacy"), 1)
         await wire.say("tools/call", {**tool("modern"), "_meta": CLAIM}, "1")

@@ -46,7 +46,7 @@ def said(recording):
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_lost_stream_is_gone_on_from_after_any_event(revision, autojump_clock):
+async def test_a_lost_stream_is_gone_on_from_after_any_event(revision, autojump_clock):  # W-24, W-25
     server = make_server()
     async with open_bus(server, event_store=MemoryEventStore()) as bus, open_probe(bus.asgi()) as probe:
         session = await probe.initialize(revision)
@@ -71,7 +71,7 @@ async def test_a_lost_stream_is_gone_on_from_after_any_event(revision, autojump_
 @pytest.mark.parametrize(
     ("revision", "primes"), [("2025-03-26", False), ("2025-06-18", False), ("2025-11-25", True)]
 )
-async def test_only_2025_11_25_begins_a_stream_with_an_id(revision, primes, autojump_clock):
+async def test_only_2025_11_25_begins_a_stream_with_an_id(revision, primes, autojump_clock):  # W-12, W-13
     async with (
         open_bus(make_server(), event_store=MemoryEventStore()) as bus,
         open_probe(bus.asgi()) as probe,
@@ -85,7 +85,7 @@ async def test_only_2025_11_25_begins_a_stream_with_an_id(revision, primes, auto
         assert len(get.event_ids) == 1 + primes
 
 
-async def test_modern_streams_have_no_ids(autojump_clock):
+async def test_modern_streams_have_no_ids(autojump_clock):
     async with (
         open_bus(make_server(), event_store=MemoryEventStore()) as bus,
         open_probe(bus.asgi()) as probe,
@@ -111,7 +111,7 @@ async def test_without_a_store_what_a_lost_stream_was_to_carry_is_discarded(auto
 
 
 @pytest.mark.parametrize("stalled", [False, True])
-async def test_a_resume_takes_over_from_a_connection_that_still_looks_alive(stalled, autojump_clock):
+async def test_a_resume_takes_over_from_a_connection_that_still_looks_alive(stalled, autojump_clock):  # W-27
     async with (
         open_bus(make_server(), event_store=MemoryEventStore()) as bus,
         open_probe(bus.asgi()) as probe,
@@ -128,7 +128,7 @@ async def test_a_resume_takes_over_from_a_connection_that_still_looks_alive(stal
         assert bus.ledger.balance() == 0
 
 
-async def test_a_poll_closes_the_connection_and_the_rest_is_fetched(autojump_clock):
+async def test_a_poll_closes_the_connection_and_the_rest_is_fetched(autojump_clock):  # W-11
     async with (
         open_bus(make_server(), event_store=MemoryEventStore()) as bus,
         open_probe(bus.asgi()) as probe,
@@ -142,7 +142,7 @@ async def test_a_poll_closes_the_connection_and_the_rest_is_fetched(autojump_clo
 
 
 @pytest.mark.parametrize("event_id", ["nonsense", "unknown.1", "{stream}.99", "{other}"])
-async def test_what_cannot_be_gone_on_from_is_refused(event_id, autojump_clock):
+async def test_what_cannot_be_gone_on_from_is_refused(event_id, autojump_clock):  # W-26
     async with (
         open_bus(make_server(), event_store=MemoryEventStore()) as bus,
         open_probe(bus.asgi()) as probe,

@@ -25,7 +25,7 @@ async def opened(stage, session):
     return get
 
 
-async def test_a_newer_get_takes_over_and_the_older_one_ends(autojump_clock):
+async def test_a_newer_get_takes_over_and_the_older_one_ends(autojump_clock):  # W-21
     async with staged() as stage:
         session = await stage.probe.initialize()
         old = await opened(stage, session)
@@ -102,7 +102,9 @@ async def test_a_get_that_takes_nothing_for_the_write_deadline_is_lost_like_any_
         assert (await (await opened(stage, session)).message())["method"] == TOOLS
 
 
-async def test_a_get_stream_has_nothing_of_requests_and_a_request_nothing_of_the_session(autojump_clock):
+async def test_a_get_stream_has_nothing_of_requests_and_a_request_nothing_of_the_session(
+    autojump_clock,
+):  # W-9, W-18, W-19, X-7
     async with staged() as stage:
         session = await stage.probe.initialize()
         get = await opened(stage, session)

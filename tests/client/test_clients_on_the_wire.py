@@ -137,7 +137,7 @@ async def test_a_question_is_answered_in_both_eras(connect, revision):
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("connect", MCPBUS, indirect=True)
-async def test_nobody_is_asked_what_was_not_offered(connect, revision):
+async def test_nobody_is_asked_what_was_not_offered(connect, revision):  # L-10
     async def on_question(method, params):
         raise AssertionError(method)
 
@@ -165,7 +165,7 @@ async def test_arguments_are_repeated_in_headers_once_the_tools_were_listed(revi
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-async def test_a_call_that_nobody_waits_for_any_more_is_cancelled(connect, revision):
+async def test_a_call_that_nobody_waits_for_any_more_is_cancelled(connect, revision):  # T-7, W-16
     async with connect(revision=revision) as client:
         with trio.CancelScope() as scope:
             await client.call_tool("hang", on_notification=lambda *_: scope.cancel())
@@ -180,7 +180,7 @@ async def test_what_comes_in_many_pieces_is_put_together(connect):
     assert result["content"][0]["text"] == "x" * 1_000_000
 
 
-async def test_a_child_that_does_not_end_by_itself_is_ended():
+async def test_a_child_that_does_not_end_by_itself_is_ended():  # L-15
     # It takes the end of its input, and the signal, for nothing.
     stubborn = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

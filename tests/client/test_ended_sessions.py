@@ -66,7 +66,7 @@ async def never(stream):
     await trio.sleep_forever()
 
 
-async def test_a_request_that_an_ended_session_refused_is_repeated_in_a_new_one():
+async def test_a_request_that_an_ended_session_refused_is_repeated_in_a_new_one():  # W-31, W-34
     async with connected(GONE, AGAIN, TAKEN, TOOLS, TOOLS) as (client, sent):
         assert await client.list_tools() == [{"name": "late"}]
         await client.list_tools()

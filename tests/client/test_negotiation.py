@@ -75,7 +75,9 @@ OLD = initialized("2025-11-25")
         ([SILENCE, MODERN], error(-32022), "2026-07-28", ["discover", "cancelled", "initialize", "discover"]),
     ],
 )
-async def test_the_newest_that_both_know_is_spoken(discover, initialize, revision, heard, autojump_clock):
+async def test_the_newest_that_both_know_is_spoken(
+    discover, initialize, revision, heard, autojump_clock
+):  # D-12, D-13, M-16
     peer = Peer(discover=discover, initialize=initialize)
     assert await peer.negotiate() == revision
     assert peer.heard == (["discover", "initialize", "initialized"] if heard == 3 else heard)

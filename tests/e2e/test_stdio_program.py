@@ -49,7 +49,7 @@ def modern(body):
     return modernized(body)[0]
 
 
-async def test_standard_output_is_the_protocols_alone():
+async def test_standard_output_is_the_protocols_alone():  # T-2, T-3
     """Whatever a tool writes to it, in whichever way, comes out at standard error."""
     async with stdio() as process:
         pipe = Pipe(process)
@@ -86,7 +86,7 @@ def test_a_handler_that_closes_standard_output_keeps_nothing_from_its_client():
     assert sorted(str(reply["id"]) for reply in replies_to(*legacy)) == ["1", "2", "init"]
 
 
-async def test_the_end_of_input_ends_it_promptly():
+async def test_the_end_of_input_ends_it_promptly():  # T-9, L-15
     async with stdio() as process:
         pipe = Pipe(process)
         await pipe.handshake()
@@ -166,7 +166,7 @@ async def test_a_client_that_reads_no_more_does_not_keep_it():
         assert process.returncode == 1  # its answer was lost
 
 
-async def test_both_eras_on_one_pipe():
+async def test_both_eras_on_one_pipe():  # D-10, D-11
     async with stdio() as process:
         pipe = Pipe(process)
         await pipe.send(modern(message("server/discover", {}, "d")))
@@ -191,7 +191,7 @@ async def test_an_id_in_flight_is_refused_across_eras():
         assert (await pipe.receive())["id"] == "1"
 
 
-async def test_a_cancelled_request_is_not_answered():
+async def test_a_cancelled_request_is_not_answered():  # T-7, T-8
     async with stdio() as process:
         pipe = Pipe(process)
         await pipe.handshake()
@@ -204,7 +204,7 @@ async def test_a_cancelled_request_is_not_answered():
         assert (await process.stderr.receive_some()).startswith(b"CANCELLED")
 
 
-async def test_what_is_no_message_is_told_and_does_no_harm():
+async def test_what_is_no_message_is_told_and_does_no_harm():  # T-4
     async with stdio() as process:
         pipe = Pipe(process)
         await process.stdin.send_all(b"{nope\n\n[]\r\n7\n" + b"x" * 5_000_000 + b"\n")

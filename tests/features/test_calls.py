@@ -99,7 +99,7 @@ async def raise_it(error):
 
 
 @pytest.mark.parametrize("raising", [raise_it, raise_in_a_nursery])
-async def test_a_tool_error_is_for_the_model(server, client, caplog, raising):
+async def test_a_tool_error_is_for_the_model(server, client, caplog, raising):  # F-15
     @server.tool
     async def fail() -> None:
         await raising(ToolError("no such city"))
@@ -189,7 +189,7 @@ async def test_bad_arguments_are_told_where_the_revision_wants_it(server, connec
         {"name": "count", "arguments": "n"},
     ],
 )
-async def test_a_malformed_call_is_an_error_in_every_revision(server, connect, params):
+async def test_a_malformed_call_is_an_error_in_every_revision(server, connect, params):  # F-12, F-14
     server.add_tool(lambda: None, name="count")
     for revision in ("2024-11-05", "2026-07-28"):
         with pytest.raises(ProtocolError) as refused:
@@ -197,7 +197,7 @@ async def test_a_malformed_call_is_an_error_in_every_revision(server, connect, p
         assert refused.value.code == INVALID_PARAMS
 
 
-async def test_arguments_may_be_left_out(server, client):
+async def test_arguments_may_be_left_out(server, client):  # F-21
     server.add_tool(lambda: "ok", name="t")
     assert (await client.run("tools/call", name="t"))["content"][0]["text"] == "ok"
 

@@ -48,7 +48,7 @@ async def test_every_keyword_reaches_the_list_and_binds_the_caller(server, clien
     assert "'more' was unexpected" in told
 
 
-async def test_text_is_kept_byte_for_byte(server, connect):
+async def test_text_is_kept_byte_for_byte(server, connect):  # F-3
     text = '{"type":"object", "title":"\\u00e9", "properties":{"n":{"maximum":1.50e3}}}'
     server.add_tool(echo, input_schema=text)
     listed = connect(server, "2025-11-25").server.features.tools.get("echo").arguments.schema
@@ -80,12 +80,12 @@ def test_only_insignificant_white_space_of_a_pretty_printed_text_is_taken_out():
         ({"type": "object", "default": object()}, "what JSON cannot"),
     ],
 )
-def test_a_schema_that_cannot_be_enforced_is_refused(schema, message):
+def test_a_schema_that_cannot_be_enforced_is_refused(schema, message):  # F-2
     with pytest.raises(RegistrationError, match=message):
         tool(echo, input_schema=schema)
 
 
-def test_no_reference_is_ever_fetched(monkeypatch):
+def test_no_reference_is_ever_fetched(monkeypatch):  # F-4
     import socket
 
     def connect(*args):
@@ -165,12 +165,14 @@ async def test_an_output_schema_by_hand_that_is_no_object_is_left_out_where_only
         ({"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}}, "from the root"),
     ],
 )
-def test_a_mirrored_parameter_that_clients_would_drop_the_tool_for_is_refused(properties, message):
+def test_a_mirrored_parameter_that_clients_would_drop_the_tool_for_is_refused(
+    properties, message
+):  # X-40, X-41, X-42
     with pytest.raises(RegistrationError, match=message):
         tool(echo, input_schema={"type": "object", "properties": properties})
 
 
-def test_mirrored_parameters_are_found_where_properties_lead():
+def test_mirrored_parameters_are_found_where_properties_lead():  # X-42
     region = {"type": "string", "x-mcp-header": "Region"}
     nested = {"type": "object", "properties": {"x-mcp-header": {"type": "integer", "x-mcp-header": "Deep"}}}
     made = tool(echo, input_schema={"type": "object", "properties": {"region": region, "at": nested}})

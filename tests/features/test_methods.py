@@ -56,7 +56,7 @@ async def answered(client, method):
 )
 async def test_every_result_carries_what_its_revision_wants_and_nothing_else(
     everything, connect, method, revision
-):
+):  # K-1, K-2, K-6, J-30, M-7
     result = await answered(connect(everything, revision), method)
     modern = revision in MODERN_VERSIONS
     assert (result.get("resultType") == "complete") is modern
@@ -74,14 +74,14 @@ async def test_every_result_carries_what_its_revision_wants_and_nothing_else(
         ("nonsense", set()),
     ],
 )
-def test_a_method_exists_in_its_eras(method, eras):
+def test_a_method_exists_in_its_eras(method, eras):  # M-14, N-4
     assert (METHODS[method].eras if method in METHODS else set()) == eras
 
 
 @pytest.mark.parametrize(
     "method", [method for method in METHODS if method not in TASKS | {"ping", "server/discover"}]
 )
-async def test_a_method_without_its_capability_does_not_exist(connect, method):
+async def test_a_method_without_its_capability_does_not_exist(connect, method):  # M-6, M-13
     with pytest.raises(ProtocolError) as refused:
         await answered(connect(Server("s", capabilities=())), method)
     assert refused.value.code == METHOD_NOT_FOUND
@@ -97,7 +97,7 @@ async def test_a_method_that_does_not_exist_is_not_asked_for_its_params(revision
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("stateless", [False, True])
-def test_capabilities(everything, revision, stateless):
+def test_capabilities(everything, revision, stateless):  # L-17, L-19, Q-1, TL-1
     declared = server_capabilities(everything.features, REVISIONS[revision], stateless=stateless)
     live = not stateless or revision in MODERN_VERSIONS
     changes = {"listChanged": True} if live else {}
@@ -121,7 +121,7 @@ def test_only_what_is_there_or_declared_is_offered():
     assert server_capabilities(gateway.features, REVISIONS["2025-11-25"], stateless=True) == {"prompts": {}}
 
 
-def test_discovery(connect):
+def test_discovery(connect):  # M-5
     server = Server("s", version="2", instructions="Be kind.", list_ttl=1)
     assert connect(server).ask("server/discover") == {
         "supportedVersions": list(MODERN_VERSIONS),
@@ -174,7 +174,7 @@ async def test_the_icons_of_the_server_are_told_to_who_asks_for_it_and_in_no_oth
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-def test_an_empty_result_is_an_empty_object(server, revision):
+def test_an_empty_result_is_an_empty_object(server, revision):  # N-1
     assert server.tails[REVISIONS[revision]].alone == b"{}"
 
 

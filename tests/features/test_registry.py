@@ -23,7 +23,7 @@ def filled(*tool_names: str, **options) -> Server:
     return server
 
 
-def test_a_name_is_taken_once(server):
+def test_a_name_is_taken_once(server):  # F-11
     server.add_tool(nothing)
     with pytest.raises(RegistrationError, match="tool 'nothing' is registered already"):
         server.add_tool(nothing)
@@ -33,7 +33,7 @@ def test_a_name_is_taken_once(server):
         server.remove_tool("other")
 
 
-def test_the_order_is_that_of_registration(connect):
+def test_the_order_is_that_of_registration(connect):  # M-10
     server = filled("b", "a", "c")
     server.remove_tool("b")
     server.add_tool(nothing, name="b")
@@ -43,7 +43,7 @@ def test_the_order_is_that_of_registration(connect):
 @pytest.mark.parametrize(
     "method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
 )
-def test_pages_join_to_the_whole_list(connect, method):
+def test_pages_join_to_the_whole_list(connect, method):  # I-1, I-5, K-3
     server = Server("s", page_size=2)
     for n in range(5):
         server.add_tool(nothing, name=f"t{n}")
@@ -176,7 +176,7 @@ def test_a_predicate_that_fails_hides(connect, caplog):
     ("options", "scope"),
     [({}, "public"), ({"visible": lambda p, t: True}, "private"), ({"authenticate": trio.sleep}, "private")],
 )
-def test_a_list_that_depends_on_who_asks_is_private(connect, options, scope):
+def test_a_list_that_depends_on_who_asks_is_private(connect, options, scope):  # K-3, K-5
     listed = connect(filled("a", list_ttl=2, **options)).ask("tools/list")
     assert (listed["cacheScope"], listed["ttlMs"]) == (scope, 2000)
 

@@ -30,7 +30,7 @@ RESOURCE = {"uri": "x://a"}
         (File("t", uri="x://b"), {"uri": "x://b", "text": "t", "mimeType": "text/plain"}),
     ],
 )
-async def test_what_is_read(server, client, value, contents):
+async def test_what_is_read(server, client, value, contents):
     @server.resource("x://a")
     async def read() -> Any:
         return value
@@ -114,7 +114,9 @@ async def test_variables_are_converted_and_optional_ones_left_to_their_defaults(
         assert (await client.run("resources/read", uri=uri))["contents"][0]["text"] == read_back
 
 
-async def test_a_fixed_uri_comes_before_a_template_and_the_first_template_before_the_second(server, client):
+async def test_a_fixed_uri_comes_before_a_template_and_the_first_template_before_the_second(
+    server, client
+):
     for uri in ("x://{+a}", "x://{a}/end"):
         server.add_resource(uri, _reader(uri))
     server.add_resource("x://fixed", lambda: "fixed")
@@ -137,7 +139,7 @@ async def test_a_fixed_uri_comes_before_a_template_and_the_first_template_before
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_no_uri_reads_a_file_outside_of_the_directory_of_its_template(
     server, connect, tmp_path, uri, revision
-):
+):
     server.add_resource("docs:///{+path}", lambda path: (tmp_path / path).read_text())
     server.add_resource("docs:{?name}", lambda name="a": (tmp_path / name).read_text())
     (tmp_path / "a").write_text("the only one")
@@ -272,7 +274,7 @@ class Language(enum.Enum):
         ({"n": 1}, [("user", {"type": "text", "text": '{"n":1}'})]),
     ],
 )
-async def test_what_a_prompt_says(server, client, value, messages):
+async def test_what_a_prompt_says(server, client, value, messages):  # O-3
     server.add_prompt(lambda: value, name="p", description="d")
     result = await client.run("prompts/get", name="p")
     assert result["messages"] == [{"role": role, "content": content} for role, content in messages]
@@ -371,12 +373,12 @@ def _prompt(a: str, b: str = "") -> str: ...
         ),
     ],
 )
-async def test_at_most_a_hundred_values(completing, client, given, completion):
+async def test_at_most_a_hundred_values(completing, client, given, completion):
     completing.completion("p", "a")(lambda value: given)
     assert (await client.run("completion/complete", **ask("p", "a")))["completion"] == completion
 
 
-async def test_a_completion_sees_what_was_typed_and_what_was_chosen(completing, client):
+async def test_a_completion_sees_what_was_typed_and_what_was_chosen(completing, client):
     @completing.completion("p", "b")
     async def complete(value: str, chosen: dict[str, str]) -> list[str]:
         return [value, chosen["a"]]

@@ -68,7 +68,7 @@ def returning(annotation: Any, value: Any) -> Any:
 )
 async def test_data_is_structured_as_far_as_the_revision_takes_it(
     connect, revision, returns, json, is_object
-):
+):  # F-7, F-8, F-9
     server = Server("s")
     server.add_tool(returning(*returns))
     client = connect(server, revision)
@@ -283,7 +283,7 @@ async def test_the_meta_of_a_tool_result_may_hold_models(server, connect):
         assert result["_meta"]["week"] == {"days": [1, 2], "total": 3}
 
 
-async def test_a_tool_result_says_everything(server, connect):
+async def test_a_tool_result_says_everything(server, connect):  # F-20
     server.add_tool(returning(Any, ToolResult(["a"], {"n": 1}, is_error=True, meta={"k": 1})))
     legacy, modern = await connect(server, D).call("t"), await connect(server, E).call("t")
     assert legacy == {
@@ -302,7 +302,7 @@ async def test_a_tool_result_says_everything(server, connect):
 @pytest.mark.parametrize(("revision", "structured"), [(A, None), (C, None), (D, None), (E, [1])])
 async def test_structure_without_a_schema_is_left_out_where_only_objects_go(
     server, connect, revision, structured
-):
+):  # F-9
     server.add_tool(returning(Any, ToolResult(structured=[1])))
     result = await connect(server, revision).call("t")
     assert result.get("structuredContent") == structured
@@ -319,7 +319,7 @@ async def test_structure_without_a_schema_is_left_out_where_only_objects_go(
         (E, {"annotations", "title", "outputSchema", "_meta", "icons"}),
     ],
 )
-def test_a_list_shows_what_the_revision_knows(server, connect, revision, members):
+def test_a_list_shows_what_the_revision_knows(server, connect, revision, members):  # F-1, F-18, O-1, R-1
     async def function() -> Day: ...
 
     server.add_tool(

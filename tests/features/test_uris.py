@@ -44,7 +44,7 @@ def compiled(text, **options):
     ],
 )
 @given(a=segments, b=segments)
-def test_what_a_template_expands_to_is_read_back(text, a, b):
+def test_what_a_template_expands_to_is_read_back(text, a, b):
     template = compiled(text)
     given_values = {name: value for name, value in {"a": a, "b": b}.items() if name in template.variables}
     assert template.match(template.expand(given_values)) == given_values
@@ -214,7 +214,7 @@ def test_what_cannot_be_inverted_is_refused_with_the_reason(text, reason):
 
 
 @pytest.mark.parametrize("uri", ["config", "/a", "x://a b", "x://a%zz", "x://<a>", ""])
-def test_a_fixed_uri_is_absolute_and_valid(uri):
+def test_a_fixed_uri_is_absolute_and_valid(uri):
     with pytest.raises(RegistrationError):
         check_uri(uri, "resource")
 

@@ -37,7 +37,7 @@ def methods(messages):
 # -- over HTTP -----------------------------------------------------------------------------------
 
 
-async def test_quiet_requests_are_answered_in_one_json_array(autojump_clock):
+async def test_quiet_requests_are_answered_in_one_json_array(autojump_clock):  # J-22, W-8
     async with house() as home:
         session = await home.probe.initialize(B)
         batch = [
@@ -65,7 +65,7 @@ async def test_a_batch_of_one_is_answered_with_an_array_of_one(seconds, autojump
         assert [m["id"] for m in json.loads(answer.body)] == [1]
 
 
-async def test_one_that_speaks_makes_it_a_stream_that_ends_with_the_last_reply(autojump_clock):
+async def test_one_that_speaks_makes_it_a_stream_that_ends_with_the_last_reply(autojump_clock):  # J-28, W-10
     async with house() as home:
         session = await home.probe.initialize(B)
         batch = [
@@ -140,7 +140,7 @@ async def test_a_client_gets_the_form_that_it_accepts(accept, streams, autojump_
 
 
 @pytest.mark.parametrize("speaks", [False, True])
-async def test_a_cancelled_request_is_left_out_and_the_others_go_on(speaks, autojump_clock):
+async def test_a_cancelled_request_is_left_out_and_the_others_go_on(speaks, autojump_clock):  # C-10
     outcomes = []
     async with house(outcomes=outcomes) as home:
         session = await home.probe.initialize(B)
@@ -482,7 +482,7 @@ async def test_on_a_websocket_each_reply_is_a_message_of_its_own(autojump_clock)
         assert (await home.bus.tools_changed().settled(1)) == {DELIVERED: 1}
 
 
-async def test_on_stdio_each_reply_is_a_line_of_its_own(autojump_clock):
+async def test_on_stdio_each_reply_is_a_line_of_its_own(autojump_clock):  # T-1, J-28
     lines = []
 
     async def write(data):

@@ -35,7 +35,7 @@ def methods(stream):
 # -- the two addresses ---------------------------------------------------------------------------
 
 
-async def test_the_first_event_is_the_address_for_posts_with_an_unguessable_id(autojump_clock):
+async def test_the_first_event_is_the_address_for_posts_with_an_unguessable_id(autojump_clock):  # H-1, H-2
     async with house() as home, sse(home.probe) as one, sse(home.probe) as other:
         assert one.stream.body.startswith(b"event: endpoint\ndata: /sse?session_id=")
         ids = [client.stream.endpoint.partition("=")[2] for client in (one, other)]
@@ -61,7 +61,7 @@ async def test_the_address_names_what_a_proxy_takes_off(autojump_clock):
         assert stream.body.startswith(b"event: endpoint\ndata: /tools/sse?session_id=")
 
 
-async def test_an_image_of_another_page_opens_no_session(autojump_clock):
+async def test_an_image_of_another_page_opens_no_session(autojump_clock):  # H-5
     async with house() as home:
         image = {"accept": "image/avif,*/*", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
         answer = await home.probe.send("GET", headers=image, target="/sse").ended()
@@ -69,7 +69,7 @@ async def test_an_image_of_another_page_opens_no_session(autojump_clock):
 
 
 @pytest.mark.parametrize("revision", LEGACY)
-async def test_every_legacy_revision_may_be_negotiated(revision, autojump_clock):
+async def test_every_legacy_revision_may_be_negotiated(revision, autojump_clock):  # H-8
     async with house() as home, sse(home.probe, revision) as client:
         answer = await client.ask(call(1, "count", {"steps": 0}))
         assert (answer["id"], answer["result"]["content"][0]["text"]) == (1, "counted")
@@ -77,7 +77,7 @@ async def test_every_legacy_revision_may_be_negotiated(revision, autojump_clock)
         assert session.revision.name == revision
 
 
-async def test_messages_are_message_events_and_posts_are_answered_accepted(autojump_clock):
+async def test_messages_are_message_events_and_posts_are_answered_accepted(autojump_clock):  # H-4
     async with house() as home, sse(home.probe, "2024-11-05") as client:
         answer = await client.post(request(1, "ping")).ended()
         assert (answer.status, answer.body, answer.headers["content-type"]) == (
@@ -99,7 +99,7 @@ async def test_a_quiet_stream_is_kept_alive_by_comments(autojump_clock):
 # -- what goes where -----------------------------------------------------------------------------
 
 
-async def test_everything_goes_on_the_one_stream_in_order(autojump_clock):
+async def test_everything_goes_on_the_one_stream_in_order(autojump_clock):  # H-3
     async with house() as home, sse(home.probe, "2025-11-25") as client:
         await client.say(request(1, "resources/subscribe", {"uri": "res://a"}))
         await client.say(call(2, "count", token="t"))
@@ -164,7 +164,7 @@ async def test_a_cancel_silences_one_request(autojump_clock):
 # -- the connection is the session ---------------------------------------------------------------
 
 
-async def test_a_drop_ends_the_session_and_cancels_all(autojump_clock):
+async def test_a_drop_ends_the_session_and_cancels_all(autojump_clock):  # H-6
     outcomes = []
     async with house(outcomes=outcomes) as home:
         async with sse(home.probe, "2024-11-05") as client:
@@ -293,7 +293,7 @@ REFUSED = [
 )
 async def test_a_post_is_refused_in_its_own_answer_and_nothing_is_said_on_the_stream(
     given, status, code, autojump_clock
-):
+):  # H-7
     async with house() as home, sse(home.probe, "2024-11-05") as client:
         target = given.get("target", client.stream.endpoint)
         if "twice" in given:
@@ -351,7 +351,7 @@ async def test_a_stream_is_refused_before_anything_is_allocated(verb, headers, s
         assert home.bus.statistics().actors == 0
 
 
-async def test_before_initialize_only_ping_and_modern_requests_are_served(autojump_clock):
+async def test_before_initialize_only_ping_and_modern_requests_are_served(autojump_clock):  # L-12
     async with house() as home, sse(home.probe) as client:
         refused = (await client.ask(request(1, "tools/list" + "x" * 9_999)))["error"]
         assert (refused["code"], len(refused["message"]) < 300) == (-32600, True)
@@ -393,7 +393,7 @@ async def test_its_session_is_none_of_streamable_http(autojump_clock):
 
 
 @pytest.mark.parametrize("http", [{"http_sse": False}, {"sessions": "stateless"}, {"sse_path": "/events"}])
-async def test_it_can_be_switched_off_moved_and_is_not_there_without_sessions(http, autojump_clock):
+async def test_it_can_be_switched_off_moved_and_is_not_there_without_sessions(http, autojump_clock):  # H-9
     async with house(http=http) as home:
         assert (await home.probe.send("GET", headers={"accept": "*/*"}, target="/sse").ended()).status == 404
         moved = home.probe.send("GET", headers={"accept": "*/*"}, target=http.get("sse_path", "/sse"))

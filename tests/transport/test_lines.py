@@ -144,7 +144,7 @@ async def test_handlers_that_wait_begin_in_order_and_several_in_a_turn(autojump_
         assert {each for each in client.ids if isinstance(each, int)} == {*range(80), 1000, 1040}
 
 
-async def test_what_is_said_comes_before_the_reply_and_in_order(autojump_clock):
+async def test_what_is_said_comes_before_the_reply_and_in_order(autojump_clock):  # T-5
     async with served() as (home, client):
         client.say(call(1, "count", modern=True, token="t"), *pings(2))
         await home.quiet()

@@ -119,7 +119,7 @@ def _discover(_params: NoParams, context: RequestContext, features: Features, se
     if server.instructions is not None:
         body["instructions"] = server.instructions
     tail = tail_for(server.identity(revision), revision)
-    return jsontypes.encode_typed(body)[:-1] + tail.cacheable(server.list_ttl, _scope(features, server))
+    return jsontypes.encode_typed(body)[:-1] + tail.cacheable(server.list_ttl, _scope(server))
 
 
 def _ping(_params: NoParams, context: RequestContext, _features: Features, server: Definition) -> bytes:
@@ -147,7 +147,7 @@ def _list(
             more = (
                 b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
             )
-            end = server.tails[revision].cacheable(server.list_ttl, _scope(features, server))
+            end = server.tails[revision].cacheable(server.list_ttl, _scope(server, selected=seen is not None))
             return b"%b%b%b%b" % (opening, described, more, end)
 
         if cursor is not None:
@@ -162,9 +162,12 @@ def _position(entry: Entry[Any]) -> int:
     return entry.position
 
 
-def _scope(features: Features, server: Definition) -> CacheScope:
-    """Who may reuse a list: only its principal, if there are principals."""
-    return "private" if server.knows_principals or features.selective else "public"
+def _scope(server: Definition, *, selected: bool = False) -> CacheScope:
+    """Who may reuse an answer: only its principal, if there are principals, or it was selected for who asks.
+
+    It is the same on all pages of a list (rule K-3): what only some may see of another one is no matter.
+    """
+    return "private" if server.knows_principals or selected else "public"
 
 
 def _call_tool(_params: None, context: RequestContext, features: Features, runner: Runner) -> Handler:

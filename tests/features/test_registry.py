@@ -43,7 +43,7 @@ def test_the_order_is_that_of_registration(connect):  # M-10
 @pytest.mark.parametrize(
     "method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
 )
-def test_pages_join_to_the_whole_list(connect, method):  # I-1, I-5, K-3
+def test_pages_join_to_the_whole_list(connect, method):  # I-1, I-5
     server = Server("s", page_size=2)
     for n in range(5):
         server.add_tool(nothing, name=f"t{n}")
@@ -176,9 +176,21 @@ def test_a_predicate_that_fails_hides(connect, caplog):
     ("options", "scope"),
     [({}, "public"), ({"visible": lambda p, t: True}, "private"), ({"authenticate": trio.sleep}, "private")],
 )
-def test_a_list_that_depends_on_who_asks_is_private(connect, options, scope):  # K-3, K-5
+def test_a_list_that_depends_on_who_asks_is_private(connect, options, scope):  # K-5
     listed = connect(filled("a", list_ttl=2, **options)).ask("tools/list")
     assert (listed["cacheScope"], listed["ttlMs"]) == (scope, 2000)
+
+
+def test_all_pages_of_a_list_may_be_kept_by_the_same_whatever_becomes_of_another_list(connect):  # K-3
+    server = Server("s", page_size=1)
+    for name in "ab":
+        server.add_prompt(nothing, name=name)
+    client = connect(server)
+    first = client.ask("prompts/list")
+    server.add_tool(nothing, visible=lambda *_: True)
+    again, second = client.ask("prompts/list"), client.ask("prompts/list", cursor=first["nextCursor"])
+    assert [page["cacheScope"] for page in (first, again, second)] == ["public"] * 3
+    assert client.ask("tools/list")["cacheScope"] == "private"
 
 
 def test_a_tool_may_be_made_before_it_is_added(server):

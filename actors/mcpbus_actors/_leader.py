@@ -104,6 +104,7 @@ class Leader:
                     leads = False if helps else await self._rest(follower)
             # One that was cancelled while it led, because of an eager task that had ended in its first step, leads on.
             if leads is None:
+                eager = None
                 leads = await self._rest(follower)
 
     def _look(self, scope: trio.CancelScope) -> EagerTask | None:

@@ -146,8 +146,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             self.account.hold_now((len(text) if flat else weigh(text)) + asked)
 
     def _make_room(self) -> None:
-        """End, with an answer that says why if a request is to be answered. One that has not begun is refused instead."""
-        if not isinstance(self.carrier, Carrier):
+        """End, and tell why by what carries it. One that has not begun is refused instead."""
+        if isinstance(self.carrier, Silence):
             self.cancel()
         elif self.task is not None:
             self.carrier.address.tell(End(_TOO_MUCH))

@@ -1,5 +1,6 @@
 """How long tasks live, how many there may be, and what is left of them in the end: nothing."""
 
+import gc
 import json
 
 import pytest
@@ -8,6 +9,8 @@ from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_
 
 from mcpbus import Context, ProtocolError
 from mcpbus.asking import CannotAskError
+from mcpbus.core.call import Call
+from mcpbus.core.hub import hub_of
 from mcpbus.core.receipt import Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
@@ -448,3 +451,42 @@ async def test_times_are_told_and_kept_to_the_millisecond(autojump_clock):
             assert (handle["ttlMs"], handle["pollIntervalMs"]) == (10_000_000, 50_000)
             await trio.sleep(9_999)
             assert (await look(client, {"taskId": handle["taskId"]}))["status"] == "working"
+
+
+@pytest.mark.parametrize("end", ["by itself", "cancelled", "overdue"])
+async def test_what_a_task_was_given_is_not_kept_with_its_result(end, autojump_clock):
+    async with tasking(limits={"task_ttl": 100}) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+
+        @stage.server.tool(task="optional")
+        async def carry(ctx: Context) -> str:
+            if end != "by itself":
+                await ctx.elicit("Go on?", bool, key="on")
+            return "carried"
+
+        task = await begin(client, "carry")
+        if end == "cancelled":
+            await client.request("tasks/cancel", task)
+        seen = await look_until_over(client, task)
+        assert seen["status"] == {"by itself": "completed", "cancelled": "cancelled"}.get(end, "failed")
+        await trio.sleep(1)
+        gc.collect()
+        # A call has what its request said.
+        assert not [it for it in gc.get_objects() if isinstance(it, Call) and it.bus is hub_of(stage.bus)]
+        await client.request("tasks/update", task | {"inputResponses": {"on": {"action": "decline"}}})
+
+
+async def test_a_task_that_keeps_too_much_is_reported_failed_and_why(autojump_clock):
+    async with (
+        tasking(limits={"memory_bytes": 100_000}) as stage,
+        stage.bus.connect(capabilities=DECLARED) as client,
+    ):
+
+        @stage.server.tool(task="optional")
+        async def carry(load: str) -> str:
+            await trio.sleep(60)
+            return "carried"
+
+        tasks = [await begin(client, "carry", load="x" * size) for size in (60_000, 50_000)]
+        ended = [await look_until_over(client, task) for task in tasks]
+        assert [seen["status"] for seen in ended] == ["failed", "completed"]
+        assert "keeps too much in memory" in ended[0]["error"]["message"]

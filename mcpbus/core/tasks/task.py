@@ -19,7 +19,7 @@ from mcpbus_actors import Address, Cell, Failed, Outcome, StopReason, Succeeded,
 from mcpbus.core.call import Call
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.pending_questions import Ask, Withdraw
-from mcpbus.core.signals import Finished
+from mcpbus.core.signals import End, Finished
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import TaskTakenError
 from mcpbus.core.tasks.record import TaskStatus, encode_error
@@ -149,6 +149,9 @@ class TaskActor:
 
     def _finished(self, message: Finished) -> None:
         self._tasks.finished(self._task)
+        # Its arguments are not to be kept for as long as its result is.
+        self._call = None
+        self._asked.clear()
         if self._task.record.status.final:
             return
         if message.cancelled:
@@ -284,7 +287,14 @@ class TaskActor:
                 self._delete()
             return
         self._tasks.overdue(self._task)
-        self._fail(ProtocolError(INTERNAL_ERROR, f"The task did not end within {self._task.ttl:g} s"))
+        self._give_up(f"The task did not end within {self._task.ttl:g} s")
+
+    def _end_with_error(self, message: End) -> None:
+        if not self._task.record.status.final:
+            self._give_up(message.why)
+
+    def _give_up(self, why: str) -> None:
+        self._fail(ProtocolError(INTERNAL_ERROR, why))
         self._unended().cancel()
 
     def _delete(self) -> None:
@@ -296,8 +306,7 @@ class TaskActor:
         if message.waiting and status is not TaskStatus.INPUT_REQUIRED:
             return
         if not status.final:
-            self._fail(ProtocolError(INTERNAL_ERROR, message.why))
-            self._unended().cancel()
+            self._give_up(message.why)
         if message.waiting:
             return
         self._closing = True
@@ -321,6 +330,7 @@ class TaskActor:
         Finished: _finished,
         mcpbus_actors.Ask: _update,
         CancelTask: _cancel,
+        End: _end_with_error,
         Follow: _follow,
         TaskEnded: _task_ended,
         _WriteAgain: _write_again,

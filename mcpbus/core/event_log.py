@@ -36,14 +36,15 @@ def is_get_stream(name: str) -> bool:
     return name.startswith(_GET)
 
 
-def lost_request(name: str, process: str | None) -> RequestId | None:
+def lost_request(name: str, process: str | None, session: str) -> RequestId | None:
     """Return which request was answered on a stream in a process that has ended; None if it was none, or in this process.
 
     Args:
         name: The name of the stream's log.
         process: This one; None if there are no others.
+        session: The session whose client names it.
     """
-    return None if process is None else request_elsewhere(name, _REQUEST, process)
+    return None if process is None else request_elsewhere(name, _REQUEST, process, session)
 
 
 class EventLog:
@@ -57,6 +58,7 @@ class EventLog:
         primes: Whether it begins with an id without data, as 2025-11-25 has it.
 
     Attributes:
+        session: The id of the session that it belongs to.
         name: The stream's name in the store, and in its events' ids.
         offered: Whether an event id has gone out: only then can a client come back.
         finished: Whether the last message of the stream was kept.
@@ -68,11 +70,11 @@ class EventLog:
         "_broken",
         "_last",
         "_primes",
-        "_session",
         "_store",
         "finished",
         "name",
         "offered",
+        "session",
         "used",
     )
 
@@ -81,7 +83,7 @@ class EventLog:
     ) -> None:
         self._store = store
         self._breaker = breaker
-        self._session = session
+        self.session = session
         self._primes = primes
         self._last = 0
         self._broken = False
@@ -144,7 +146,7 @@ class EventLog:
     def _asking(self, said: Sequence[bytes], final: bool) -> Callable[[], Awaitable[None]]:
         """What asks the store to keep messages."""
         self.used = True
-        return partial(self._store.append, self._session, self.name, self._last + 1, said, final=final)
+        return partial(self._store.append, self.session, self.name, self._last + 1, said, final=final)
 
     def _note(self, said: Sequence[bytes], final: bool, kept: bool) -> int | None:
         """Take note of whether the store has kept messages, and return the number of the first one."""
@@ -186,7 +188,7 @@ class ResumableStreams(Generic[T]):
 
     def name_after(self, log: EventLog, process: str, request: RequestId) -> None:
         """Have a stream that was just entered tell in its name which request of which process is answered on it."""
-        name = name_request(_REQUEST, process, request)
+        name = name_request(_REQUEST, process, log.session, request)
         if name is not None:
             self._live[name] = self._live.pop(log.name)
             log.name = name

@@ -80,7 +80,7 @@ async def _follow_up(
         return
     complete = streams.ended_with(name, after)
     missed = _NOTHING if complete else await _fetch(bus, session, name, after)
-    lost = None if missed is not None and missed.finished else lost_request(name, bus.process)
+    lost = None if missed is not None and missed.finished else lost_request(name, bus.process, session.id)
     if lost is not None:
         reply = encode_event(encode_error(lost, process_lost()))
         await _write_missed(bus, http, session, named, missed or _NOTHING, end=reply)

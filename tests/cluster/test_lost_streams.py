@@ -97,6 +97,15 @@ async def test_what_names_no_request_is_as_unknown_as_ever(name, autojump_clock)
         assert (await come_back(session, f"{name}.1")).status == 400
 
 
+async def test_the_event_of_another_session_is_unknown_wherever_that_is(autojump_clock):
+    async with open_buses(make, stores=[MemoryEventStore()] * 2) as (_, probes):
+        here, there = [await probe.initialize("2025-11-25") for probe in probes]
+        stream = ask(there, "hold")
+        await trio.sleep(100)
+        again = await come_back(here, stream.event_ids[0])
+        assert (again.status, LOST in again.body.decode()) == (400, False)
+
+
 async def test_a_stream_of_this_process_that_is_not_known_is_not_lost(autojump_clock):
     store = MemoryEventStore()
     async with open_buses(make, stores=[store] * 2) as (_, probes):

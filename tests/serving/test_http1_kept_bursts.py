@@ -162,7 +162,7 @@ async def test_where_several_processes_serve_its_name_tells_whose_request_it_ans
         stage.bus.process = "here"
         await stage.call("said")
         name, _ = parse_event_id(ids_of((await stage.client.answer())[2])[0])
-        assert lost_request(name, "away") == 1
+        assert lost_request(name, "away", stage.session.id) == 1
 
 
 @ONE_PIECE

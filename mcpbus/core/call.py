@@ -31,7 +31,7 @@ from mcpbus.core.answers import Answers
 from mcpbus.core.budget import Account, weigh
 from mcpbus.core.carriers import ByTask, Carrier, Silence
 from mcpbus.core.parked_calls import ParkedCall
-from mcpbus.core.pending_questions import Ask, Required, Withdraw
+from mcpbus.core.pending_questions import Ask, Asks, Required, Withdraw
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
 from mcpbus.core.signals import CancelCall, End, Finished, HandOver, Park, Resume
@@ -125,7 +125,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     account: Account | None = None
     _answers: Answers | None = None
     _name: str | None = None
-    _asks: list[Ask] | None = None
+    _asks: Asks | None = None
     _lapse_timer: Timer | None = None
     _result: bytes | ProtocolError | None = None
 
@@ -262,23 +262,26 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     # -- questions -------------------------------------------------------------------------------
 
     def _ask(self, ask: Ask) -> None:
-        self._asks = [other for other in self._asks or () if other.open]
-        self._asks.append(ask)
+        if self._asks is None:
+            self._asks = Asks()
+        asks = self._asks
         if not self.direct:
-            if len(self._asks) == 1 and self._lapse_timer is None:
+            if not asks and self._lapse_timer is None:
                 # What is asked in the same turn goes out together.
                 self.cell.after(0, Park())
         elif not isinstance(self.carrier, Silence):
             self._report(ask)
         else:
             ask.fail(cannot_ask(self.carrier.reason.value))
+        asks.add(ask)
 
     def _withdraw(self, message: Withdraw) -> None:
-        self._asks = [ask for ask in self._asks or () if ask is not message.ask]
+        if self._asks is not None:
+            self._asks.discard(message.ask)
         self._report(message)
 
     def _park(self, _message: Park) -> None:
-        asks = [ask for ask in self._asks or () if ask.open]
+        asks = list(self._asks or ())
         if not asks or self.speechless or self.beginning or self._lapse_timer is not None:
             return
         self._lapse_timer = self.cell.after(self.bus.parked_calls.timeout, _Lapse())
@@ -314,11 +317,8 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             self._finish(self._result)
             return
         self.answers.given.update(message.answers)
-        asks, self._asks = self._asks or [], []
-        for ask in asks:
+        for ask in self._asks or ():
             self.answers.fill(ask)
-            if ask.open:
-                self._asks.append(ask)
         if self._asks:
             self.cell.after(0, Park())
 

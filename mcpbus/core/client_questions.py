@@ -1,6 +1,6 @@
 """What one legacy request asks its client, or a program outside any: requests of the server's own, each until it is answered or withdrawn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -32,7 +32,7 @@ class ClientQuestions:
         withdrawal: What kind of message withdraws it.
     """
 
-    __slots__ = ("_asker", "_open", "_question", "_send", "_session", "_used", "_withdrawal")
+    __slots__ = ("_asker", "_of", "_open", "_question", "_send", "_session", "_used", "_withdrawal")
 
     def __init__(
         self,
@@ -51,6 +51,9 @@ class ClientQuestions:
         self._question = question
         self._withdrawal = withdrawal
         self._open: dict[RequestId, tuple[Ask, str, Receipt]] = {}
+        self._of: dict[
+            Ask, dict[RequestId, None]
+        ] = {}  # so that to give one up takes no look at all the others
 
     def __len__(self) -> int:
         return len(self._open)
@@ -67,6 +70,7 @@ class ClientQuestions:
             question_id = self._session.next_question_id()
             receipt = self._session.bus.ledger.enter(method)
             self._open[question_id] = (ask, key, receipt)
+            self._of.setdefault(ask, {})[question_id] = None
             self._session.questions[question_id] = self._asker
             params = ask.params[key]
             if ask.on_progress is not None:
@@ -119,23 +123,26 @@ class ClientQuestions:
 
     def give_up_all(self, why: str) -> None:
         """Fail all that was asked."""
-        for ask, *_ in tuple(self._open.values()):
+        for ask in tuple(self._of):
             self._give_up(ask, cannot_ask(why))
 
     def _give_up(self, ask: Ask, error: AskError) -> None:
         """Fail what was asked together, and tell the client that the rest needs no answer."""
         ask.fail(error)
-        self.withdraw(lambda other: other is ask)
+        self._withdraw(tuple(self._of.get(ask, ())))
 
-    def withdraw(self, unwanted: Callable[[Ask], bool] = lambda _: True) -> None:
-        """Tell the client which questions need no answer any more; whoever asked them learns it elsewhere."""
-        for question_id, (ask, _, question) in tuple(self._open.items()):
-            if unwanted(ask):
-                self._forget(question_id)
+    def withdraw(self) -> None:
+        """Tell the client that no question needs an answer any more; whoever asked them learns it elsewhere."""
+        self._withdraw(tuple(self._open))
+
+    def _withdraw(self, question_ids: Sequence[RequestId]) -> None:
+        for question_id in question_ids:
+            asked = self._forget(question_id)
+            if asked is not None:
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
                 receipt = self._session.bus.ledger.enter("notifications/cancelled")
-                self._send(Withdrawal(self._withdrawal, Era.LEGACY, data, receipt, question=question))
+                self._send(Withdrawal(self._withdrawal, Era.LEGACY, data, receipt, question=asked[2]))
 
     def _refused(self, question_id: RequestId, reason: Reason) -> None:
         asked = self._forget(question_id)
@@ -146,7 +153,13 @@ class ClientQuestions:
         if question_id is None:
             return None
         self._session.questions.pop(question_id, None)
-        return self._open.pop(question_id, None)
+        asked = self._open.pop(question_id, None)
+        if asked is not None:
+            together = self._of[asked[0]]
+            del together[question_id]
+            if not together:
+                del self._of[asked[0]]
+        return asked
 
 
 def _with_token(params: msgspec.Raw, token: RequestId) -> msgspec.Raw:

@@ -19,6 +19,8 @@ from mcpbus.protocol.validators import check_text
 LONGEST_KEY: Final = 1024
 """How many characters the key of a question may have."""
 
+_FEW: Final = 16
+
 MOST_ANSWERS: Final = 1_000
 """How many answers one request may bring."""
 
@@ -69,6 +71,11 @@ class Ask:
             self._settle()
 
     @property
+    def settled(self) -> bool:
+        """Whether nobody waits for an answer any more."""
+        return self._settled
+
+    @property
     def open(self) -> list[str]:
         """The keys of the questions that have no answer yet; none once it has failed."""
         return [] if self._settled else [key for key in self.questions if key not in self._answers]
@@ -116,6 +123,38 @@ class Ask:
         if self._error is not None:
             raise self._error
         return {key: self._answers[key] for key in self.questions}
+
+
+class Asks:
+    """Those of one call, in their order.
+
+    Ones that are settled are dropped now and then: with each new one, that would take a time that grows with the square of their number.
+    """
+
+    __slots__ = ("_all", "_most")
+
+    def __init__(self) -> None:
+        self._all: dict[Ask, None] = {}
+        self._most = _FEW
+
+    def __bool__(self) -> bool:
+        """Whether any waits for answers."""
+        return any(not ask.settled for ask in self._all)
+
+    def __iter__(self) -> Iterator[Ask]:
+        """Those that wait, as it is now."""
+        return iter([ask for ask in self._all if not ask.settled])
+
+    def add(self, ask: Ask) -> None:
+        """Add one."""
+        if len(self._all) >= self._most:
+            self._all = dict.fromkeys(self)
+            self._most = 2 * len(self._all) + _FEW
+        self._all[ask] = None
+
+    def discard(self, ask: Ask) -> None:
+        """Take one out, if it is there."""
+        self._all.pop(ask, None)
 
 
 def make_ask(

@@ -74,6 +74,10 @@ class _WriteAgain(msgspec.Struct, frozen=True):
     """The store was down when it was to keep the result."""
 
 
+class _Look(msgspec.Struct, frozen=True):
+    """The questions that are open have changed in this turn."""
+
+
 class TaskActor:
     """See the module.
 
@@ -103,6 +107,7 @@ class TaskActor:
         self._writing: mcpbus_actors.Task | None = None
         self._deleting: mcpbus_actors.Task | None = None
         self._reading: dict[mcpbus_actors.Task, Address[object]] = {}
+        self._looking = False
         self._expired = False
         self._closing = False
         task.address = cell.address
@@ -131,7 +136,7 @@ class TaskActor:
         else:
             for key in ask.open:
                 self._asked[self._issue(key)] = ask, key
-            self._look()
+            self._look_soon()
 
     def _issue(self, key: str) -> str:
         """Return the key under which a question goes out: one that this task never had (rule TX-6)."""
@@ -145,7 +150,7 @@ class TaskActor:
     def _withdraw(self, message: Withdraw) -> None:
         for issued in [issued for issued, (ask, _) in self._asked.items() if ask is message.ask]:
             del self._asked[issued]
-        self._look()
+        self._look_soon()
 
     def _finished(self, message: Finished) -> None:
         self._tasks.finished(self._task)
@@ -194,6 +199,16 @@ class TaskActor:
             self._tasks.tell([message.listener], record.id, record.encode(self._task.payload))
 
     # -- the status ------------------------------------------------------------------------------
+
+    def _look_soon(self) -> None:
+        """Follow what is asked in the same turn together: all that is open is shown each time."""
+        if not self._looking:
+            self._looking = True
+            self._cell.after(0, _Look())
+
+    def _look_now(self, _message: "_Look") -> None:
+        self._looking = False
+        self._look()
 
     def _look(self) -> None:
         """Follow the questions that are open."""
@@ -333,6 +348,7 @@ class TaskActor:
         End: _end_with_error,
         Follow: _follow,
         TaskEnded: _task_ended,
+        _Look: _look_now,
         _WriteAgain: _write_again,
         Expire: _expire,
         Close: _close,

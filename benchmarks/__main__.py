@@ -90,6 +90,7 @@ def run(  # noqa: PLR0917  click passes them by name
     )
     chosen = [ALL[name] for name in peers] if peers else list(ALL.values())
     plan = Plan(quick, rounds, sizes)
+    _check_measured(plan, scenarios, chosen, named=bool(names))
     machine.raise_file_limit()
     folder = output or (FOLDER if whole else CACHE / "results")
     _make(folder)
@@ -137,6 +138,18 @@ def report(folder: Path) -> None:
 def table() -> None:
     """Write the table of the report that is committed into the README."""
     readme_table.update(read())
+
+
+def _check_measured(
+    plan: Plan, scenarios: Sequence[Scenario], chosen: Sequence[Peer], *, named: bool
+) -> None:
+    """Refuse a scenario that was named and measures none of the servers, and a run in which none does: its report would be empty."""
+    idle = [each.name for each in scenarios if next(plan.turns(each, chosen), None) is None]
+    if idle and (named or len(idle) == len(scenarios)):
+        raise click.UsageError(
+            f"{', '.join(idle)}: nothing is measured of {', '.join(peer.name for peer in chosen)}, which cannot do what that needs; "
+            "name another server with --peer, or none for all that can"
+        )
 
 
 def _make(folder: Path) -> None:

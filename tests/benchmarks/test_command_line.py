@@ -35,6 +35,15 @@ def test_a_report_is_not_written_to_a_file(tmp_path, inside, reason):
     assert file.read_text() == "mine"
 
 
+@pytest.mark.parametrize("names", [("short-call", "stdio"), ("stdio",)])
+def test_a_scenario_that_measures_none_of_the_servers_named_is_none(names):
+    said = refused(*names, "--peer", "mcpbus-http2")
+    assert (
+        "Error: stdio: nothing is measured of mcpbus-http2, which cannot do what that needs; name another"
+        in said
+    )
+
+
 def test_a_size_is_one_at_least():
     assert "0 is not in the range x>=1" in refused("short-call", "--size", "0")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 _HALF = re.compile("[\ud800-\udfff]")
+_NESTED = (dict, list, tuple)
 _CONTAINERS = (list, tuple, set, frozenset)
 
 
@@ -58,6 +59,29 @@ def _faulty(
             yield step, part, error
         except (ValueError, RecursionError):
             continue  # that is another error
+
+
+def check_keys(value: Any, place: str = "$") -> None:
+    """Refuse dicts in plain data with two keys that are the same to JSON, such as 1 and ``"1"``: of which readers take one is up to them.
+
+    Raises:
+        TypeError: One has.
+    """
+    if isinstance(value, dict):
+        if len(set(map(type, value))) > 1:  # those of one type do not meet
+            texts: dict[str, Any] = {}
+            for key in value:
+                if (other := texts.setdefault(str(key), key)) is not key:
+                    raise TypeError(f"the keys {other!r} and {key!r} are the same to JSON - at `{place}`")
+        steps: Iterable[tuple[Any, Any]] = value.items()
+        form = ".{}"
+    elif isinstance(value, list | tuple):
+        steps, form = enumerate(value), "[{}]"
+    else:
+        return
+    for step, part in steps:
+        if isinstance(part, _NESTED):
+            check_keys(part, place + form.format(step))
 
 
 def find_non_finite(value: Any) -> str | None:

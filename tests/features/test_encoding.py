@@ -158,6 +158,22 @@ def test_what_is_more_than_plain_data_is_left_to_msgspec(value, inside):
     assert outcome(jsontypes.encode, inside(value)) == outcome(encode_typed, inside(value))
 
 
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({1: "a", "1": "b"}, "the keys 1 and '1' are the same to JSON - at `$`"),
+        ([{"a": ({"2.5": [], 2.5: []},)}], "the keys '2.5' and 2.5 are the same to JSON - at `$[0].a[0]`"),
+    ],
+)
+def test_two_keys_that_are_the_same_to_json_are_refused(value, fault):
+    assert outcome(jsontypes.encode, value) == (TypeError, fault)
+
+
+@pytest.mark.parametrize("value", [{1: "a", 2: "b", "3": "c"}, {"a": [{1: 1e22, "b": None}, {1: "é"}]}])
+def test_keys_that_are_no_texts_are_written_as_such(value):
+    assert outcome(jsontypes.encode, value) == outcome(encode_typed, value)
+
+
 @pytest.mark.parametrize("make", PIECES)
 @pytest.mark.parametrize("text", ["short", "lo\ng" * 5_000, "löng" * 5_000, "\ud800" * 5_000])
 def test_a_piece_of_content_is_the_same_however_long(make, text):

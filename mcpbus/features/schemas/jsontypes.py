@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from mcpbus.protocol.json_faults import plain, with_place
+from mcpbus.protocol.json_faults import check_keys, plain, with_place
 
 _REFERENCE = "#/$defs/{name}"
 # Beyond it a float does not tell one integer from the next.
@@ -25,6 +25,8 @@ _SAFE = 2**53 - 1
 # Much longer than what a model writes, and read in some milliseconds however many numbers it holds.
 _LONGEST_WRITTEN_ANEW = 65_536
 _PLAIN = frozenset({str, dict, list})
+# What orjson says of keys that are none. Among them two may be the same to JSON, which is shorter then once it has been read.
+_NO_TEXT = "Dict key must be str"
 # In characters; what is shorter takes either about as long.
 _SHORT = 1_000
 
@@ -247,7 +249,7 @@ def encode(value: Any) -> bytes:
     """Encode any value that a function may return.
 
     Raises:
-        TypeError: JSON cannot hold it.
+        TypeError: JSON cannot hold it, or two keys of a dict would be the same there.
         UnicodeEncodeError: its text has no UTF-8, as lone surrogates have none.
     """
     kind = type(value)
@@ -255,8 +257,11 @@ def encode(value: Any) -> bytes:
         if kind not in _PLAIN or (kind is str and len(value) < _SHORT):
             return encode_typed(value)
         return _plain_encoder()(value)
-    except TypeError:
-        return encode_with_place(value)
+    except TypeError as error:
+        encoded = encode_with_place(value)
+        if str(error) == _NO_TEXT and len(encode_typed(msgspec.json.decode(encoded))) != len(encoded):
+            check_keys(value)
+        return encoded
 
 
 def encode_with_place(value: Any) -> bytes:

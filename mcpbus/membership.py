@@ -22,7 +22,7 @@ def meet(
     """Find the other processes that serve the same, if there are any.
 
     Args:
-        cluster: What they find each other by; None of a server that is alone.
+        cluster: What they find each other by; None of a server that is alone, or has none but those on this machine.
         secrets: The server's own keys.
         worker: What this process is, if it is one of several on this machine.
 
@@ -30,7 +30,7 @@ def meet(
         ServingError: On entering: it cannot be one of them.
     """
     if cluster is None:
-        return nullcontext()
+        return nullcontext(None if worker is None else worker.cluster)
     from mcpbus.cluster.redis import Redis  # noqa: PLC0415 - it is for those who have it
 
     return _meet_at(cluster, secrets, worker) if isinstance(cluster, Redis) else nullcontext(cluster)

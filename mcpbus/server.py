@@ -409,7 +409,7 @@ class Server(Definition, Generic[StateT]):
             limits=limits,
             event_store=event_store,
             task_store=task_store,
-            cluster=cluster if cluster is not None or worker is None else worker.cluster,
+            cluster=cluster,
             worker=worker,
         )
         async with opening as bus:

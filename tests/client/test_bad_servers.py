@@ -233,6 +233,31 @@ async def test_an_answer_that_takes_its_time_is_read_to_its_end(monkeypatch):
         assert await list_tools(url, revision=OLD) == [{"name": "late"}]
 
 
+async def test_a_stream_that_says_something_before_the_answer_is_read_to_its_end(monkeypatch):
+    monkeypatch.setattr(http_answers, "_LEAVE_SECONDS", -1)
+    reply = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": [{"name": "late"}]}})
+
+    async def slowly(stream):
+        await stream.send_all(events('data: {"jsonrpc": "2.0", "method": "notifications/other"}\n\n'))
+        await wait_all_tasks_blocked(0.01)
+        await stream.send_all(f"data: {reply}\n\n".encode())
+
+    async with speaking(HELLO, TAKEN, slowly) as (url, _):
+        assert await list_tools(url, revision=OLD) == [{"name": "late"}]
+
+
+async def test_a_stream_that_is_come_back_to_is_not_read_if_it_is_compressed():
+    again = answer(b"x", "text/event-stream", content_encoding="gzip")
+    async with speaking(HELLO, TAKEN, events("retry: 1\nid: e1\ndata:\n\n"), again) as (url, _):
+        assert "answers in gzip, which was not asked for" in await list_tools(url, revision=OLD)
+
+
+async def test_a_stream_that_is_cut_off_before_it_could_be_come_back_to_is_the_end_of_the_call():
+    cut = answer(b": nothing\n\n", "text/event-stream", content_length=1000)
+    async with speaking(HELLO, TAKEN, cut) as (url, _):
+        assert "peer closed connection" in await list_tools(url, revision=OLD)
+
+
 async def test_a_call_whose_question_cannot_be_answered_fails():
     async def ask(stream):
         await stream.send_all(events('data: {"jsonrpc": "2.0", "id": "q", "method": "ping"}\n\n'))

@@ -223,3 +223,45 @@ async def test_a_call_that_is_given_up_before_it_is_sent_is_never_sent():
             accept.set()
             await client.request("ping")
     assert "tools/list" not in "".join(sent)
+
+
+async def test_what_a_client_that_is_cancelled_said_last_is_said_before_the_session_is_ended():
+    asked, scope = trio.Event(), trio.CancelScope()
+
+    async def never(stream):
+        asked.set()
+        await trio.sleep_forever()
+
+    async def use():
+        with scope:
+            async with connect_http(url, revision=OLD) as client:
+                await client.list_tools()
+
+    with trio.fail_after(20):
+        async with speaking(HELLO, TAKEN, never) as (url, sent), trio.open_nursery() as nursery:
+            nursery.start_soon(use)
+            await asked.wait()
+            scope.cancel()
+    assert "notifications/cancelled" in sent[-2]
+    assert sent[-1].startswith("DELETE ")
+
+
+async def test_a_client_is_left_though_a_call_is_not_answered():
+    asked = trio.Event()
+
+    async def never(stream):
+        asked.set()
+        await trio.sleep_forever()
+
+    async def fails():
+        with pytest.raises(Disconnected, match="the client was closed"):
+            await client.list_tools()
+
+    with trio.fail_after(20):
+        async with (
+            speaking(HELLO, TAKEN, never) as (url, _),
+            trio.open_nursery() as nursery,
+            connect_http(url, revision=OLD) as client,
+        ):
+            nursery.start_soon(fails)
+            await asked.wait()

@@ -171,10 +171,11 @@ async def test_a_request_is_repeated_once():
         assert len(sent) == 4
 
 
-async def test_where_there_is_no_new_session_the_request_fails_and_the_next_one_tries_again():
-    full = answer(status="503 Slow Down")
-    async with connected(GONE, full, GONE, AGAIN, TAKEN, TOOLS) as (client, sent):
-        with pytest.raises(Disconnected, match=r"opens no new one: .* answered 503 Slow Down"):
+@pytest.mark.parametrize("status", ["503 Slow Down", "404 Not Found"])
+async def test_where_there_is_no_new_session_the_request_fails_and_the_next_one_tries_again(status):
+    refused = answer(status=status)
+    async with connected(GONE, refused, GONE, AGAIN, TAKEN, TOOLS) as (client, sent):
+        with pytest.raises(Disconnected, match=f"opens no new one: .* answered {status}"):
             await client.list_tools()
         assert await client.list_tools() == [{"name": "late"}]
     assert heard(sent)[2] == ("list", "s1")
@@ -390,3 +391,9 @@ async def test_who_says_again_that_it_is_initialized_loses_nothing():
         await client.notify("notifications/initialized")
         await client.request("ping")
         go_on.set()
+
+
+async def test_a_program_may_cancel_what_was_never_asked():
+    async with connected() as (client, sent):
+        await client.notify("notifications/cancelled", {"requestId": 99})
+    assert [method for method, _ in heard(sent)] == ["cancelled", "DELETE"]

@@ -219,7 +219,7 @@ async def test_a_modern_client_gets_no_log_below_its_level_and_none_without_one(
 # -- listens -------------------------------------------------------------------------------------
 
 
-async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autojump_clock):  # S-6
+async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autojump_clock):  # S-6, S-4
     async with staged() as stage:
         listens = [
             stage.probe.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=n)

@@ -102,7 +102,7 @@ def test_what_cannot_be_said_raises_where_it_is_said_and_is_in_no_books(error, s
 
 
 @given(st.none() | st.dictionaries(TEXTS, VALUES, min_size=1, max_size=3), st.integers() | TEXTS)
-def test_a_stamped_change_has_the_id_of_its_listen_with_its_type(params, listen):
+def test_a_stamped_change_has_the_id_of_its_listen_with_its_type(params, listen):  # S-7
     stamp = {"io.modelcontextprotocol/subscriptionId": listen}
     plain = {"jsonrpc": "2.0", "method": "notifications/x"} | ({} if params is None else {"params": params})
     change = json.loads(stamped(json.dumps(plain, separators=(",", ":")).encode(), listen))

@@ -257,3 +257,28 @@ async def test_a_list_without_an_end_is_given_up(monkeypatch, autojump_clock):
         with pytest.raises(ClientError, match="tools/list has more than 3 pages"):
             await wall.client.list_tools()
     assert len(wall.heard) == 3
+
+
+@pytest.mark.parametrize(
+    ("revision", "result", "fails"),
+    [
+        ("2026-07-28", {}, False),
+        ("2026-07-28", {"resultType": "complete"}, False),
+        ("2026-07-28", {"resultType": "partial"}, True),
+        ("2025-11-25", {"resultType": "partial"}, False),
+    ],
+)
+async def test_a_result_of_an_unknown_type_is_none(revision, result, fails, autojump_clock):  # M-17
+    outcomes = []
+
+    async def ask(wall):
+        try:
+            outcomes.append(await wall.client.request("tools/list"))
+        except ClientError as error:
+            outcomes.append(error)
+
+    async with walled(revision=REVISIONS[revision]) as wall, trio.open_nursery() as nursery:
+        nursery.start_soon(ask, wall)
+        await wait_all_tasks_blocked()
+        said(wall.client, id=1, result=result)
+    assert [isinstance(outcome, ClientError) for outcome in outcomes] == [fails]

@@ -84,7 +84,7 @@ async def test_of_several_kinds_each_value_says_its_own(server, client, returns,
     ],
 )
 @pytest.mark.parametrize("uri", ["x://unknown", "users://ten/profile", "users://99/profile"])
-async def test_a_resource_that_is_not_there(server, connect, revision, code, uri):
+async def test_a_resource_that_is_not_there(server, connect, revision, code, uri):  # J-13
     @server.resource("users://{id}/profile")
     async def profile(id: int) -> dict:  # noqa: A002
         raise ResourceNotFoundError

@@ -305,7 +305,9 @@ async def test_a_drain_answers_all_of_a_batch(autojump_clock):
     ids=["empty", "initialize", "initialize beside others", "too long"],
 )
 @pytest.mark.parametrize("opened", [True, False])
-async def test_a_batch_that_cannot_be_is_refused_as_a_whole(batch, code, opened, autojump_clock):
+async def test_a_batch_that_cannot_be_is_refused_as_a_whole(
+    batch, code, opened, autojump_clock
+):  # J-24, J-26, W-45
     async with house() as home:
         session = await home.probe.initialize(B) if opened else None
         before = home.bus.statistics()

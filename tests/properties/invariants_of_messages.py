@@ -15,7 +15,7 @@ _LOST = Fate.discarded(Reason.LOST)
 
 
 def one_fate_and_one_stream(world: Any) -> Iterator[str]:
-    """1: each message has exactly one fate; a delivered one appears once, on one stream of one client."""
+    """1: each message has exactly one fate; a delivered one appears once, on one stream of one client (W-20)."""
     seen = appearances(world)
     stored = _stored_numbers(world)
     for what, said in world.said.items():
@@ -59,7 +59,7 @@ def _stored_numbers(world: Any) -> set[int]:
 
 
 def replies_stay_at_home(world: Any) -> Iterator[str]:
-    """2: a reply is on its own POST's stream, JSON body, or a resume of that, once, and the last there."""
+    """2: a reply is on its own POST's stream, JSON body, or a resume of that, once, and the last there (V-14, X-9)."""
     for root in world.ears:
         if root.root is root and root.purpose != "other":
             yield from _judge_replies(world, root)
@@ -108,7 +108,7 @@ def streams_end_with_their_replies(world: Any) -> Iterator[str]:
 
 
 def get_streams_have_no_replies(world: Any) -> Iterator[str]:
-    """3: a plain GET stream, and a resume of one, never has a reply."""
+    """3: a plain GET stream, and a resume of one, never has a reply (W-19)."""
     for ear in world.ears:
         if ear.purpose == "get" and ear.recording.status == 200 and any(map(is_reply, ear.messages)):
             yield "a GET stream has a reply"

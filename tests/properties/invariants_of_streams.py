@@ -12,7 +12,7 @@ _FINAL = {"completed", "failed", "cancelled"}
 
 
 def replays_are_exact(world: Any) -> Iterator[str]:
-    """4: what follows an event id is exactly the later events of that same stream, in order."""
+    """4: what follows an event id is exactly the later events of that same stream, in order (W-23, W-25)."""
     for ear in world.ears:
         if not isinstance(ear, HttpEar) or ear.purpose not in {"post", "get"} or not ear.recording.streams:
             continue
@@ -77,7 +77,7 @@ def _judge_return(world: Any, ear: HttpEar) -> Iterator[str]:
 
 
 def event_ids_are_in_order(world: Any) -> Iterator[str]:
-    """14: priming and retry are for 2025-11-25 alone, ids for legacy streams, and no id is given twice in a session."""
+    """14: priming and retry are for 2025-11-25 alone, ids for legacy streams, and no id is given twice in a session (W-22)."""
     named: dict[tuple[Any, str], bytes] = {}
     for ear in world.ears:
         if not isinstance(ear, HttpEar):

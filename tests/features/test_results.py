@@ -20,6 +20,7 @@ from mcpbus.protocol.messages import (
     TextResourceContents,
     ToolAnnotations,
 )
+from mcpbus.protocol.revisions import LATEST
 from mcpbus.server import Server
 
 A, B, C, D, E = REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -370,3 +371,21 @@ async def test_a_failure_need_not_look_like_a_success(server, client):
     result = await client.call("t")
     assert (result["isError"], result["content"][0]["text"]) == (True, "no")
     assert result["structuredContent"] == {"why": "no"}
+
+
+class Meeting(pydantic.BaseModel):
+    begins: dt.datetime
+    ends: list[pydantic.AwareDatetime] = []
+
+
+def test_a_model_promises_no_offset_that_what_it_sends_may_lack():
+    """RFC 3339, which `date-time` stands for, wants one; what is received without is taken."""
+
+    async def meet(meeting: Meeting) -> Meeting: ...
+
+    made = tool(meet)
+    sent = msgspec.json.decode(made.output.schema(LATEST))["properties"]
+    assert (sent["begins"]["type"], sent["begins"].get("format")) == ("string", None)
+    assert sent["ends"]["items"]["format"] == "date-time"
+    received = made.arguments.document["properties"]["meeting"]["properties"]
+    assert received["begins"]["format"] == "date-time"

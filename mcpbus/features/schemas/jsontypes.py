@@ -121,7 +121,9 @@ def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
         # A generic model is called "Page[int]", and brackets have no place in a reference.
         prefix = re.sub(r"[^\w.-]", "_", unknown.__qualname__)
         schema: dict[str, Any] = unknown.model_json_schema(
-            ref_template=f"#/$defs/{prefix}.{{model}}", mode="serialization" if serialized else "validation"
+            ref_template=f"#/$defs/{prefix}.{{model}}",
+            mode="serialization" if serialized else "validation",
+            schema_generator=_without_offset(),
         )
         for name, definition in schema.pop("$defs", {}).items():
             qualified = f"{prefix}.{name}"
@@ -206,6 +208,22 @@ def _is_model(kind: Any) -> bool:
     # Whoever has a pydantic model has imported pydantic; nobody else pays for it.
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+@cache
+def _without_offset() -> type:
+    """What makes the schemas of models, but leaves out the format of what it may send without the offset that RFC 3339 wants."""
+    made_by = inspect.signature(sys.modules["pydantic"].BaseModel.model_json_schema)
+    generator: Any = made_by.parameters["schema_generator"].default
+
+    class Schemas(generator):  # type: ignore[misc]
+        def datetime_schema(self, schema: Any) -> Any:
+            told = super().datetime_schema(schema)
+            if self.mode == "serialization" and schema.get("tz_constraint") != "aware":
+                told.pop("format", None)
+            return told
+
+    return Schemas
 
 
 def _is_path(kind: Any) -> bool:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from test_bad_servers import HELLO, TAKEN, events, result, speaking
+from test_bad_servers import HELLO, MODERN, TAKEN, events, result, speaking
 from test_clients_on_the_wire import over_http, over_stdio
 from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
@@ -265,3 +265,20 @@ async def test_a_client_is_left_though_a_call_is_not_answered():
         ):
             nursery.start_soon(fails)
             await asked.wait()
+
+
+async def test_the_answer_to_a_call_that_is_given_up_is_left_at_once():  # which is how 2026-07-28 cancels it over HTTP
+    asked, left = trio.Event(), trio.Event()
+
+    async def never(stream):
+        asked.set()
+        assert await stream.receive_some() == b""
+        left.set()
+
+    with trio.fail_after(20):
+        async with speaking(result(MODERN), never) as (url, _), connect_http(url, revision=NEW) as client:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.list_tools)
+                await asked.wait()
+                nursery.cancel_scope.cancel()
+            await left.wait()

@@ -59,8 +59,8 @@ def _owner(world: Any, ear: Any, message: dict[str, Any]) -> Any:
 
 
 def judge_purge(world: Any, sent: Any) -> None:
-    """6, in the moment of a cancel: what waits for the request is kept no longer."""
-    if sent.call is None or sent.call.outcome != "cancelled" or sent.call.sents[-1] is not sent:
+    """6, in the moment in which a cancel has ended a handler: what waits for the request is kept no longer."""
+    if sent.call.sents[-1] is not sent:
         return
     waiting = [s.receipt.place for s in world.said.values() if s.sent is sent and s.receipt is not None]
     if Place.OUTBOX in waiting:
@@ -87,8 +87,11 @@ def _may_be_cancelled(world: Any, call: Any) -> bool:
 def _may_end(sent: Any) -> bool:
     if sent.cancelled or sent.client.gone:
         return True
-    if not sent.legacy:
-        return bool(sent.ear.deaf)
+    return may_be_abandoned(sent) if sent.legacy else bool(sent.ear.deaf)
+
+
+def may_be_abandoned(sent: Any) -> bool:
+    """Whether the stream of a legacy request may have ended without its reply, since nobody came back to it in time."""
     abandoned = sent.dropped_at is not None and trio.current_time() >= sent.dropped_at + _ABANDONED_SECONDS
     # What takes nothing for the write deadline is dropped by the server, at a time known only to it; and a client
     # that was sent away to come back later may not do so in time.

@@ -5,6 +5,7 @@ from typing import Any
 
 from ears import HttpEar
 from happenings import LISTS
+from invariants_of_requests import may_be_abandoned
 from transcripts import is_reply
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
@@ -63,7 +64,10 @@ def _judge_return(world: Any, ear: HttpEar) -> Iterator[str]:
     stream = ear.client.session.id, name
     whole = stream in world.store and world.program.store != "failing"
     if ear.recording.status == 400:
-        if ear.known and whole:
+        # With no reply any more, to have all that was said is not to be at the end of it.
+        ended = stream not in world.store.finals and number == len(world.store.record.get(stream, []))
+        abandoned = ended and any(map(may_be_abandoned, ear.root.sents.values()))
+        if ear.known and whole and not abandoned:
             yield f"what follows {ear.after} was refused"
         return
     if any(retry for _, _, retry in ear.events()):

@@ -100,16 +100,22 @@ class RequestSteps:
         sent = self.pick(open_, index)
         if sent is None:
             return
+        running = sent.call is not None and sent.call.outcome == "running"
         await sent.client.cancel(sent)
         await self.settle()
         if sent.client.kind in {"modern", "stateless"}:
             return
-        sent.cancelled, sent.silenced = True, self.tick()
+        sent.cancelled = True
+        took = running and sent.call.outcome == "cancelled"
+        if not took and sent.ear.purpose == "all" and sent.ear.stalled:
+            return  # it may be unread: of a channel whose client reads too little no more is read either
+        sent.silenced = self.tick()
         # What is being written stands, and so does a reply that waits: they may still come.
         silent = sent.call is None or sent.call.outcome in {"running", "cancelled"}
         if silent and not self.bus.ledger.pending[Place.WRITING]:
             sent.ends = {ear: len(ear.messages) for ear in self.family(sent.ear) if not ear.stalled}
-        judge_purge(self, sent)
+        if took:
+            judge_purge(self, sent)
 
     # -- questions -------------------------------------------------------------------------------
 

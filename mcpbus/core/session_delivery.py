@@ -1,12 +1,12 @@
 """How what is said to a session gets to its client: on the stream on which it may leave now, or held until there is one."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import msgspec
 import trio
 from mcpbus_actors import Cell
 
-from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox
+from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
 from mcpbus.core.receipt import LOST, MOVED, Receipt
 from mcpbus.core.session import Directory, Session, Stage
 from mcpbus.core.session_messages import Restore
@@ -175,10 +175,15 @@ class Delivery:
         else:
             stream.send(message)
 
-    def _send_on(self, waited: Iterable[OutboundMessage]) -> None:
-        """Send what has waited, but for what the client has unsubscribed from meanwhile."""
+    def _send_on(self, waited: Collection[OutboundMessage]) -> None:
+        """Send what has waited, but for what the client has unsubscribed from meanwhile, and for what nobody asks any more."""
+        withdrawn = {message.question for message in waited if isinstance(message, Withdrawal)}
+        withdrawn &= {message.receipt for message in waited}
         for message in waited:
-            if self._not_subscribed(message):
+            asked = message.question if isinstance(message, Withdrawal) else message.receipt
+            if asked in withdrawn:
+                message.discard(Reason.FINISHED)  # its client has not seen it, and sees neither
+            elif self._not_subscribed(message):
                 message.discard(Reason.NOT_SUBSCRIBED)
             else:
                 self.send(message)

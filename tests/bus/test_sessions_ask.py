@@ -365,6 +365,27 @@ async def test_what_waits_when_another_stream_takes_over_is_asked_there(autojump
         assert it.bus.statistics().pending == {}
 
 
+async def test_what_nobody_asks_any_more_is_not_asked_on_the_stream_that_takes_over(autojump_clock):
+    async with staged() as it, trio.open_nursery() as nursery:
+        session = await it.probe.initialize(capabilities=EVERYTHING)
+        old = await session.get().begun()
+        await it.quiet()
+        old.stall()
+        it.bus.sessions[session.id].notify(CUSTOM)  # is being written
+        await it.quiet()
+        late = Asker(nursery, it.bus.sessions[session.id], lambda s: s.list_roots(timeout=5))
+        await late.done.wait()
+        asker = Asker(nursery, it.bus.sessions[session.id])
+        await it.quiet()
+        new = await session.get().begun()
+        question = await new.message()
+        await session.answer(question["id"], ROOTS).ended()
+        await it.quiet()
+        assert (asker.outcome, len(new.messages)) == ([Root("file:///x")], 1)
+        new.disconnect()
+        await it.assert_nothing_is_left()
+
+
 async def test_whoever_asked_is_told_how_far_its_client_is(autojump_clock):
     told = []
     async with staged() as it, trio.open_nursery() as nursery:

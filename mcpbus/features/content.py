@@ -247,10 +247,10 @@ def adapt(block: ContentBlock, revision: Revision) -> ContentBlock:
     changes: dict[str, Any] = {}
     if not revision.item_meta:
         changes["meta"] = None
-    if not revision.last_modified:
-        changes["annotations"] = known_annotations(block.annotations, revision)
         if isinstance(block, EmbeddedResource):
             changes["resource"] = msgspec.structs.replace(block.resource, meta=None)
+    if not revision.last_modified:
+        changes["annotations"] = known_annotations(block.annotations, revision)
     if isinstance(block, ResourceLink) and not revision.icons:
         changes["icons"] = None
     return msgspec.structs.replace(block, **changes) if changes else block

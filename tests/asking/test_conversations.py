@@ -98,8 +98,8 @@ def test_a_revision_that_has_one_block_in_a_message_gets_several_messages():
     messages = [{**user(TEXT, image), "_meta": {"k": 1}}, model(TEXT)]
     for revision in (A, B, C):
         assert sent(messages, revision) == [
-            {"role": "user", "content": TEXT, "_meta": {"k": 1}},
-            {"role": "user", "content": image, "_meta": {"k": 1}},
+            {"role": "user", "content": TEXT},
+            {"role": "user", "content": image},
             {"role": "assistant", "content": TEXT},
         ]
     for revision in (D, E):
@@ -188,3 +188,28 @@ async def test_a_model_uses_tools_until_it_has_said_all(revision, autojump_clock
     ):
         await client.call_tool("ask")
         assert it.outcomes == ["4 6"]
+
+
+DATED = {"audience": ["user"], "priority": 0.5, "lastModified": "2026-01-01T00:00:00Z"}
+SAID = {**TEXT, "annotations": DATED, "_meta": {"a": 1}}
+UNDATED = {**TEXT, "annotations": {"audience": ["user"], "priority": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("revision", "block", "meta"),
+    [
+        (A, UNDATED, {}),
+        (B, UNDATED, {}),
+        (C, SAID, {}),
+        (D, SAID, {"_meta": {"b": 2}}),
+        (E, SAID, {"_meta": {"b": 2}}),
+    ],
+)
+def test_a_client_is_told_nothing_that_its_revision_does_not_have(revision, block, meta):  # R-8, L-19
+    said = {"role": "user", "content": SAID, "_meta": {"b": 2}}
+    assert sent([said], revision) == [{"role": "user", "content": block, **meta}]
+
+
+def test_a_message_of_nothing_is_as_it_was():
+    assert sent([user()], E) == [user()]
+    assert sent([user()], C) == []

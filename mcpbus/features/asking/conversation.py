@@ -12,6 +12,7 @@ import msgspec
 from mcpbus.features.asking.answers import Sampled, SamplingContent, ToolUse, ToolUseResult
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.messages import ContentBlock, MetaObject, Role, TextContent
+from mcpbus.protocol.revisions import Revision
 
 
 class _Message(msgspec.Struct, rename="camel"):
@@ -86,17 +87,31 @@ def _block(part: Any) -> Any:
     return part.to_block() if isinstance(part, _Helper) else part
 
 
-def fit(messages: Sequence[dict[str, Any]], *, several: bool) -> list[dict[str, Any]]:
+def fit(messages: Sequence[dict[str, Any]], revision: Revision) -> list[dict[str, Any]]:
     """Return messages as a revision has them.
 
     Args:
         messages: From `read_conversation`.
-        several: Whether a message may have several blocks; otherwise each becomes a message of its own.
+        revision: Before 2025-11-25 a message has one block, so each becomes a message of its own, and no `_meta`.
     """
     fitted: list[dict[str, Any]] = []
     for message in messages:
-        if several and len(message["content"]) != 1:
-            fitted.append(message)
+        blocks = [_fit_block(block, revision) for block in message["content"]]
+        if not revision.sampling_features:
+            fitted += [{"role": message["role"], "content": block} for block in blocks]
         else:
-            fitted += [{**message, "content": block} for block in message["content"]]
+            fitted.append({**message, "content": blocks[0] if len(blocks) == 1 else blocks})
     return fitted
+
+
+def _fit_block(block: dict[str, Any], revision: Revision) -> dict[str, Any]:
+    """A block without what a revision lacks."""
+    if not revision.item_meta:
+        block = _without("_meta", block)
+    if not revision.last_modified and isinstance(block.get("annotations"), dict):
+        block = {**block, "annotations": _without("lastModified", block["annotations"])}
+    return block
+
+
+def _without(member: str, value: dict[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in value.items() if name != member}

@@ -280,7 +280,7 @@ class Sample:
     def params(self, revision: Revision) -> dict[str, Any]:
         """See `Question.params`."""
         params = {
-            "messages": fit(self._conversation, several=revision.sampling_features),
+            "messages": fit(self._conversation, revision),
             "maxTokens": self.max_tokens,
             "systemPrompt": self.system_prompt,
             "temperature": self.temperature,

@@ -1,5 +1,6 @@
 """A client of one server, over whatever connection it is given."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import trio
 from mcpbus.client.conversation import Conversation
 from mcpbus.client.errors import ClientError, MalformedAnswerError
 from mcpbus.client.pending import OnNotification
-from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
+from mcpbus.protocol.errors import HEADER_MISMATCH, INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.revisions import Era
 
@@ -90,7 +91,7 @@ class Client(Conversation):
         """
         body = params or {}
         for turn in range(_MOST_ROUNDS):
-            result = await self._exchange(method, body, on_notification, log_level)
+            result = await self._ask(method, body, on_notification, log_level)
             if self._on_question is None or result.get("resultType") != "input_required":
                 return result
             body = {key: value for key, value in body.items() if key not in _RETRY}
@@ -107,6 +108,23 @@ class Client(Conversation):
         raise ProtocolError(
             INTERNAL_ERROR, f"the server asked {_MOST_ROUNDS} times and did not come to an end"
         )
+
+    async def _ask(
+        self,
+        method: str,
+        params: dict[str, Any],
+        on_notification: OnNotification | None,
+        log_level: str | None,
+    ) -> dict[str, Any]:
+        """Send one request. A tool that wants other headers is looked up, and called once more: it was not run (rule X-48)."""
+        try:
+            return await self._exchange(method, params, on_notification, log_level)
+        except ProtocolError as error:
+            if error.code != HEADER_MISMATCH or method != "tools/call" or self.revision.era is Era.LEGACY:
+                raise
+        with suppress(ProtocolError, ClientError):  # what is wrong then, the call says
+            await self.list_tools()
+        return await self._exchange(method, params, on_notification, log_level)
 
     async def call_tool(
         self,

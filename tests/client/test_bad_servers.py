@@ -27,8 +27,8 @@ def answer(body=b"", kind="application/json", status="200 OK", **fields):
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode() + body
 
 
-def result(value, **fields):
-    return answer(json.dumps({"jsonrpc": "2.0", "id": 1, "result": value}).encode(), **fields)
+def result(value, number=1, **fields):
+    return answer(json.dumps({"jsonrpc": "2.0", "id": number, "result": value}).encode(), **fields)
 
 
 def events(*texts):
@@ -288,6 +288,48 @@ async def test_a_tool_whose_headers_would_be_wrong_is_left_out(caplog):  # X-43
         assert [tool["name"] for tool in await list_tools(url)] == ["good"]
     assert "the tool 'bad' is left out: x-mcp-header" in caplog.text
     assert "mcp-method: tools/list\r\n" in sent[1].lower()
+
+
+def refused(code, number):
+    error = {"code": code, "message": "no such region"}
+    return answer(
+        json.dumps({"jsonrpc": "2.0", "id": number, "error": error}).encode(), status="400 Bad Request"
+    )
+
+
+async def call(url, **options):
+    async with connect_http(url, **options) as client:
+        with pytest.raises(ProtocolError, match="no such region") as caught:
+            await client.call_tool("t")
+    return caught.value.code
+
+
+async def test_a_call_whose_headers_are_wrong_is_repeated_once_with_those_that_are_listed():
+    properties = {"a": {"type": "string", "x-mcp-header": "A"}}
+    tool = {"name": "t", "inputSchema": {"type": "object", "properties": properties}}
+    tools = result({"resultType": "complete", "tools": [tool]}, number=3)
+    done = result({"resultType": "complete", "content": []}, number=4)
+    said = [result(MODERN), refused(-32020, 2), tools, done]
+    async with speaking(*said) as (url, sent), connect_http(url) as client:
+        assert (await client.call_tool("t", {"a": "x"}))["content"] == []
+    assert ["mcp-param-a: x" in request.lower() for request in sent] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("tools", [refused(-32601, 3), answer(b"", status="500 Oops")])
+async def test_a_call_whose_headers_stay_wrong_is_an_error_whatever_is_listed(tools):
+    async with speaking(result(MODERN), refused(-32020, 2), tools, refused(-32020, 4)) as (url, sent):
+        assert await call(url) == -32020
+    assert len(sent) == 4
+
+
+@pytest.mark.parametrize(
+    ("code", "first", "number", "options"),
+    [(-32602, [result(MODERN)], 2, {}), (-32020, [HELLO, TAKEN], 2, {"revision": OLD})],
+)
+async def test_a_call_that_fails_for_anything_else_is_not_repeated(code, first, number, options):
+    async with speaking(*first, refused(code, number)) as (url, sent):
+        assert await call(url, **options) == code
+    assert sum("tools/" in request for request in sent) == 1
 
 
 async def test_the_headers_that_are_given_go_with_each_request():

@@ -148,8 +148,11 @@ class Courier:
             if link is None:
                 self.wait(delivery)
             else:
-                delivery.send(link)
-                self._keep(delivery)
+                self._send_over(link, delivery)
+
+    def _send_over(self, link: Link, delivery: "_Delivery") -> None:
+        delivery.send(link)
+        self._keep(delivery)
 
     def _refuse(self, receipt: Receipt, full: str) -> None:
         receipt.discard(Reason.OVERFLOW)
@@ -204,8 +207,10 @@ class Courier:
             self.settle(delivery, Fate.discarded(reason))
 
     def _take(self, count: int | None = None) -> "list[_Delivery]":
-        """Take what has waited for longest; all of it, unless told otherwise."""
+        """Take what has waited for longest; all of it, unless told otherwise. It is to be told at once, and its text not forgotten before."""
         taken, self._waiting[:count] = self._waiting[:count], []
+        for delivery in taken:
+            self._drop(delivery)
         return taken
 
     async def _run(self) -> None:
@@ -233,7 +238,7 @@ class Courier:
                 delivery.say(found)
         else:
             for delivery in self._take():
-                delivery.send(found)
+                self._send_over(found, delivery)
 
     async def _find(self, attempts: int) -> Link | Session | Reason:
         """Find who has the session; why it can be told nothing, if nobody will.

@@ -11,7 +11,7 @@ from test_forwarding import UPDATED, call, make, text
 from test_held import SAID, said
 
 from mcpbus import Limits, RemoteSession, Unauthorized
-from mcpbus.cluster.courier import Courier, describe_fate, read_fate
+from mcpbus.cluster.courier import Courier, describe_fate, read_fate, say
 from mcpbus.cluster.directory import Kept, Ownership, released_home
 from mcpbus.cluster.frames import Kind as FrameKind
 from mcpbus.cluster.messages import Told, decode_tell, encode
@@ -466,6 +466,30 @@ async def test_what_is_said_while_something_comes_back_comes_after_it(autojump_c
         for channel, _ in wire.told[2:]:
             channel.lose()
         assert {notice.receipt.fate for notice in notices} == {LOST}
+
+
+async def test_what_is_taken_to_be_said_is_said_though_memory_gives_out_meanwhile(autojump_clock, monkeypatch):
+    """Its text was forgotten, as that of what is on its way is: it could not be said, and nobody heard what became of it."""
+    async with (
+        open_bus(make(), limits=Limits(memory_bytes=2_000)) as bus,
+        open_probe(bus.asgi()) as probe,
+        trio.open_nursery() as nursery,
+    ):
+        stream = await (await probe.initialize()).get().begun()
+        courier = Courier(Wire(nursery), bus, 5, only(bus).id, "here")
+        others, before = bus.budget.account("somebody else's"), bus.budget.held
+
+        def say_in_want(session, told, receipt):
+            others.hold_now(1_100)  # as a stream does that is counted from then on
+            say(session, told, receipt)
+
+        monkeypatch.setattr("mcpbus.cluster.courier.say", say_in_want)
+        notices = [custom(bus.ledger, Kind.SESSION_CUSTOM, SAID, {"number": number}) for number in range(3)]
+        for notice in notices:
+            courier.tell(notice)
+        await settle(bus)
+        assert [notice.receipt.fate for notice in notices] == [DELIVERED] * 3
+        assert (said(stream), bus.budget.held) == ([0, 1, 2], before + others.held)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -4,7 +4,7 @@ import re
 
 from mcpbus.features.errors import RegistrationError
 
-_LITERAL = re.compile(r"[^\x00-\x20\"'<>\\^`{|}%]|%[0-9A-Fa-f]{2}")
+_LITERAL = re.compile(r"[^\x00-\x20\"<>\\^`{|}%]|%[0-9A-Fa-f]{2}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 

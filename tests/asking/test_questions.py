@@ -141,6 +141,13 @@ def test_a_page_that_no_client_could_open_is_the_authors_error(url):
         ElicitUrl("?", url)
 
 
+def test_a_page_has_any_url_that_is_one():
+    assert (
+        ElicitUrl("?", "https://a.example/it's?b=(c)&d=%27#e").params(E)["url"]
+        == "https://a.example/it's?b=(c)&d=%27#e"
+    )
+
+
 def test_a_sample_sends_what_was_given_and_no_more():  # Y-5
     assert Sample("Hi", max_tokens=5).params(E) == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}],

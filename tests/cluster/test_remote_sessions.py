@@ -468,7 +468,9 @@ async def test_what_is_said_while_something_comes_back_comes_after_it(autojump_c
         assert {notice.receipt.fate for notice in notices} == {LOST}
 
 
-async def test_what_is_taken_to_be_said_is_said_though_memory_gives_out_meanwhile(autojump_clock, monkeypatch):
+async def test_what_is_taken_to_be_said_is_said_though_memory_gives_out_meanwhile(
+    autojump_clock, monkeypatch
+):
     """Its text was forgotten, as that of what is on its way is: it could not be said, and nobody heard what became of it."""
     async with (
         open_bus(make(), limits=Limits(memory_bytes=2_000)) as bus,

@@ -219,5 +219,10 @@ def test_a_fixed_uri_is_absolute_and_valid(uri):  # R-6
         check_uri(uri, "resource")
 
 
+@pytest.mark.parametrize("uri", ["config:", "x://[::1]:80/a%20b?c=d#e", "x://a/-._~!$&'()*+,;=:@"])
+def test_a_fixed_uri_has_any_character_that_uris_have(uri):  # R-6
+    check_uri(uri, "resource")
+
+
 def test_a_variable_may_be_called_query():
     assert compiled("x://{query}{?q}").match("x://a?q=b") == {"query": "a", "q": "b"}

@@ -162,13 +162,16 @@ class Client:
             await self._answer(asked)
         if not await self._has_ended(asked, f"{tool} {token}") or asked.status != 200:
             return
-        for message in asked.messages[:-1]:
+        said, replies = [], []
+        for message in asked.messages:
+            (said if "method" in message else replies).append(message)
+        for message in said:
             if message.get("params", {}).get("progressToken", token) != token:
                 self.world.fault(f"{tool} {token} heard {message}")
-        if asked.messages:
-            self._judge(asked.messages[-1], token)
-        elif not self.deleted:
-            self.world.fault(f"{tool} {token} was answered nothing")
+        for reply in replies:
+            self._judge(reply, token)
+        if len(replies) != 1 and not (self.deleted and not replies):
+            self.world.fault(f"{tool} {token} was answered {len(replies)} times")
 
     def _judge(self, reply, token):
         if reply.get("id") != token:

@@ -260,14 +260,15 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         """Make questions ready to be asked. For the bus.
 
         Raises:
-            CannotAskError: The revision does not have one of them, the client did not declare that it can be asked, or what
-                asking needs is not installed.
+            CannotAskError: They are too many, the revision does not have one of them, the client did not declare that it can
+                be asked, or what asking needs is not installed.
             TypeError: One of them holds what is not JSON.
         """
         context = self._call.context
         if context.revision.era is Era.MODERN and not self._call.handler.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
-        ask = make_ask(questions, context.client_capabilities, context.revision, on_progress)
+        waiting = self._call.answers.waiting
+        ask = make_ask(questions, context.client_capabilities, context.revision, on_progress, waiting)
         missing = self._bus.parked_calls.sealer.missing
         if missing is not None and not self._call.direct:
             self._bus.complaints.warn("a client of 2026-07-28 could not be asked: %s", missing)
@@ -289,6 +290,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             {call.answers.unique(key or q.label): q for key, q in questions.items()}, on_progress
         )
         call.answers.fill(ask)
+        call.answers.waiting += len(questions)
         bound = nullcontext() if modern else answered_within(self._bus, context.owner, timeout)
         try:
             with bound:
@@ -299,6 +301,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
                     raise cannot_ask("its request has ended")
                 return list((await ask.wait()).values())
         finally:
+            call.answers.waiting -= len(questions)
             if ask.open:
                 call.engage(Withdraw(ask))
 

@@ -22,7 +22,7 @@ LONGEST_KEY: Final = 1024
 _FEW: Final = 16
 
 MOST_ANSWERS: Final = 1_000
-"""How many answers one request may bring."""
+"""How many answers one request may bring, and so how many questions may be open of one call, or of a session outside any."""
 
 
 class Ask:
@@ -162,13 +162,17 @@ def make_ask(
     capabilities: Mapping[str, Any],
     revision: Revision,
     on_progress: OnProgress | None,
+    waiting: int,
 ) -> Ask:
-    """Make questions ready to be asked a client that declared these capabilities.
+    """Make questions ready to be asked a client that declared these capabilities, while so many others wait for it.
 
     Raises:
-        CannotAskError: The revision does not have one of them, or the client did not declare that it can be asked.
+        CannotAskError: They are too many, the revision does not have one of them, or the client did not declare that it can
+            be asked.
         TypeError: One of them holds what is not JSON.
     """
+    if waiting + len(questions) > MOST_ANSWERS:
+        raise cannot_ask(f"at most {MOST_ANSWERS} questions may wait for their answers at once")
     required: dict[str, Any] = {}
     for question in questions.values():
         if (foreign := question.foreign(revision)) is not None:

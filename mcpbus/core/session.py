@@ -114,6 +114,7 @@ class Session(SessionFeatures, Asking):
         "_asked",
         "_awaited",
         "_state",
+        "_waiting",
         "account",
         "address",
         "bus",
@@ -147,6 +148,7 @@ class Session(SessionFeatures, Asking):
         self.principal = principal
         self.owner = owner
         self._asked = secrets.randbits(_ID_BITS)
+        self._waiting = 0
         self._awaited: trio.Event | None = None
         self._state: dict[str, Any] | None = None
         self.revision: Revision | None = None
@@ -281,7 +283,8 @@ class Session(SessionFeatures, Asking):
         if self.revision is None or self.stage is Stage.REGISTERING:
             raise cannot_ask("its initialize has not been answered; have another task ask, once that is done")
         named = {key or question.label: question for key, question in questions.items()}
-        ask = make_ask(named, self.client_capabilities, self.revision, on_progress)
+        ask = make_ask(named, self.client_capabilities, self.revision, on_progress, self._waiting)
+        self._waiting += len(named)
         try:
             with answered_within(self.bus, self.owner, timeout):
                 await self.until_initialized()
@@ -290,6 +293,7 @@ class Session(SessionFeatures, Asking):
                 self.address.tell(ask)
                 return list((await ask.wait()).values())
         finally:
+            self._waiting -= len(named)
             if ask.open:
                 self.address.tell(Withdraw(ask))
 

@@ -104,6 +104,7 @@ class TaskActor:
         self._call = call
         self._asked: dict[str, tuple[Ask, str]] = {}
         self._issued: set[str] = set()
+        self._issued_for: dict[Ask, list[str]] = {}  # so that to withdraw one takes no look at all the others
         self._writing: mcpbus_actors.Task | None = None
         self._deleting: mcpbus_actors.Task | None = None
         self._reading: dict[mcpbus_actors.Task, Address[object]] = {}
@@ -134,8 +135,11 @@ class TaskActor:
         if self._task.record.status.final:
             ask.fail(cannot_ask("its task has ended"))
         else:
+            issued_for = self._issued_for[ask] = []
             for key in ask.open:
-                self._asked[self._issue(key)] = ask, key
+                issued = self._issue(key)
+                issued_for.append(issued)
+                self._asked[issued] = ask, key
             self._look_soon()
 
     def _issue(self, key: str) -> str:
@@ -148,8 +152,8 @@ class TaskActor:
         return issued
 
     def _withdraw(self, message: Withdraw) -> None:
-        for issued in [issued for issued, (ask, _) in self._asked.items() if ask is message.ask]:
-            del self._asked[issued]
+        for issued in self._issued_for.pop(message.ask, ()):
+            self._asked.pop(issued, None)
         self._look_soon()
 
     def _finished(self, message: Finished) -> None:
@@ -157,6 +161,7 @@ class TaskActor:
         # Its arguments are not to be kept for as long as its result is.
         self._call = None
         self._asked.clear()
+        self._issued_for.clear()
         if self._task.record.status.final:
             return
         if message.cancelled:
@@ -182,6 +187,8 @@ class TaskActor:
         for issued, answer in fitting.items():
             ask, key = self._asked.pop(issued)
             ask.answer(key, answer)
+            if ask.settled:
+                self._issued_for.pop(ask, None)
             self._unended().answers.used[key] = jsontypes.encode(answer)
         self._look()
         query.reply(None)

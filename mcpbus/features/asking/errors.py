@@ -15,7 +15,7 @@ class AskError(ProtocolError):
 
 
 class CannotAskError(AskError):
-    """The client was not asked: it did not declare that it can be, its revision has no such question, or no stream can carry it."""
+    """The client was not asked: it did not declare that it can be, its revision has no such question, no stream can carry it, or too many wait."""
 
 
 class AnswerTimeoutError(AskError):

@@ -256,11 +256,13 @@ async def _ping(house: House) -> None:
 
 _DIFFERING = re.compile(rb'"requestState":"[^"]*"|"id":\d{4,}|"requestId":\d{4,}|^:\n\n', re.MULTILINE)
 
+_FRAMING = re.compile(rb"\r\n(content-length: \d+|transfer-encoding: chunked)")
+
 
 def answers(data: bytes) -> list[tuple[bytes, bytes]]:
     """Read answers, each as its head and its body, without what may differ.
 
-    That is the time, how a stream is cut into chunks, and kept alive, what is sealed, the numbers of questions, and whether a
+    That is the time, whether a stream is cut into chunks, and how, that it is kept alive, what is sealed, the numbers of questions, and whether a
     client whose body was there already is told to go on.
 
     Raises:
@@ -282,6 +284,8 @@ def answers(data: bytes) -> list[tuple[bytes, bytes]]:
         else:
             size = len(rest) if length is None else int(length[1])
             body, rest = rest[:size], rest[size:]
+        if b"text/event-stream" in head:
+            head = _FRAMING.sub(b"", head)
         found.append((head, _DIFFERING.sub(b"", body)))
     return found
 

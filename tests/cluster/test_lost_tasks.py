@@ -90,6 +90,20 @@ async def test_a_store_that_is_down_is_said(autojump_clock, monkeypatch, caplog)
     assert "the task store failed" in caplog.text
 
 
+async def test_a_store_that_is_down_is_said_wherever_a_task_is_asked_for(autojump_clock, monkeypatch):
+    store = MemoryTaskStore()
+
+    async def fail(*_):
+        raise OSError("down")
+
+    async with open_buses(make, task_store=store) as (_, probes):
+        task = await begin(probes[0])
+        await trio.sleep(11)
+        monkeypatch.setattr(store, "payload", fail)
+        told = [await probe.request("tasks/get", task, capabilities=DECLARED).ended() for probe in probes]
+        assert [each.status for each in told] == [503] * 2
+
+
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
 async def test_a_task_that_no_store_has_is_unknown(method, autojump_clock):
     directory = MemoryDirectory()

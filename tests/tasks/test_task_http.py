@@ -1,9 +1,11 @@
 """Tasks over HTTP: statuses, and the header that repeats the task's id (TX-11)."""
 
 import pytest
+import trio
 from task_stage import DECLARED, tasking
 
-from mcpbus.testing import open_probe
+from mcpbus.tasks import MemoryTaskStore
+from mcpbus.testing import open_probe, settle
 
 
 async def answered(probe, method, params, **more):
@@ -58,3 +60,29 @@ async def test_a_handle_is_an_answer_like_any_other(response, autojump_clock):
         seen = await probe.request("tasks/get", {"taskId": handle["taskId"]}, capabilities=DECLARED).reply()
         assert seen["result"]["status"] in {"working", "completed"}
         assert stage.bus.ledger.balance() == 0
+
+
+async def test_while_the_store_is_down_a_client_is_told_to_come_back_and_then_has_the_result(
+    autojump_clock, monkeypatch
+):
+    store = MemoryTaskStore()
+
+    async def fail(*_):
+        raise OSError("down")
+
+    opened = tasking(store=store, limits={"store_pause": 30.0})
+    async with opened as stage, open_probe(stage.bus.asgi()) as probe:
+        typed, must = {"name": "typed", "arguments": {"number": 3}}, {"name": "must", "arguments": {}}
+        handle = (await probe.request("tools/call", typed, capabilities=DECLARED).reply())["result"]
+        task = {"taskId": handle["taskId"]}
+        await settle(stage.bus)
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "payload", fail)
+            assert await answered(probe, "tasks/get", task) == (503, -32603)
+        # It is left alone until the pause is over, and not for longer.
+        await trio.sleep(29)
+        refused = await probe.request("tools/call", must, capabilities=DECLARED).ended()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert await answered(probe, "tasks/get", task) == (503, -32603)
+        await trio.sleep(1)
+        assert await answered(probe, "tasks/get", task) == (200, None)

@@ -323,6 +323,7 @@ async def test_where_the_store_is_down_a_call_that_requires_a_task_is_refused(ho
         with pytest.raises(ProtocolError) as refused:
             await client.call_tool("must")
         assert (refused.value.code, stage.jobs, len(stage.bus.tasks)) == (-32603, [], 0)
+        assert "try again later" in refused.value.message
 
 
 async def test_what_ends_while_the_store_is_down_is_stored_later(autojump_clock, caplog):

@@ -18,9 +18,9 @@ from mcpbus.core.signals import HandOver, Park
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import TaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
-from mcpbus.core.tasks.table import Task, TaskTable
+from mcpbus.core.tasks.table import Task, TaskTable, store_down
 from mcpbus.core.tasks.task import Close, Expire, Follow, Say, TaskActor
-from mcpbus.protocol.errors import internal_error, process_lost
+from mcpbus.protocol.errors import process_lost
 from mcpbus.protocol.owners import owner_stored
 from mcpbus.protocol.principals import Owner
 from mcpbus.protocol.task_extension import TaskSupport, declares
@@ -73,7 +73,7 @@ class TaskDirectory(TaskTable):
         try:
             record = await self._breaker.call(partial(self.store.claim, task_id, ended, self._name))
         except StoreDownError as down:
-            raise Overloaded("The store of tasks cannot be reached; try again later") from down
+            raise store_down() from down
         if record is None or record.bus != self._name:
             return None if record is None else record.bus
         if task_id not in self._tasks:  # somebody else may have been faster
@@ -98,8 +98,7 @@ class TaskDirectory(TaskTable):
 
         Raises:
             RuntimeError: The call waits for its client elsewhere, or begins already.
-            Overloaded: There is no room for it, and the tool does without no task.
-            ProtocolError: The store is down, and likewise.
+            Overloaded: There is no room for it, or the store is down, and the tool does without no task.
         """
         support = call.handler.task_support
         if call.task_id is not None:
@@ -131,7 +130,7 @@ class TaskDirectory(TaskTable):
             if not isinstance(error, StoreDownError):
                 raise
             if support.required:
-                raise internal_error() from error
+                raise store_down() from error
             return False
         if call.speechless:
             # A handler that shields itself goes on without its client, which would never hear of the task.

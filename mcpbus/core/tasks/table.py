@@ -9,6 +9,7 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
+from mcpbus.core.admission import Overloaded
 from mcpbus.core.notification import TASK_STATUS, OutboundNotification
 from mcpbus.core.services import Services
 from mcpbus.core.shares import Shares
@@ -89,14 +90,15 @@ class TaskTable:
         """Return the JSON object of a task with what belongs to its status.
 
         Raises:
-            ProtocolError: The store failed, or the task's time is over.
+            Overloaded: The store is down.
+            ProtocolError: It has lost what came of the task, or the task's time is over.
         """
         record, payload = task.record, task.payload
         if record.size and payload is None:
             try:
                 payload = await self._breaker.call(partial(self.store.payload, record.id))
             except StoreDownError as down:
-                raise internal_error() from down
+                raise store_down() from down
             if self._tasks.get(record.id) is not task:
                 raise unknown_task()
             if payload is None:
@@ -182,3 +184,8 @@ class TaskTable:
 
 def _is_at_work(_task: Task) -> None:
     """Say that a task whose handler runs is never idle."""
+
+
+def store_down() -> Overloaded:
+    """Return why a request is not served that needs the store, while that is down: it may be sent again."""
+    return Overloaded("The store of tasks cannot be reached; try again later")

@@ -29,6 +29,7 @@ class WorkerProcess:
 
     Args:
         orders: What it is told.
+        lock: A descriptor that it has as long as it lives; see `WorkerFolder`.
         on_ready: Called once it serves.
 
     Attributes:
@@ -39,13 +40,14 @@ class WorkerProcess:
         status: Its exit status, if it could be started.
     """
 
-    def __init__(self, orders: Orders, on_ready: Callable[[Ready], object]) -> None:
+    def __init__(self, orders: Orders, lock: int, on_ready: Callable[[Ready], object]) -> None:
         self.ready_at = math.inf
         self.opened = trio.Event()
         self.begun = trio.Event()
         self.ended = trio.Event()
         self.status = 0
         self._orders = orders
+        self._lock = lock
         self._on_ready = on_ready
         self._process: trio.Process | None = None
         self._say, self._said = trio.open_memory_channel[bytes](math.inf)
@@ -122,7 +124,7 @@ class WorkerProcess:
                 [sys.executable, *sys.orig_argv[1:]],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, VARIABLE: f"{os.getpid()}:{theirs.fileno()}"},
-                pass_fds=[theirs.fileno(), self._orders.board, *self._orders.sockets],
+                pass_fds=[theirs.fileno(), self._lock, self._orders.board, *self._orders.sockets],
                 process_group=0,  # Ctrl-C is for the process that keeps them, which tells them in order
             )
             unless_started.pop_all()

@@ -7,14 +7,11 @@ in order; and when it is killed, they see that and end by themselves. SIGHUP rep
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from collections.abc import AsyncIterator, Sequence
+from tempfile import TemporaryFile
 from typing import BinaryIO, Final
 
 import trio
@@ -29,6 +26,7 @@ from mcpbus.serving.sharing import ABSENT, COUNT_BYTES
 from mcpbus.serving.signals import end_by
 from mcpbus.standard_error import log_aside
 from mcpbus.worker import Orders, Ready
+from mcpbus.worker_folder import WorkerFolder, worker_folder
 from mcpbus.worker_process import WorkerProcess
 
 _log = logging.getLogger("mcpbus")
@@ -57,26 +55,17 @@ def run_workers(count: int, options: ServeOptions, metrics: str | None = None) -
     """
     if not hasattr(socket, "AF_UNIX"):
         raise CannotListenError("there are no Unix sockets on this system, and so no workers: serve with one")
-    with log_aside(), _folder() as folder, TemporaryFile(dir=folder) as board, listening(options) as sockets:
+    with (
+        log_aside(),
+        worker_folder() as folder,
+        TemporaryFile(dir=folder.path) as board,
+        listening(options) as sockets,
+    ):
         if metrics is not None:
             check_free(metrics, count)
         keeper = _Keeper(count, folder, board, sockets, options.drain_seconds)
         trio.run(keeper.run)
         return keeper.status
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """What the workers have in common, locked: systemd-tmpfiles leaves alone what is, however old."""
-    import fcntl  # noqa: PLC0415 - where there are no Unix sockets there is none
-
-    with TemporaryDirectory(prefix="mcpbus-") as folder:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield Path(folder)
-        finally:
-            os.close(descriptor)
 
 
 class _Place:
@@ -100,7 +89,7 @@ class _Keeper:
     def __init__(
         self,
         count: int,
-        folder: Path,
+        folder: WorkerFolder,
         board: BinaryIO,
         sockets: Sequence[socket.socket],
         drain_seconds: float,
@@ -108,8 +97,6 @@ class _Keeper:
         self.status = 0
         self._count = count
         self._folder = folder
-        (folder / "links").mkdir()
-        (folder / "sessions").mkdir()
         # One more than there are, for who is about to take another one's place.
         self._free = [*range(count, -1, -1)]
         self._board = board.fileno()
@@ -143,7 +130,7 @@ class _Keeper:
             if self._stopping.is_set():
                 for worker in self._running:
                     worker.kill()
-                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder.remove()
                 end_by(signum)
             elif signum == signal.SIGHUP and self._at_terminal == _has_terminal():
                 self._wanted.set()
@@ -191,11 +178,9 @@ class _Keeper:
 
     def _start(self, workers: trio.Nursery) -> WorkerProcess:
         shared = [sock.fileno() for sock in self._sockets]
-        links, sessions = self._folder / "links", self._folder / "sessions"
-        orders = Orders(
-            self._free.pop(), new_home(), self._key, str(links), str(sessions), self._board, shared
-        )
-        worker = WorkerProcess(orders, self._take_ready)
+        links, sessions = str(self._folder.links), str(self._folder.sessions)
+        orders = Orders(self._free.pop(), new_home(), self._key, links, sessions, self._board, shared)
+        worker = WorkerProcess(orders, self._folder.lock, self._take_ready)
         self._running.add(worker)
         workers.start_soon(self._run, worker)
         return worker
@@ -205,7 +190,7 @@ class _Keeper:
             await worker.run()
         finally:
             self._running.discard(worker)
-            (self._folder / "links" / worker.home).unlink(missing_ok=True)
+            (self._folder.links / worker.home).unlink(missing_ok=True)
             self._note_absent(worker.number)
             self._free.append(worker.number)
             for other in self._running:

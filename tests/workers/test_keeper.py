@@ -14,6 +14,7 @@ from trio.testing import memory_stream_pair
 from mcpbus import ServeOptions, worker_process, workers
 from mcpbus.serving import CannotListenError
 from mcpbus.worker import Orders
+from mcpbus.worker_folder import WorkerFolder
 
 BEGIN = """
 import contextlib, json, os, signal, socket, sys, time
@@ -87,7 +88,7 @@ def test_one_that_is_killed_is_followed_by_another(keep, caplog):
 
 async def test_none_is_started_when_all_are_told_to_end_just_as_a_pause_is_over(tmp_path, autojump_clock):
     with (tmp_path / "board").open("w+b") as board:
-        keeper = workers._Keeper(1, tmp_path, board, [], 5.0)
+        keeper = workers._Keeper(1, WorkerFolder(tmp_path, 0), board, [], 5.0)
         keeper._ready = 1
         told = trio.Event()
 
@@ -98,7 +99,7 @@ async def test_none_is_started_when_all_are_told_to_end_just_as_a_pause_is_over(
                 told.set()
 
         keeper._stopping = SimpleNamespace(is_set=told.is_set, wait=hear_at_the_end_of_the_pause)
-        worker = worker_process.WorkerProcess(Orders(0, "home", b"", "", "", 0, []), lambda _: None)
+        worker = worker_process.WorkerProcess(Orders(0, "home", b"", "", "", 0, []), 0, lambda _: None)
         worker.ended.set()
         place = workers._Place(worker)
         await keeper._keep(place, None)
@@ -151,6 +152,18 @@ except BlockingIOError:
     assert keep(script) == (0, 1)
 
 
+def test_a_worker_has_the_lock_as_well_as_it_may_live_longer_than_who_keeps_it(keep):
+    script = """
+def is_folder(descriptor):
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.fstat(descriptor), os.stat(folder))
+if any(map(is_folder, range(3, 99))):
+    ready()
+    stop()
+"""
+    assert keep(script) == (0, 1)
+
+
 def test_one_that_says_nothing_any_more_is_killed(keep, caplog, monkeypatch):
     monkeypatch.setattr(worker_process, "HUNG_SECONDS", 0.2)
     assert keep("ready()\nif begun == 2: stop()\ntime.sleep(10)") == (0, 2)
@@ -163,7 +176,7 @@ def test_one_that_says_nothing_any_more_is_killed(keep, caplog, monkeypatch):
 )
 async def test_one_is_waited_for_no_longer_than_it_may_take(says, lacking, seconds, caplog, autojump_clock):
     killed = []
-    worker = worker_process.WorkerProcess(Orders(3, "home", b"", "", "", 0, []), lambda _: None)
+    worker = worker_process.WorkerProcess(Orders(3, "home", b"", "", "", 0, []), 0, lambda _: None)
     control, its_end = memory_stream_pair()
     await its_end.send_all(says)
     await worker._listen(SimpleNamespace(kill=lambda: killed.append(trio.current_time())), control)

@@ -1,0 +1,115 @@
+"""Folders of workers: removed in the end, or by the next program, and no other folder with them."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+
+import pytest
+
+from mcpbus.worker_folder import worker_folder
+
+KILLED = """
+import os, signal, subprocess, sys
+from mcpbus.worker_folder import worker_folder
+with worker_folder() as folder:
+    (folder.sessions / "one").touch()
+    if sys.argv[1:]:
+        subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=[folder.lock])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(monkeypatch, tmp_path):
+    """The place for temporary files, with nothing in it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+def left(place):
+    """A folder as a program leaves it that is killed."""
+    folder = place / "mcpbus-workers-left"
+    folder.mkdir(0o700)
+    (folder / "links").mkdir()
+    (folder / "sessions").mkdir()
+    (folder / "sessions" / "one").touch()
+    return folder
+
+
+def sweep():
+    with worker_folder():
+        pass
+
+
+def test_nothing_is_left_of_one(place):
+    with worker_folder() as folder:
+        assert [path.name for path in sorted(folder.path.iterdir())] == ["links", "sessions"]
+        assert list(place.iterdir()) == [folder.path]
+    assert list(place.iterdir()) == []
+
+
+def test_what_a_killed_program_has_left_is_swept(place):
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert len(list(place.iterdir())) == 1
+    sweep()
+    assert list(place.iterdir()) == []
+
+
+def test_it_is_not_swept_while_a_worker_lives(place):
+    with subprocess.Popen([sys.executable, "-c", KILLED, "worker"], stdin=subprocess.PIPE) as program:
+        program.wait()
+        [folder] = place.iterdir()
+        sweep()
+        assert (folder / "sessions" / "one").exists()
+
+
+def test_that_of_another_program_that_runs_is_not_swept(place):
+    with worker_folder() as one:
+        with worker_folder() as other:
+            assert sorted(place.iterdir()) == sorted([one.path, other.path])
+        assert list(place.iterdir()) == [one.path]
+
+
+def lock(folder, stack):
+    descriptor = os.open(folder, os.O_RDONLY)
+    stack.callback(os.close, descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+SPARED = {
+    "locked": lock,
+    "has another name": lambda folder, _: folder.rename(folder.with_name("mcpbus-left")),
+    "has more in it": lambda folder, _: (folder / "notes").touch(),
+    "has less in it": lambda folder, _: (folder / "links").rmdir(),
+    "may be read by others": lambda folder, _: folder.chmod(0o755),
+}
+
+
+@pytest.mark.parametrize("change", SPARED.values(), ids=SPARED)
+def test_what_may_be_somebody_elses_is_not_swept(change, place):
+    folder = left(place)
+    with ExitStack() as stack:
+        change(folder, stack)
+        sweep()
+        [spared] = place.iterdir()
+        assert (spared / "sessions" / "one").exists()
+
+
+def test_that_of_another_user_is_not_swept(place, monkeypatch):
+    folder = left(place)
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    sweep()
+    assert folder.exists()
+
+
+def test_a_link_is_not_followed_and_a_file_is_left(place):
+    elsewhere = left(place).rename(place / "elsewhere")
+    (place / "mcpbus-workers-link").symlink_to(elsewhere)
+    (place / "mcpbus-workers-file").touch()
+    sweep()
+    assert (elsewhere / "sessions" / "one").exists()
+    assert len(list(place.iterdir())) == 3

@@ -134,13 +134,10 @@ class ParkedCalls(Generic[T]):
         consumed, now = self._consumed, self.sealer.now()
         consumed[state.round] = state.expires
         # It may have lapsed itself, since it was opened.
-        while consumed and (
-            (expires := next(iter(consumed.values()))) < now or len(consumed) > _MOST_CONSUMED
-        ):
-            consumed.popitem(last=False)
-            # A state that has lapsed is refused by its date. Of the others only the dates are kept.
-            if expires >= now:
-                self._forgotten = max(self._forgotten, expires)
+        while consumed and (next(iter(consumed.values())) < now or len(consumed) > _MOST_CONSUMED):
+            _, expires = consumed.popitem(last=False)
+            # Only the dates are kept, also of what has lapsed: the clock may be set back.
+            self._forgotten = max(self._forgotten, expires)
 
     def evict_all(self) -> None:
         """End every call that waits."""

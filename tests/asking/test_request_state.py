@@ -278,6 +278,21 @@ def test_rounds_are_forgotten_when_they_have_lapsed():
     assert len(parked_calls._consumed) == 1
 
 
+def test_a_round_stays_used_when_the_clock_goes_forward_and_back():
+    now = 1000.0
+    sealer, gone = Sealer(clock=lambda: now), []
+    parked_calls = ParkedCalls(sealer, 1, 60)
+    used = park(parked_calls, sealer, "a", gone)
+    parked_calls.claim(used)
+    now += 3600
+    parked_calls.claim(park(parked_calls, sealer, "b", gone))
+    now -= 3600
+    with pytest.raises(ProtocolError, match="used already"):
+        parked_calls.claim(used)
+    now += 1
+    assert parked_calls.claim(sealer.open(sealer.seal(BOUND, "gone", {}, 60)[1], BOUND)) is None
+
+
 # -- over the wire -------------------------------------------------------------------------------
 
 

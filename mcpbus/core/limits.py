@@ -5,7 +5,7 @@ import attrs
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.validators import flag, ge, gt
+from mcpbus.protocol.validators import flag, ge, gt, told_seconds
 
 
 @explained
@@ -74,8 +74,8 @@ class Limits:
     max_running_tasks: int = attrs.field(default=1_000, validator=ge(1))
     max_tasks: int = attrs.field(default=10_000, validator=ge(1))
     task_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
-    task_ttl: float = attrs.field(default=3600.0, validator=ge(0.001))
-    task_poll_interval: float = attrs.field(default=1.0, validator=ge(0.001))
+    task_ttl: float = attrs.field(default=3600.0, validator=told_seconds)
+    task_poll_interval: float = attrs.field(default=1.0, validator=told_seconds)
     memory_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
     outbox_items: int = attrs.field(default=1_024, validator=ge(1))
     outbox_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(1))

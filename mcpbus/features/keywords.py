@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -10,6 +10,7 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.json_faults import find_half
 from mcpbus.protocol.messages import Icon
+from mcpbus.protocol.validators import LONGEST_SECONDS
 
 
 def check_lists(**options: Any) -> None:
@@ -24,7 +25,6 @@ def check_lists(**options: Any) -> None:
 
 
 _NUMBER = (int, float)
-_LONGEST_TTL: Final = 2**53 // 1000
 _KINDS: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(
         ("name", "title", "description", "version", "instructions", "website_url", "mime_type"),
@@ -70,11 +70,11 @@ def check_kinds(owner: str, given: Mapping[str, Any]) -> None:
 def ttl_fault(name: str, seconds: float) -> str | None:
     """Say what is wrong with how long something may be kept; None if clients can be told so (rule K-1).
 
-    They are told milliseconds: an integer from 0 on, no larger than JSON's numbers are exact.
+    They are told milliseconds: an integer from 0 on.
     """
-    if 0 <= seconds <= _LONGEST_TTL:
+    if 0 <= seconds <= LONGEST_SECONDS:
         return None
-    return f"{name} is a number of seconds, at least 0 and at most {_LONGEST_TTL}, not {seconds!r}"
+    return f"{name} is a number of seconds, at least 0 and at most {LONGEST_SECONDS}, not {seconds!r}"
 
 
 def check_members(owner: str, part: msgspec.Struct) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from mcpbus.protocol.errors import ProtocolError, invalid_params, missing_client_capability
 from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.protocol.validators import check_numbers
+from mcpbus.protocol.validators import check_told_seconds
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 
@@ -28,7 +28,7 @@ class TaskSupport(msgspec.Struct, metaclass=Explained, frozen=True, kw_only=True
         poll_interval: Seconds between two looks at it that clients are advised to wait; the bus's own if None.
 
     Raises:
-        ValueError: A time is not positive.
+        ValueError: A time is not positive, or too long to be told.
     """
 
     required: bool = False
@@ -37,13 +37,9 @@ class TaskSupport(msgspec.Struct, metaclass=Explained, frozen=True, kw_only=True
     poll_interval: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no time: on the wire both are whole milliseconds, and at least one."""
-        for name, seconds in (("ttl", self.ttl), ("poll_interval", self.poll_interval)):
-            if seconds is None:
-                continue
-            check_numbers("TaskSupport", **{name: seconds})
-            if not 0.001 <= seconds < float("inf"):
-                raise ValueError(f"{name} is a number of seconds of at least 0.001, not {seconds!r}")
+        """Refuse what clients cannot be told."""
+        times = {"ttl": self.ttl, "poll_interval": self.poll_interval}
+        check_told_seconds("TaskSupport", **{name: time for name, time in times.items() if time is not None})
 
 
 TaskOption: TypeAlias = Literal["optional", "required"] | TaskSupport

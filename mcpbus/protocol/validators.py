@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from operator import ge as _at_least
 from operator import gt as _more_than
-from typing import Any
+from typing import Any, Final
 
 Validator = Callable[[Any, Any, Any], None]
+
+LONGEST_SECONDS: Final = 2**53 // 1000
+"""The longest time that clients can be told: in milliseconds, as an integer, no larger than JSON's numbers are exact."""
 
 
 def ge(bound: float) -> Validator:
@@ -69,6 +72,26 @@ def check_positive(owner: str, **numbers: Any) -> None:
     for name, value in numbers.items():
         if not value > 0:
             raise ValueError(f"{owner}: {name} is more than 0, not {value!r}")
+
+
+def told_seconds(options: object, field: Any, value: Any) -> None:
+    """Refuse what `check_told_seconds` does."""
+    check_told_seconds(type(options).__name__, **{field.name: value})
+
+
+def check_told_seconds(owner: str, **times: Any) -> None:
+    """Refuse what is no time that clients can be told: in whole milliseconds, and at least one.
+
+    Raises:
+        TypeError: one is no number.
+        ValueError: one is too short, or too long.
+    """
+    check_numbers(owner, **times)
+    for name, seconds in times.items():
+        if not 0.001 <= seconds <= LONGEST_SECONDS:
+            raise ValueError(
+                f"{owner}: {name} is a number of seconds, at least 0.001 and at most {LONGEST_SECONDS}, not {seconds!r}"
+            )
 
 
 def check_text(owner: str, **texts: Any) -> None:

@@ -3,7 +3,18 @@
 import attrs
 import pytest
 
-from mcpbus.protocol.validators import check_numbers, check_positive, check_text, flag, ge, gt, one_of
+from mcpbus.protocol.validators import (
+    check_numbers,
+    check_positive,
+    check_text,
+    flag,
+    ge,
+    gt,
+    one_of,
+    told_seconds,
+)
+
+TOLD = "Options: told is a number of seconds, at least 0.001 and at most 9007199254740, not"
 
 
 @attrs.frozen
@@ -11,6 +22,7 @@ class Options:
     least: float = attrs.field(default=1, validator=ge(1))
     more: float = attrs.field(default=1, validator=gt(0))
     word: str = attrs.field(default="a", validator=one_of("a", "b"))
+    told: float = attrs.field(default=1, validator=told_seconds)
     flag: bool = attrs.field(default=True, validator=flag)
 
 
@@ -24,6 +36,10 @@ class Options:
         (lambda: Options(word="c"), "word is 'c': it must be 'a' or 'b'"),
         (lambda: Options(flag="no"), "Options: flag is True or False, not 'no'"),
         (lambda: Options(flag=0), "Options: flag is True or False, not 0"),
+        (lambda: Options(told=0.0009), f"{TOLD} 0.0009"),
+        (lambda: Options(told=2**53 // 1000 + 1), f"{TOLD} 9007199254741"),
+        (lambda: Options(told=float("nan")), f"{TOLD} nan"),
+        (lambda: Options(told="1"), "Options: told is a number, not '1'"),
         (lambda: check_numbers("f()", a=1, b=None), "f(): b is a number, not None"),
         (lambda: check_numbers("f()", a=False), "f(): a is a number, not False"),
         (lambda: check_positive("f()", a=1, b=0), "f(): b is more than 0, not 0"),
@@ -56,6 +72,7 @@ def test_another_kind_is_one_error_and_another_value_another(kind, make):
 
 
 def test_what_can_be_is_let_be():
-    assert Options(least=1, more=0.1, word="b", flag=False) == Options(1, 0.1, "b", False)
+    assert Options(least=1, more=0.1, word="b", flag=False) == Options(1, 0.1, "b", flag=False)
+    assert [Options(told=seconds).told * 1000 for seconds in (0.001, 2**53 // 1000)] == [1, 2**53 - 992]
     check_positive("f()", a=1e-9, b=1)
     check_text("f()", a="")

@@ -5,7 +5,7 @@ import re
 import pytest
 from task_stage import DECLARED, begin, look, look_until_over, tasking, text
 
-from mcpbus import ProtocolError, RegistrationError, Server
+from mcpbus import Limits, ProtocolError, RegistrationError, Server
 from mcpbus.dispatch.methods import server_capabilities
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era
 from mcpbus.tasks import TASKS, TaskSupport
@@ -300,11 +300,13 @@ async def test_a_tool_may_have_times_of_its_own(autojump_clock):
             assert (handle["ttlMs"], handle["pollIntervalMs"]) == (500, 250)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), 0.0001])
-def test_a_time_must_be_one(seconds):
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), 0.0001, 1e300, 2**53 // 1000 + 1])
+def test_a_time_must_be_one_that_clients_can_be_told(seconds):  # TX-2
     for name in ("ttl", "poll_interval"):
         with pytest.raises(ValueError, match=f"{name} is a number of seconds"):
             TaskSupport(**{name: seconds})
+        with pytest.raises(ValueError, match=f"task_{name} is a number of seconds"):
+            Limits(**{f"task_{name}": seconds})
 
 
 @pytest.mark.parametrize("option", ["never", "", True, {}])

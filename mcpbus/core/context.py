@@ -26,7 +26,7 @@ from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import Kind
-from mcpbus.protocol.validators import check_numbers
+from mcpbus.protocol.validators import check_numbers, check_told_seconds
 
 T = TypeVar("T")
 
@@ -249,8 +249,12 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
 
         Args:
             retry: After how many seconds the client may come back.
+
+        Raises:
+            ValueError: That is no time that a client can be told.
         """
         self._bus.check_handler_thread()
+        check_told_seconds("close_stream()", 0, retry=retry)
         call = self._call
         if isinstance(call.carrier, Carrier) and call.context.revision.priming:
             call.carrier.tell(CloseConnection(retry))

@@ -39,7 +39,9 @@ class TaskSupport(msgspec.Struct, metaclass=Explained, frozen=True, kw_only=True
     def __post_init__(self) -> None:
         """Refuse what clients cannot be told."""
         times = {"ttl": self.ttl, "poll_interval": self.poll_interval}
-        check_told_seconds("TaskSupport", **{name: time for name, time in times.items() if time is not None})
+        check_told_seconds(
+            "TaskSupport", 0.001, **{name: time for name, time in times.items() if time is not None}
+        )
 
 
 TaskOption: TypeAlias = Literal["optional", "required"] | TaskSupport

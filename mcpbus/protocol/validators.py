@@ -76,11 +76,11 @@ def check_positive(owner: str, **numbers: Any) -> None:
 
 def told_seconds(options: object, field: Any, value: Any) -> None:
     """Refuse what `check_told_seconds` does."""
-    check_told_seconds(type(options).__name__, **{field.name: value})
+    check_told_seconds(type(options).__name__, 0.001, **{field.name: value})
 
 
-def check_told_seconds(owner: str, **times: Any) -> None:
-    """Refuse what is no time that clients can be told: in whole milliseconds, and at least one.
+def check_told_seconds(owner: str, least: float, /, **times: Any) -> None:
+    """Refuse what is no time that clients can be told, in whole milliseconds, or is shorter than the shortest.
 
     Raises:
         TypeError: one is no number.
@@ -88,9 +88,9 @@ def check_told_seconds(owner: str, **times: Any) -> None:
     """
     check_numbers(owner, **times)
     for name, seconds in times.items():
-        if not 0.001 <= seconds <= LONGEST_SECONDS:
+        if not least <= seconds <= LONGEST_SECONDS:
             raise ValueError(
-                f"{owner}: {name} is a number of seconds, at least 0.001 and at most {LONGEST_SECONDS}, not {seconds!r}"
+                f"{owner}: {name} is a number of seconds, at least {least} and at most {LONGEST_SECONDS}, not {seconds!r}"
             )
 
 

@@ -1,5 +1,8 @@
 """A legacy client that is told to come back, and does so before there is anything to come back for."""
 
+import math
+
+import pytest
 import trio
 
 from mcpbus import Context, Server
@@ -74,3 +77,23 @@ async def test_a_client_that_takes_no_events_is_not_told_to_come_back(autojump_c
         post = await session.request("tools/call", {"name": "tool"}, id=7).ended()
         assert (post.status, post.headers["content-type"]) == (200, "application/json")
         assert [message["id"] for message in post.messages] == [7]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2025-06-18"])
+@pytest.mark.parametrize("retry", [-1, -0.001, math.inf, math.nan, 2.0**53, "1", True])
+async def test_a_client_is_not_told_to_come_back_after_what_is_no_time(retry, revision, autojump_clock):
+    server, refused = Server("s"), []
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        try:
+            await ctx.close_stream(retry)
+        except (TypeError, ValueError) as error:
+            refused.append(str(error))
+        return "done"
+
+    async with server.open(event_store=MemoryEventStore()) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize(revision)
+        reply = await session.request("tools/call", {"name": "tool"}).reply()
+        assert reply["result"]["content"] == [{"type": "text", "text": "done"}]
+    assert [text.partition(" a number")[0] for text in refused] == ["close_stream(): retry is"]

@@ -9,7 +9,7 @@ import trio
 from mcpbus.client.conversation import Conversation
 from mcpbus.client.errors import ClientError, MalformedAnswerError
 from mcpbus.client.pending import OnNotification
-from mcpbus.protocol.errors import HEADER_MISMATCH, INTERNAL_ERROR, ProtocolError
+from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.revisions import Era
 
@@ -105,9 +105,7 @@ class Client(Conversation):
                 }
             else:
                 await trio.sleep(min(_SHORTEST_ROUND * 2**turn, _LONGEST_ROUND))
-        raise ProtocolError(
-            INTERNAL_ERROR, f"the server asked {_MOST_ROUNDS} times and did not come to an end"
-        )
+        raise ClientError(f"the server asked {_MOST_ROUNDS} times and did not come to an end")
 
     async def _ask(
         self,

@@ -8,13 +8,16 @@ import trio
 from test_client_ends import walled
 from trio.testing import wait_all_tasks_blocked
 
+from mcpbus import Server
+from mcpbus.asking import Elicit, InputRequired
 from mcpbus.client import client
 from mcpbus.client.conversation import MOST_QUESTIONS
-from mcpbus.client.errors import ClientError
+from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.pending import KEPT_NOTIFICATIONS
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Response, Undecodable
 from mcpbus.protocol.revisions import REVISIONS
+from mcpbus.testing import open_bus
 
 
 def said(to, **members):
@@ -282,3 +285,22 @@ async def test_a_result_of_an_unknown_type_is_none(revision, result, fails, auto
         await wait_all_tasks_blocked()
         said(wall.client, id=1, result=result)
     assert [isinstance(outcome, ClientError) for outcome in outcomes] == [fails]
+
+
+async def test_what_the_client_itself_makes_an_error_is_none_of_the_servers(autojump_clock):  # J-21
+    server = Server("s")
+
+    @server.tool
+    async def endless():
+        return InputRequired({"k": Elicit("?", str)})
+
+    async def decline(_method, _params):
+        return {"action": "decline"}
+
+    async with open_bus(server) as bus:
+        declared = {"elicitation": {"form": {}}}
+        async with bus.connect(capabilities=declared, on_question=decline) as client:
+            with pytest.raises(ClientError, match="asked 32 times"):
+                await client.call_tool("endless")
+        with pytest.raises(Disconnected):
+            await client.call_tool("endless")

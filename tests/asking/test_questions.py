@@ -83,7 +83,7 @@ LACKS = [
 
 
 @pytest.mark.parametrize(("question", "declared", "lacking"), LACKS)
-def test_what_a_client_lacks_in_each_revision(question, declared, lacking):  # E-2, E-3, Y-1, Y-2, Y-4
+def test_what_a_client_lacks_in_each_revision(question, declared, lacking):  # E-2, E-3, L-18, Y-1, Y-2, Y-4
     found = [question.lacks(declared, revision) for revision in REVISIONS.values()]
     assert found == lacking
 
@@ -112,7 +112,7 @@ def test_all_that_is_lacking_is_told_at_once(revision):
     assert BOTH.lacks({}, revision) == {"sampling": {"tools": {}, "context": {}}}
 
 
-def test_an_elicitation_by_url_has_an_id_in_2025_11_25_alone():
+def test_an_elicitation_by_url_has_an_id_in_2025_11_25_alone():  # E-12
     url = {"mode": "url", "message": "?", "url": "https://a.example"}
     assert URL.params(D) == {**url, "elicitationId": "id-1"}
     assert URL.params(E) == url

@@ -361,7 +361,7 @@ async def test_a_state_that_does_not_fit_is_refused_and_nothing_happens(how, sen
         await it.assert_nothing_is_left()
 
 
-async def test_a_foreign_principals_state_is_refused(autojump_clock):
+async def test_a_foreign_principals_state_is_refused(autojump_clock):  # E-9
     async with principals() as it:
         ann, bob = {"x-user": "ann"}, {"x-user": "bob"}
         result = (await it.ask(headers=ann).reply())["result"]

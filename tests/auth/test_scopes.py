@@ -111,7 +111,7 @@ async def test_what_needs_no_scopes_is_left_to_who_serves_it(era, what, autojump
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_broader_scope_counts_for_the_narrower_ones(era, autojump_clock):
+async def test_a_broader_scope_counts_for_the_narrower_ones(era, autojump_clock):
     async with guarded() as it:
         token = it.issuer.bearer("ada", ["files:admin"])
         send = await sender(it, era, token)

@@ -18,7 +18,7 @@ OTHERS = {
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
 async def test_a_session_is_not_there_for_another_principal_and_unknown_without_a_token(
     way, other, autojump_clock
-):
+):  # A-13, E-9
     async with guarded() as it:
         ada = it.issuer.bearer("ada", GOOD)
         session = (await it.probe.initialize(headers=ada)).id

@@ -23,7 +23,7 @@ RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
 
 
 @pytest.mark.parametrize(("make", "why"), BAD.values(), ids=BAD)
-async def test_a_bad_token_is_refused(make, why, autojump_clock):
+async def test_a_bad_token_is_refused(make, why, autojump_clock):  # A-7
     """What its client is told is among the rules, for each way in."""
     issuer = Issuer()
     with pytest.raises(InvalidTokenError, match=why):

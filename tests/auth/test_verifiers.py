@@ -328,7 +328,7 @@ def test_what_is_no_canonical_uri(url):
 @pytest.mark.parametrize(
     "scopes", ["files:read", ["a b"], ['a"'], ["a\\"], [""], [7], ["offline_access"], ["\xe4"], 7]
 )
-def test_what_is_no_scope(scopes):
+def test_what_is_no_scope(scopes):  # A-9
     issuer = JwtVerifier("https://id.example.com")
     with pytest.raises(ValueError, match=r"scope|offline_access"):
         ResourceServer("https://mcp.example.com/mcp", issuer, scopes=scopes)

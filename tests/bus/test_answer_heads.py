@@ -82,3 +82,35 @@ async def test_what_a_request_says_beside_harms_nothing(meta, autojump_clock):  
             session.request("tools/call", {**CALL, "_meta": meta}),
         ):
             assert (await call.reply())["result"]["content"] == [{"type": "text", "text": "said"}]
+
+
+TRACED = {
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01",
+    "tracestate": "vendor=value",
+    "baggage": "user=ada",
+}
+
+
+async def test_a_handler_reads_where_a_request_belongs_in_a_trace(autojump_clock):  # B-3
+    traced, seen = Server("s"), []
+
+    @traced.tool
+    async def look(ctx: Context) -> None:
+        seen.append({name: ctx.meta.get(name) for name in TRACED})
+
+    async with open_bus(traced) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize()
+        for client in (probe, session):
+            await client.request("tools/call", {"name": "look", "_meta": TRACED}).reply()
+    assert seen == [TRACED, TRACED]
+
+
+@pytest.mark.parametrize("extensions", [{"com.example/x": {}}, {"com.example/x": {"deep": [1]}}, {}])
+async def test_who_has_extensions_that_nobody_knows_here_is_served_as_anybody(
+    extensions, autojump_clock
+):  # B-6
+    async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
+        reply = await probe.request("tools/call", CALL, capabilities={"extensions": extensions}).reply()
+        assert reply["result"]["content"] == [{"type": "text", "text": "said"}]
+        offered = await probe.request("server/discover", capabilities={"extensions": extensions}).reply()
+        assert "com.example/x" not in offered["result"]["capabilities"].get("extensions", {})

@@ -39,7 +39,7 @@ def fates(messages):
 ROOM = [
     # Room is made only when there is none: while there is, the same key may wait twice.
     ([("LIST_CHANGED", "a"), ("LIST_CHANGED", "a")], ("LIST_CHANGED", "a"), [None, None, None]),
-    # Same keys collapse into the newest, the newcomer included.
+    # Same keys collapse into the newest, the newcomer included (P-8).
     (
         [("PROGRESS", "a"), ("PROGRESS", "a"), ("LOG", None)],
         ("PROGRESS", "a"),

@@ -105,7 +105,7 @@ async def test_listens_have_bounds_of_their_own_and_take_no_room_from_requests(a
         assert "result" in await call.reply()
 
 
-async def test_in_one_session_past_its_bound_a_client_is_told_to_slow_down(autojump_clock):
+async def test_in_one_session_past_its_bound_a_client_is_told_to_slow_down(autojump_clock):  # F-22
     async with staged(limits={"max_requests_per_session": 1}, authenticate=authenticate) as stage:
         session = await stage.probe.initialize(headers=as_("bob"))
         session.request("tools/call", tool("1"))

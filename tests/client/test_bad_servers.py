@@ -14,7 +14,7 @@ from mcpbus.client.errors import ClientError, MalformedAnswerError
 from mcpbus.client.http import connect_http
 from mcpbus.client.process import connect_process
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.revisions import REVISIONS
+from mcpbus.protocol.revisions import REVISIONS, Era
 
 OLD = REVISIONS["2025-11-25"]
 
@@ -202,6 +202,24 @@ async def test_a_stream_that_the_server_left_is_come_back_to():  # W-14, W-24
     assert "last-event-id: e1\r\n" in back
     assert "mcp-session-id: s1\r\n" in back
     assert end.startswith("delete ")
+
+
+@pytest.mark.parametrize("revision", [name for name in REVISIONS if REVISIONS[name].era is Era.LEGACY])
+async def test_a_stream_may_begin_with_an_id_alone_in_each_revision_of_which_all_that_follows_says_which(
+    revision,
+):  # W-13a, W-37
+    hello = {"protocolVersion": revision, "capabilities": {}, "serverInfo": {}}
+    reply = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": []}})
+    answers = [
+        result(hello, mcp_session_id="s1"),
+        TAKEN,
+        events("retry: 1\nid: e1\ndata:\n\n"),
+        events("id: e2\ndata: \n\n", f"data: {reply}\n\n"),
+    ]
+    async with speaking(*answers) as (url, sent):
+        assert await list_tools(url, revision=REVISIONS[revision]) == []
+    said = [request.lower().partition("mcp-protocol-version: ")[2].partition("\r\n")[0] for request in sent]
+    assert said == ["", revision, revision, revision, revision]
 
 
 async def test_an_event_without_an_id_leaves_the_place_where_it_was():

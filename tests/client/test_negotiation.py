@@ -67,6 +67,8 @@ OLD = initialized("2025-11-25")
         (error(-32602), initialized("2024-11-05"), "2024-11-05", 3),
         (error(-32022, supported=["2025-11-25"]), OLD, "2025-11-25", 3),
         (error(-32022), OLD, "2025-11-25", 3),
+        # What means nothing is no word of either era (J-16).
+        *((error(code), OLD, "2025-11-25", 3) for code in (-32000, -32001, -32002, -32004, -32019)),
         (StatusError(400, "400"), OLD, "2025-11-25", 3),
         (StatusError(404, "404"), OLD, "2025-11-25", 3),
         (MalformedAnswerError("html"), OLD, "2025-11-25", 3),

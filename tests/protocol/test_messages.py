@@ -159,7 +159,7 @@ def test_arbitrary_params_are_read_or_refused(params_type, data):
     assert isinstance(params, params_type) or params.code == INVALID_PARAMS
 
 
-def test_deep_nesting_is_refused_like_any_other_fault():
+def test_deep_nesting_is_refused_like_any_other_fault():  # F-5
     deep = msgspec.Raw(b'{"name":"p","arguments":' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"}")
     with pytest.raises(ProtocolError):
         decode_params(wire.GetPromptParams, deep)

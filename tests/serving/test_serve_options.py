@@ -1,3 +1,5 @@
+import ipaddress
+
 import pytest
 
 from mcpbus.serving import ServeOptions
@@ -16,6 +18,11 @@ def test_what_may_be_bound(bind):
 def test_what_may_not(bind):
     with pytest.raises(ValueError, match="HOST:PORT"):
         ServeOptions(bind=bind)
+
+
+def test_nobody_but_this_machine_is_served_unless_that_is_said():  # W-42
+    [address] = ServeOptions().bind
+    assert ipaddress.ip_address(address.rpartition(":")[0]).is_loopback
 
 
 def test_several_may_be_bound_but_not_none():

@@ -5,12 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from channels import INITIALIZED, call, house, initialize, request
+from channels import INITIALIZED, House, call, house, initialize, request
 from mcpbus_actors import EagerTask
 
-from mcpbus import Context
+from mcpbus import Context, Server
 from mcpbus.core.admission import Overloaded
 from mcpbus.protocol.routes import Reason
+from mcpbus.testing import open_bus
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.lines import run_channel
 
@@ -220,3 +221,32 @@ async def test_whoever_does_not_read_long_answers_is_not_read_further(batched, a
         client.reads.set()
         await trio.sleep(5)
         assert sorted(message["id"] for message in client.got) == list(range(1, number + 1))
+
+
+async def test_what_a_session_has_of_its_own_no_request_of_2026_07_28_on_its_connection_is_told(
+    autojump_clock,
+):  # M-9
+    server = Server("s")
+
+    @server.tool
+    async def common() -> str:
+        return "common"
+
+    @server.on_session
+    async def inject(session):
+        session.add_tool(lambda: "own", name="own")
+
+    async with open_bus(server) as bus:
+        home = House(bus, None, None)
+        async with lines(home) as client:
+            ask = [("tools/list", {}), ("tools/call", {"name": "own"})]
+            client.say(*(request(f"old {method}", method, params) for method, params in ask))
+            client.say(*(request(f"new {method}", method, params, modern=True) for method, params in ask))
+            await home.quiet()
+            said = {message["id"]: message for message in client.got}
+    listed = {
+        era: [tool["name"] for tool in said[f"{era} tools/list"]["result"]["tools"]] for era in ("old", "new")
+    }
+    assert listed == {"old": ["common", "own"], "new": ["common"]}
+    assert "result" in said["old tools/call"]
+    assert said["new tools/call"]["error"]["code"] == -32602

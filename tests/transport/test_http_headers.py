@@ -14,7 +14,7 @@ def headers(*fields: tuple[str, str]) -> Headers:
     return Headers([(name.encode(), value.encode("latin-1")) for name, value in fields])
 
 
-def test_names_compare_without_case_and_copies_are_kept():
+def test_names_compare_without_case_and_copies_are_kept():  # X-21, W-36
     found = headers(("MCP-Method", " a "), ("mcp-method", "\tB"))
     assert found.all(b"mcp-method") == ["a", "B"]
     assert found.get(b"mcp-method") == "a, B"

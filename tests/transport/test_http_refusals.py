@@ -202,7 +202,7 @@ def test_the_error_for_a_version_lists_what_is_served():  # M-4
         ({}, {"mcp_protocol_version": E}, b"POST"),
     ],
 )
-def test_a_verb_that_is_not_offered_is_told_those_that_are(options, fields, allow):  # W-47
+def test_a_verb_that_is_not_offered_is_told_those_that_are(options, fields, allow):  # W-1, W-47
     verdict = judge(make_head("PATCH", **fields), **options)
     assert (verdict.status, dict(verdict.headers)[b"allow"]) == (405, allow)
 

@@ -64,7 +64,7 @@ class ClientQuestions:
             ask.fail(cannot_ask(self._session.input_ended))
             return
         for key in ask.open:
-            if not ask.open:
+            if ask.settled:
                 return  # one of them was refused, and with it all
             method = ask.questions[key].method
             question_id = self._session.next_question_id()

@@ -38,16 +38,24 @@ class Work:
         return self._count
 
 
-async def work_for(questions, revision, capabilities, patience):
+async def one_by_one(ctx, questions):
+    async with trio.open_nursery() as nursery:
+        for _ in range(questions):
+            nursery.start_soon(ctx.elicit, "Why?", str)
+
+
+async def together(ctx, questions):
+    await ctx.ask_all({str(number): Elicit("Why?", str) for number in range(questions)})
+
+
+async def work_for(questions, ask_them, revision, capabilities, patience):
     """Tell what it takes that a handler asks so many questions at once, and gives them up or is cancelled."""
     server = Server("curious")
 
     @server.tool(task="optional")
     async def ask(ctx: Context) -> None:
         with trio.move_on_after(patience):
-            async with trio.open_nursery() as nursery:
-                for _ in range(questions):
-                    nursery.start_soon(ctx.elicit, "Why?", str)
+            await ask_them(ctx, questions)
         await trio.sleep_forever()
 
     async def think(_method, _params):
@@ -71,6 +79,7 @@ async def work_for(questions, revision, capabilities, patience):
     return work.done
 
 
+@pytest.mark.parametrize("ask_them", [one_by_one, together])
 @pytest.mark.parametrize("patience", [1, 3], ids=["given up", "cancelled"])
 @pytest.mark.parametrize(
     ("revision", "capabilities"),
@@ -80,9 +89,9 @@ async def work_for(questions, revision, capabilities, patience):
     ],
 )
 async def test_what_each_of_many_questions_takes_does_not_grow_with_their_number(
-    revision, capabilities, patience, autojump_clock
+    revision, capabilities, patience, ask_them, autojump_clock
 ):
-    few, many = [await work_for(number, revision, capabilities, patience) for number in (60, 240)]
+    few, many = [await work_for(number, ask_them, revision, capabilities, patience) for number in (60, 240)]
     assert many < 6 * few
 
 

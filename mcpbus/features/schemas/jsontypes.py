@@ -267,7 +267,7 @@ def encode(value: Any) -> bytes:
     """Encode any value that a function may return.
 
     Raises:
-        TypeError: JSON cannot hold it, or two keys of a dict would be the same there.
+        TypeError: JSON cannot hold it, or it is plain data, and two keys of a dict would be the same there.
         UnicodeEncodeError: its text has no UTF-8, as lone surrogates have none.
     """
     kind = type(value)

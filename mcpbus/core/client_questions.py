@@ -51,9 +51,8 @@ class ClientQuestions:
         self._question = question
         self._withdrawal = withdrawal
         self._open: dict[RequestId, tuple[Ask, str, Receipt]] = {}
-        self._of: dict[
-            Ask, dict[RequestId, None]
-        ] = {}  # so that to give one up takes no look at all the others
+        # So that to give one up takes no look at all the others.
+        self._of: dict[Ask, dict[RequestId, None]] = {}
 
     def __len__(self) -> int:
         return len(self._open)

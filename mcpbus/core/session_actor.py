@@ -163,9 +163,8 @@ class SessionActor:
         silent = self._why is None and reason is not StopReason.FAILED
         end = Drop() if silent else End(self._why or "The session failed")
         steps: list[Callable[[], object]] = [partial(self._directory.forget, session)]
-        if (
-            reason is not StopReason.SYSTEM
-        ):  # in which all requests end, and none becomes an actor any more that was dormant
+        # With the system all requests end, and none becomes an actor any more that was dormant.
+        if reason is not StopReason.SYSTEM:
             steps += [partial(request.tell, end) for request in session.in_flight.addresses()]
         steps.append(partial(self._delivery.end_streams, silent=silent))
         if self._questions is not None:

@@ -84,6 +84,7 @@ async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_cloc
         assert {*fates(receipts[:20])} == {DELIVERED}
         assert (buses[0].ledger.adopted, buses[0].ledger.balance()) == (len(receipts), 0)
         assert (buses[1].ledger.pending[Place.AWAY], buses[1].ledger.balance()) == (0, 0)
+        assert buses[1].statistics().held_bytes == 0
 
 
 @pytest.mark.parametrize(("memory", "fate", "told"), [(math.inf, DELIVERED, [1, 2, 3, 4]), (0, LOST, [1, 4])])

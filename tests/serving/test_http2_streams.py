@@ -86,6 +86,29 @@ async def test_an_answer_without_a_body_has_none_whatever_is_said(method, status
         assert (peer.status(stream_id), peer.bodies[stream_id]) == (str(status), b"")
 
 
+@pytest.mark.parametrize("size", [0, 5, 16_384, 20_000])
+async def test_an_application_has_a_body_that_comes_with_its_head(size, autojump_clock):
+    async def app(scope, receive, send):
+        said = b""
+        while (message := await receive())["more_body"]:
+            said += message["body"]
+        await respond(send, said + message["body"])
+
+    async with serving(app) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id, sent = peer.connection.get_next_available_stream_id(), b"x" * size
+        peer.connection.send_headers(stream_id, head_of("POST", "/"))
+        for at in range(0, size, 16_384):
+            peer.connection.send_data(stream_id, sent[at : at + 16_384])
+        peer.connection.end_stream(stream_id)
+        peer.connection.send_headers(stream_id + 2, head_of("POST", "/"))
+        peer.connection.send_data(stream_id + 2, sent[:16_384], end_stream=True)
+        await peer.flush()
+        await peer.until_stream(stream_id, h2.events.StreamEnded)
+        await peer.until_stream(stream_id + 2, h2.events.StreamEnded)
+        assert (peer.bodies[stream_id], peer.bodies[stream_id + 2]) == (sent, sent[:16_384])
+
+
 @pytest.mark.parametrize("reads", [True, False])
 async def test_a_client_that_waits_to_be_told_is_told_to_go_on_or_refused_at_once(reads):
     async def app(scope, receive, send):

@@ -26,20 +26,22 @@ class UsedRounds:
             self._sweep()
         place = self._folder / name
         try:
-            place.symlink_to(f"{user} {time.time() + seconds}")
+            # By the clock of the day, which its state goes by, and by one that nobody sets forward, and then back.
+            place.symlink_to(f"{user} {time.time() + seconds} {time.monotonic() + seconds}")
         except FileExistsError:
             return _read(place)[0] == user
         return True
 
     def _sweep(self) -> None:
         """Forget those that nobody can bring back any more."""
-        self._swept, now = time.monotonic(), time.time()
+        now, self._swept = time.time(), time.monotonic()
         for place in self._folder.iterdir():
             with suppress(FileNotFoundError):  # others sweep as well
-                if _read(place)[1] < now:
+                _, until, lasting_until = _read(place)
+                if until < now and lasting_until < self._swept:
                     place.unlink()
 
 
-def _read(place: Path) -> tuple[str, float]:
-    user, until = str(place.readlink()).split()
-    return user, float(until)
+def _read(place: Path) -> tuple[str, float, float]:
+    user, until, lasting_until = str(place.readlink()).split()
+    return user, float(until), float(lasting_until)

@@ -93,6 +93,17 @@ async def test_a_round_that_nobody_can_bring_back_is_forgotten(folder, tmp_path)
     folder._rounds._swept -= 61
     assert await folder.use_round("other", "1", 60)
     assert sorted(place.name for place in (tmp_path / "rounds").iterdir()) == ["new", "other"]
+
+
+async def test_a_round_stays_used_when_the_clock_goes_forward_and_back(folder, monkeypatch):
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    await folder.use_round("used", "1", 60)
+    now += 3600
+    folder._rounds._swept -= 61
+    await folder.use_round("other", "1", 60)
+    now -= 3600
+    assert not await folder.use_round("used", "2", 60)
     assert await folder.homes() == []
 
 

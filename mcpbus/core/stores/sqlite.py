@@ -14,7 +14,7 @@ import trio
 
 from mcpbus.core.stores.protocol import Replay, TaskTakenError
 from mcpbus.core.stores.sqlite_file import SqliteFile
-from mcpbus.core.stores.sqlite_layout import Layout, open_file
+from mcpbus.core.stores.sqlite_layout import Layout, naming, open_file
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive
@@ -131,7 +131,8 @@ class SqliteEventStore:
         self._max_bytes = max_bytes
         self._max_age = max_age
         self._connection = open_file(path, _EVENTS, ["journal_mode=WAL", "synchronous=NORMAL"], timeout=5.0)
-        self._items, self._bytes = self._measure()
+        with naming(path):
+            self._items, self._bytes = self._measure()
         self._oldest = -math.inf  # when the oldest batch came that is there, or one before it
         self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
         self._file = SqliteFile(self._connection)
@@ -284,6 +285,7 @@ class SqliteTaskStore:
         pragmas = ["locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"]
         self._connection = open_file(path, _TASKS, pragmas, timeout=1.0)
         self._file = SqliteFile(self._connection)
+        self._path = path
         self._open: set[str] = set()
 
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:
@@ -321,8 +323,9 @@ class SqliteTaskStore:
         self._open.add(bus)
         places = ", ".join("?" * len(others))
         statement = f"UPDATE tasks SET bus = ? WHERE bus NOT IN ({places})"  # noqa: S608 - question marks
-        await self._file.run(partial(self._execute, statement, (bus, *others)))
-        return [record for record in await self.load() if record.bus == bus]
+        with naming(self._path):
+            await self._file.run(partial(self._execute, statement, (bus, *others)))
+            return [record for record in await self.load() if record.bus == bus]
 
     async def claim(self, task_id: str, ended: str, bus: str) -> TaskRecord | None:
         """See `TaskStore.claim`."""

@@ -99,8 +99,25 @@ def open_file(
         except sqlite3.DatabaseError as error:
             busy = isinstance(error, _HeldError) or _code(error) == sqlite3.SQLITE_BUSY
             if not busy or time.monotonic() >= until:
-                raise sqlite3.OperationalError(f"cannot use {path}: {error}{_hint(path, error)}") from error
+                raise _unusable(path, error) from error
         time.sleep(random.uniform(0, _PAUSE_SECONDS))  # noqa: S311 - so that they do not meet again
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Name the file in what is raised within the block, as where it is damaged: that is found when it is read.
+
+    Raises:
+        sqlite3.OperationalError: See `open_file`.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: str | Path, error: sqlite3.DatabaseError) -> sqlite3.OperationalError:
+    return sqlite3.OperationalError(f"cannot use {path}: {error}{_hint(path, error)}")
 
 
 def _open(path: str | Path, layout: Layout, pragmas: Sequence[str], timeout: float) -> sqlite3.Connection:

@@ -151,6 +151,28 @@ async def test_a_client_that_opens_no_window_for_too_long_is_given_up(autojump_c
         assert_nothing_is_left(client.bus)
 
 
+async def test_a_client_that_takes_a_long_reply_slowly_gets_all_of_it(autojump_clock):
+    tools = Tools()
+
+    @tools.server.tool
+    async def recite(ctx: Context) -> str:
+        await ctx.info("a long one")
+        await trio.sleep(1)
+        return "x" * 500_000
+
+    async with connected(tools, write_deadline=5) as client:
+        client.acknowledges = False
+        stream_id = await client.call("recite")
+        await trio.sleep(2)
+        for _ in range(20):
+            client.connection.increment_flow_control_window(30_000)
+            client.connection.increment_flow_control_window(30_000, stream_id)
+            await client.flush()
+            await trio.sleep(1)
+        assert await client.until_stream(stream_id, h2.events.StreamEnded) is not None
+        assert len(client.bodies[stream_id]) > 500_000
+
+
 async def test_what_several_say_at_a_time_is_one_write_for_all_but_the_first(autojump_clock):
     tools, writes = Tools(), []
 

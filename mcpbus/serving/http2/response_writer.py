@@ -8,6 +8,7 @@ import trio
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
+from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.sending import Sent
 from mcpbus.serving.response_writer import GatheringWriter
@@ -26,13 +27,14 @@ class Http2ResponseWriter(GatheringWriter):
         coalescer: Has what comes in a row written together.
     """
 
-    __slots__ = ("_request",)
+    __slots__ = ("_request", "_unsent")
 
     def __init__(
         self, request: Http2Request, opened: Opened, limits: Limits, coalescer: WriteCoalescer
     ) -> None:
         super().__init__(opened, limits, coalescer)
         self._request = request
+        self._unsent = 0  # how much waited for the client's windows when it was last looked at
 
     def keep_alive(self) -> None:
         """Say something without meaning, if there was nothing else for a while; or give up a client that does not take what was said."""
@@ -42,11 +44,19 @@ class Http2ResponseWriter(GatheringWriter):
             return
         if now < due:
             self._request.wake_at(due)
+        elif self._sending and self._has_moved():
+            self._written_at = now
+            self._request.wake_at(now + limits.write_deadline)
         elif self._sending:
             self._stream.reached.missed_write(self._stream.owner)
             self.cancel()
         else:
             self._write([])
+
+    def _has_moved(self) -> bool:
+        """Whether the client has taken enough of what waits since it was last looked at; one that is slow may take its time."""
+        before, self._unsent = self._unsent, self._request.answering.unsent
+        return before - self._unsent >= LONGEST_PAYLOAD
 
     def lose(self) -> None:
         """See `GatheringWriter`."""
@@ -59,12 +69,14 @@ class Http2ResponseWriter(GatheringWriter):
         self._sending = True
         self._written_at = trio.current_time()
         self._request.say_whole(answer, self._sent(said=said, last=True))
+        self._unsent = self._request.answering.unsent
 
     def _send(self, data: bytes, *, said: bool, last: bool) -> None:
         self._sending = True
         self._written_at = trio.current_time()
         self._request.answering.say(data, last=last, sent=self._sent(said=said, last=last))
         if self._sending:
+            self._unsent = self._request.answering.unsent
             self._request.wake_at(self._written_at + self._limits.write_deadline)
 
     def _send_one(self, message: OutboundMessage, data: bytes) -> bool:
@@ -77,6 +89,7 @@ class Http2ResponseWriter(GatheringWriter):
     def _begin_one(self, message: OutboundMessage) -> Sent:
         self._writer.begin(message)
         self._sending = True
+        self._unsent = 0
         self._request.wake_at(self._clock() + self._limits.write_deadline)
         return self._sent(said=True, last=False)
 

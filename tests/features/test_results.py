@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import pydantic
 import pytest
+from pydantic.json_schema import GenerateJsonSchema
 
 from mcpbus.features.content import Audio, File, Image, ToolResult
 from mcpbus.features.errors import RegistrationError
@@ -389,3 +390,38 @@ def test_a_model_promises_no_offset_that_what_it_sends_may_lack():
     assert sent["ends"]["items"]["format"] == "date-time"
     received = made.arguments.document["properties"]["meeting"]["properties"]
     assert received["begins"]["format"] == "date-time"
+
+
+class Titled(GenerateJsonSchema):
+    def datetime_schema(self, schema):
+        return super().datetime_schema(schema) | {"title": "a moment"}
+
+
+class OwnGenerator(pydantic.BaseModel):
+    begins: dt.datetime
+
+    @classmethod
+    def model_json_schema(cls, *arguments, schema_generator=Titled, **named):
+        return super().model_json_schema(*arguments, schema_generator=schema_generator, **named)
+
+
+class OwnSchema(pydantic.BaseModel):
+    begins: dt.datetime
+
+    @classmethod
+    def model_json_schema(cls, *, ref_template, mode):
+        return super().model_json_schema(ref_template=ref_template, mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("model", "begins"),
+    [
+        (OwnGenerator, {"type": "string", "title": "a moment"}),
+        (OwnSchema, {"type": "string", "format": "date-time", "title": "Begins"}),
+    ],
+)
+def test_a_model_may_have_its_own_way_to_make_its_schema(model, begins):
+    async def meet() -> model: ...
+
+    schema = msgspec.json.decode(tool(meet).output.schema(LATEST))
+    assert schema["properties"]["begins"] == begins

@@ -123,7 +123,7 @@ def schema_of(kind: Any, *, serialized: bool = False) -> dict[str, Any]:
         schema: dict[str, Any] = unknown.model_json_schema(
             ref_template=f"#/$defs/{prefix}.{{model}}",
             mode="serialization" if serialized else "validation",
-            schema_generator=_without_offset(),
+            **_without_offset(unknown),
         )
         for name, definition in schema.pop("$defs", {}).items():
             qualified = f"{prefix}.{name}"
@@ -210,12 +210,16 @@ def _is_model(kind: Any) -> bool:
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
-@cache
-def _without_offset() -> type:
-    """What makes the schemas of models, but leaves out the format of what it may send without the offset that RFC 3339 wants."""
-    made_by = inspect.signature(sys.modules["pydantic"].BaseModel.model_json_schema)
-    generator: Any = made_by.parameters["schema_generator"].default
+def _without_offset(model: Any) -> dict[str, type]:
+    """What has a model's schema leave out the format of what it may send without the offset that RFC 3339 wants."""
+    made_by = inspect.signature(model.model_json_schema).parameters.get("schema_generator")
+    if made_by is None or not isinstance(made_by.default, type):
+        return {}  # the model makes its schema in a way of its own
+    return {made_by.name: _without_offset_by(made_by.default)}
 
+
+@cache
+def _without_offset_by(generator: Any) -> type:
     class Schemas(generator):  # type: ignore[misc]
         def datetime_schema(self, schema: Any) -> Any:
             told = super().datetime_schema(schema)

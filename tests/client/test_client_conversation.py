@@ -16,6 +16,7 @@ from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.pending import KEPT_NOTIFICATIONS
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Response, Undecodable
+from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus
 
@@ -145,6 +146,23 @@ async def test_a_question_that_is_withdrawn_is_not_answered(autojump_clock):
         wall.say("notifications/cancelled", requestId=1)
         await wait_all_tasks_blocked()
         assert (cancelled, answers(wall)) == (["roots/list"], {})
+        assert list(wall.client.notifications) == [("notifications/cancelled", {"requestId": "1"})]
+
+
+async def test_what_is_told_of_a_listen_that_was_left_is_nobodys(autojump_clock):
+    async with walled() as wall:
+        stamped = {"_meta": {SUBSCRIPTION_ID: 1}}
+
+        async def listen():
+            async with wall.client.listen(tools=True):
+                pass
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(listen)
+            await wait_all_tasks_blocked()
+            wall.say("notifications/subscriptions/acknowledged", **stamped, notifications={})
+        wall.say("notifications/tools/list_changed", **stamped)
+        assert list(wall.client.notifications) == [("notifications/tools/list_changed", stamped)]
 
 
 async def test_more_questions_than_anybody_can_answer_are_refused(autojump_clock):

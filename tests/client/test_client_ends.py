@@ -122,9 +122,12 @@ async def test_a_call_whose_listener_fails_is_cancelled(autojump_clock):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(fail)
             await wait_all_tasks_blocked()
+            nursery.start_soon(wall.client.request, "ping")
+            await wait_all_tasks_blocked()
             wall.say("notifications/progress", progressToken=1, progress=1)
             wall.say("notifications/progress", progressToken=1, progress=2)
-    assert [message.method for message in wall.heard] == ["tools/call", "notifications/cancelled"]
+            wall.client.answered(2, b"{}")  # which the other call has waited for all the same
+    assert [message.method for message in wall.heard] == ["tools/call", "ping", "notifications/cancelled"]
 
 
 async def test_a_handshake_is_given_up_without_a_word(autojump_clock):  # L-13

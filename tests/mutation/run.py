@@ -83,7 +83,17 @@ CORE = sorted(
 TESTS = [
     *(
         f"tests/{name}"
-        for name in ("actors", "auth", "bus", "asking", "transport", "tasks", "stores", "properties")
+        for name in (
+            "actors",
+            "auth",
+            "bus",
+            "asking",
+            "client",
+            "transport",
+            "tasks",
+            "stores",
+            "properties",
+        )
     ),
     "tests/serving/test_isolation.py",
     "tests/test_blocked.py",

@@ -35,7 +35,7 @@ export async function elicitation(target) {
     assert.equal(message, 'Who are you?');
     assert.deepEqual(Object.keys(requestedSchema.properties), ['name', 'age', 'size']);
     assert.deepEqual(requestedSchema.required, ['name']);
-    assert.equal(requestedSchema.properties.age.default, 30);
+    assert.equal(requestedSchema.properties.age.default, link.since('2025-11-25') ? 30 : undefined);
     assert.deepEqual(requestedSchema.properties.size.enum, ['small', 'large']);
 }
 

@@ -15,7 +15,6 @@ from mcpbus.features.keywords import (
     check_lists,
     check_plain,
     check_told,
-    ttl_fault,
 )
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
@@ -26,6 +25,7 @@ from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.protocol.results import tail_for
 from mcpbus.protocol.revisions import REVISIONS, Revision
+from mcpbus.protocol.validators import told_seconds_fault
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -98,7 +98,7 @@ class Definition:
             )
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
-        if (fault := ttl_fault("list_ttl", list_ttl)) is not None:
+        if (fault := told_seconds_fault("list_ttl", list_ttl, 0)) is not None:
             raise ValueError(fault)
         self.name = name
         self.version = version

@@ -10,7 +10,6 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.json_faults import find_half
 from mcpbus.protocol.messages import Icon
-from mcpbus.protocol.validators import LONGEST_SECONDS
 
 
 def check_lists(**options: Any) -> None:
@@ -65,16 +64,6 @@ def check_kinds(owner: str, given: Mapping[str, Any]) -> None:
         if not isinstance(icon, Icon):
             raise TypeError(f"{owner}: icons are Icon('https://...') or the like, not {icon!r}")
         check_members(owner, icon)
-
-
-def ttl_fault(name: str, seconds: float) -> str | None:
-    """Say what is wrong with how long something may be kept; None if clients can be told so (rule K-1).
-
-    They are told milliseconds: an integer from 0 on.
-    """
-    if 0 <= seconds <= LONGEST_SECONDS:
-        return None
-    return f"{name} is a number of seconds, at least 0 and at most {LONGEST_SECONDS}, not {seconds!r}"
 
 
 def check_members(owner: str, part: msgspec.Struct) -> None:

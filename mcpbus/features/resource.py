@@ -9,7 +9,7 @@ import msgspec
 from mcpbus.features.content import CONTENT, File, PromptMessage, ToolResult, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds, check_told, ttl_fault
+from mcpbus.features.keywords import check_kinds, check_told
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.signature import (
@@ -27,6 +27,7 @@ from mcpbus.protocol import messages as wire
 from mcpbus.protocol.keywords import check_keywords
 from mcpbus.protocol.results import CacheScope, Tail
 from mcpbus.protocol.revisions import LATEST, Revision
+from mcpbus.protocol.validators import told_seconds_fault
 
 if TYPE_CHECKING:  # most servers have no templates
     from mcpbus.features.uri_templates import Template
@@ -180,7 +181,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         )
     owner = f"resource {uri!r}"
     ttl = options.get("ttl") or 0.0
-    if (fault := ttl_fault("ttl", ttl)) is not None:
+    if (fault := told_seconds_fault("ttl", ttl, 0)) is not None:
         raise RegistrationError(f"{owner}: {fault}")
     signature = read_signature(function, owner)
     check_convertible(signature)

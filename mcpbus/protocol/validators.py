@@ -88,10 +88,15 @@ def check_told_seconds(owner: str, least: float, /, **times: Any) -> None:
     """
     check_numbers(owner, **times)
     for name, seconds in times.items():
-        if not least <= seconds <= LONGEST_SECONDS:
-            raise ValueError(
-                f"{owner}: {name} is a number of seconds, at least {least} and at most {LONGEST_SECONDS}, not {seconds!r}"
-            )
+        if (fault := told_seconds_fault(name, seconds, least)) is not None:
+            raise ValueError(f"{owner}: {fault}")
+
+
+def told_seconds_fault(name: str, seconds: float, least: float) -> str | None:
+    """Say why that is no time that clients can be told; None if it is one."""
+    if least <= seconds <= LONGEST_SECONDS:
+        return None
+    return f"{name} is a number of seconds, at least {least} and at most {LONGEST_SECONDS}, not {seconds!r}"
 
 
 def check_text(owner: str, **texts: Any) -> None:

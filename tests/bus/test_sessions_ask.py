@@ -48,6 +48,15 @@ class Asker:
         self.done.set()
 
 
+async def stalled(it):
+    """Open a session with a GET stream that its client reads no more once its head is out."""
+    session = await it.probe.initialize(capabilities=EVERYTHING)
+    get = await session.get().begun()
+    await it.quiet()
+    get.stall()
+    return session, get
+
+
 @pytest.mark.parametrize("shell", ["asgi", "http1"])
 @pytest.mark.parametrize("response", ["auto", "json"])
 @pytest.mark.parametrize(
@@ -331,10 +340,7 @@ async def test_it_ends_with_the_input_of_its_channel(autojump_clock):
 
 async def test_one_that_is_lost_while_it_is_written_is_refused(autojump_clock):
     async with staged() as it, trio.open_nursery() as nursery:
-        session = await it.probe.initialize(capabilities=EVERYTHING)
-        get = await session.get().begun()
-        await it.quiet()  # its head is out
-        get.stall()
+        session, get = await stalled(it)
         asker = Asker(nursery, it.bus.sessions[session.id])
         await it.quiet()
         get.disconnect()
@@ -346,10 +352,7 @@ async def test_one_that_is_lost_while_it_is_written_is_refused(autojump_clock):
 
 async def test_what_waits_when_another_stream_takes_over_is_asked_there(autojump_clock):
     async with staged() as it, trio.open_nursery() as nursery:
-        session = await it.probe.initialize(capabilities=EVERYTHING)
-        old = await session.get().begun()
-        await it.quiet()
-        old.stall()
+        session, _ = await stalled(it)
         first = Asker(nursery, it.bus.sessions[session.id])
         await it.quiet()
         second = Asker(nursery, it.bus.sessions[session.id])
@@ -367,10 +370,7 @@ async def test_what_waits_when_another_stream_takes_over_is_asked_there(autojump
 
 async def test_what_nobody_asks_any_more_is_not_asked_on_the_stream_that_takes_over(autojump_clock):
     async with staged() as it, trio.open_nursery() as nursery:
-        session = await it.probe.initialize(capabilities=EVERYTHING)
-        old = await session.get().begun()
-        await it.quiet()
-        old.stall()
+        session, _ = await stalled(it)
         it.bus.sessions[session.id].notify(CUSTOM)  # is being written
         await it.quiet()
         late = Asker(nursery, it.bus.sessions[session.id], lambda s: s.list_roots(timeout=5))

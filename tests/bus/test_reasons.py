@@ -19,6 +19,7 @@ from mcpbus.core.speaker import DRAWN_UP
 from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.jsonrpc import decode
+from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
@@ -315,6 +316,23 @@ async def test_a_cancelled_listen_takes_with_it_what_waits_for_it_and_for_no_oth
         await stage.quiet()
         assert [receipt.fate for receipt in [*taken, *waiting][:2]] == [DELIVERED] * 2
         assert waiting[1].fate == DELIVERED
+
+
+async def test_of_a_listen_that_its_client_has_cancelled_nothing_more_is_said(autojump_clock):  # S-15
+    async with staged() as stage, stage.wire() as wire:
+        for number in (1, 2):
+            wanted = {"notifications": {"toolsListChanged": True}, "_meta": CLAIM}
+            await wire.say("subscriptions/listen", wanted, number)
+        await stage.quiet()
+        stage.bus.tools_changed()
+        await stage.quiet()
+        heard = len(wire.got)
+        await wire.say("notifications/cancelled", {"requestId": 1})
+        await stage.quiet()
+        stage.bus.tools_changed()
+        await stage.quiet()
+        stamps = [m["params"]["_meta"][SUBSCRIPTION_ID] for m in wire.got[heard:]]
+        assert stamps == [2], "neither a change nor a result of the first"
 
 
 async def test_an_unsubscribe_of_a_session_leaves_the_updates_of_a_listen_on_the_same_channel(autojump_clock):

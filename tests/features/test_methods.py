@@ -143,7 +143,7 @@ def test_discovery(connect):  # M-5
         ("2025-11-25", {"title", "description", "websiteUrl", "icons"}),
     ],
 )
-def test_the_server_says_of_itself_what_the_revision_knows(revision, members):
+def test_the_server_says_of_itself_what_the_revision_knows(revision, members):  # L-9
     import msgspec
 
     server = Server(

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from mcpbus.core.open_questions import OpenQuestions
 from mcpbus.core.pending_questions import Ask
 from mcpbus.features.asking.errors import InvalidAnswerError
 from mcpbus.features.schemas import jsontypes
@@ -21,13 +22,13 @@ class Answers(msgspec.Struct):
         given: Answers that came, decoded JSON by key, whether or not they were asked for yet.
         used: Answers that the handler has got, encoded, by key.
         state: What an earlier run of the handler left with `InputRequired`.
-        waiting: How many questions somebody waits for the answers to.
+        open: The questions that somebody waits for the answers to.
     """
 
     given: dict[str, Any] = msgspec.field(default_factory=dict)
     used: dict[str, bytes] = msgspec.field(default_factory=dict)
     state: Any = None
-    waiting: int = 0
+    open: OpenQuestions = msgspec.field(default_factory=OpenQuestions)
     _keys: dict[str, int] = msgspec.field(default_factory=dict)
 
     @classmethod

@@ -1,7 +1,6 @@
 """What a handler is given: who asks, and how to speak to them while it runs."""
 
 from collections.abc import Awaitable, Hashable, Mapping
-from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -13,7 +12,8 @@ from mcpbus.core.call import Call
 from mcpbus.core.carriers import Carrier
 from mcpbus.core.hub import Hub, hub_of
 from mcpbus.core.notification import OutboundNotification, Params, Progress
-from mcpbus.core.pending_questions import Ask, Withdraw, answered_within, make_ask
+from mcpbus.core.open_questions import answered_within
+from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
@@ -26,7 +26,7 @@ from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import Kind
-from mcpbus.protocol.validators import check_numbers, check_told_seconds
+from mcpbus.protocol.validators import check_told_seconds
 
 T = TypeVar("T")
 
@@ -271,8 +271,9 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         context = self._call.context
         if context.revision.era is Era.MODERN and not self._call.handler.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
-        waiting = self._call.answers.waiting
-        ask = make_ask(questions, context.client_capabilities, context.revision, on_progress, waiting)
+        ask = self._call.answers.open.prepare(
+            questions, context.client_capabilities, context.revision, on_progress
+        )
         missing = self._bus.parked_calls.sealer.missing
         if missing is not None and not self._call.direct:
             self._bus.complaints.warn("a client of 2026-07-28 could not be asked: %s", missing)
@@ -286,28 +287,18 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
         self._bus.check_handler_thread()
-        if timeout is not None:
-            check_numbers("what is asked", timeout=timeout)
         call, context = self._call, self._call.context
-        modern = context.revision.era is Era.MODERN
-        ask = self.prepare(
-            {call.answers.unique(key or q.label): q for key, q in questions.items()}, on_progress
-        )
-        call.answers.fill(ask)
-        call.answers.waiting += len(questions)
-        bound = nullcontext() if modern else answered_within(self._bus, context.owner, timeout)
-        try:
-            with bound:
-                if context.legacy_session is not None:
-                    await context.legacy_session.until_initialized()
-                if ask.open and not call.engage(ask):
-                    await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
-                    raise cannot_ask("its request has ended")
-                return list((await ask.wait()).values())
-        finally:
-            call.answers.waiting -= len(questions)
-            if ask.open:
-                call.engage(Withdraw(ask))
+        answers = call.answers
+        bound = answered_within(self._bus, context.owner, timeout, context.revision.era)
+        ask = self.prepare({answers.unique(key or q.label): q for key, q in questions.items()}, on_progress)
+        answers.fill(ask)
+        with answers.open.waiting(ask, call.engage), bound:
+            if context.legacy_session is not None:
+                await context.legacy_session.until_initialized()
+            if ask.open and not call.engage(ask):
+                await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
+                raise cannot_ask("its request has ended")
+            return list((await ask.wait()).values())
 
     def within(self, server: object) -> "Context[Any]":
         """Return the context as handlers of a mounted server are given it. For the bus."""

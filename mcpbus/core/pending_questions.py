@@ -1,14 +1,12 @@
 """What a handler, or a program, waits for: questions that go out together, until the last one is answered."""
 
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 import trio
 
-from mcpbus.core.services import Services
-from mcpbus.features.asking.errors import AskError, cannot_ask, timed_out, undeclared
+from mcpbus.features.asking.errors import AskError
 from mcpbus.features.asking.questions import OnProgress, Question
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import quoted
@@ -20,9 +18,6 @@ LONGEST_KEY: Final = 1024
 """How many characters the key of a question may have."""
 
 _FEW: Final = 16
-
-MOST_ANSWERS: Final = 1_000
-"""How many answers one request may bring, and so how many questions may be open of one call, or of a session outside any."""
 
 
 class Ask:
@@ -155,51 +150,6 @@ class Asks:
     def discard(self, ask: Ask) -> None:
         """Take one out, if it is there."""
         self._all.pop(ask, None)
-
-
-def make_ask(
-    questions: Mapping[str, Question],
-    capabilities: Mapping[str, Any],
-    revision: Revision,
-    on_progress: OnProgress | None,
-    waiting: int,
-) -> Ask:
-    """Make questions ready to be asked a client that declared these capabilities, while so many others wait for it.
-
-    Raises:
-        CannotAskError: They are too many, the revision does not have one of them, or the client did not declare that it can
-            be asked.
-        TypeError: One of them holds what is not JSON.
-    """
-    if waiting + len(questions) > MOST_ANSWERS:
-        raise cannot_ask(f"at most {MOST_ANSWERS} questions may wait for their answers at once")
-    required: dict[str, Any] = {}
-    for question in questions.values():
-        if (foreign := question.foreign(revision)) is not None:
-            raise cannot_ask(f"revision {revision.name} has no {foreign}")
-        for name, needed in question.lacks(capabilities, revision).items():
-            required[name] = required.get(name, {}) | needed
-    if required:
-        raise undeclared(required, revision)
-    return Ask(questions, revision, on_progress)
-
-
-@contextmanager
-def answered_within(services: Services, owner: Hashable, timeout: float | None) -> Iterator[None]:
-    """Bound how long a legacy client has for its answers: so many seconds, and at most as many as the bus allows.
-
-    Raises:
-        AnswerTimeoutError: They are over.
-    """
-    ceiling = services.limits.ask_timeout
-    seconds = ceiling if timeout is None else min(timeout, ceiling)
-    try:
-        with trio.fail_after(seconds):
-            yield
-    except trio.TooSlowError:
-        if seconds == ceiling:
-            services.reached.note("ask_timeout", owner, "a question was withdrawn")
-        raise timed_out(seconds) from None
 
 
 class Required(msgspec.Struct, frozen=True):

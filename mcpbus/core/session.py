@@ -17,7 +17,7 @@ from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
 from mcpbus.core.event_log import ResumableStreams
 from mcpbus.core.notification import OutboundNotification, Params
-from mcpbus.core.pending_questions import Withdraw, answered_within, make_ask
+from mcpbus.core.open_questions import OpenQuestions, answered_within
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.services import Services
 from mcpbus.core.session_messages import Close, Unsubscribed
@@ -33,7 +33,6 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, StreamState, TransportKind
-from mcpbus.protocol.validators import check_numbers
 
 _ID_BITS: Final = 30
 """A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
@@ -113,8 +112,8 @@ class Session(SessionFeatures, Asking):
     __slots__ = (
         "_asked",
         "_awaited",
+        "_open",
         "_state",
-        "_waiting",
         "account",
         "address",
         "bus",
@@ -148,7 +147,7 @@ class Session(SessionFeatures, Asking):
         self.principal = principal
         self.owner = owner
         self._asked = secrets.randbits(_ID_BITS)
-        self._waiting = 0
+        self._open = OpenQuestions()
         self._awaited: trio.Event | None = None
         self._state: dict[str, Any] | None = None
         self.revision: Revision | None = None
@@ -278,24 +277,17 @@ class Session(SessionFeatures, Asking):
         timeout: float | None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
-        if timeout is not None:
-            check_numbers("what is asked", timeout=timeout)
         if self.revision is None or self.stage is Stage.REGISTERING:
             raise cannot_ask("its initialize has not been answered; have another task ask, once that is done")
+        bound = answered_within(self.bus, self.owner, timeout, self.revision.era)
         named = {key or question.label: question for key, question in questions.items()}
-        ask = make_ask(named, self.client_capabilities, self.revision, on_progress, self._waiting)
-        self._waiting += len(named)
-        try:
-            with answered_within(self.bus, self.owner, timeout):
-                await self.until_initialized()
-                if self.address.stopped:
-                    raise cannot_ask(StreamState.ENDED.value)
-                self.address.tell(ask)
-                return list((await ask.wait()).values())
-        finally:
-            self._waiting -= len(named)
-            if ask.open:
-                self.address.tell(Withdraw(ask))
+        ask = self._open.prepare(named, self.client_capabilities, self.revision, on_progress)
+        with self._open.waiting(ask, self.address.tell), bound:
+            await self.until_initialized()
+            if self.address.stopped:
+                raise cannot_ask(StreamState.ENDED.value)
+            self.address.tell(ask)
+            return list((await ask.wait()).values())
 
     async def until_initialized(self) -> None:
         """Wait until the client has sent initialized, or says nothing more.

@@ -19,9 +19,10 @@ from mcpbus.core.call import Call, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import PROGRESS
+from mcpbus.core.open_questions import MOST_ANSWERS
 from mcpbus.core.other_processes import SessionRecords
 from mcpbus.core.parked_calls import ParkedCall
-from mcpbus.core.pending_questions import LONGEST_KEY, MOST_ANSWERS
+from mcpbus.core.pending_questions import LONGEST_KEY
 from mcpbus.core.request import Request
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.session import Session

@@ -8,7 +8,7 @@ import trio
 
 import mcpbus
 from mcpbus import CannotAskError, Context, Elicit, InputRequired, Server
-from mcpbus.core.pending_questions import MOST_ANSWERS
+from mcpbus.core.open_questions import MOST_ANSWERS
 from mcpbus.testing import open_bus, settle
 
 HOME = str(Path(mcpbus.__file__).parent)

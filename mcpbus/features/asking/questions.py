@@ -238,9 +238,15 @@ class Sample:
     tool_choice: Mapping[str, Any] | None = None
     _conversation: list[dict[str, Any]] = attrs.field(init=False, repr=False, eq=False)
 
+    _kinds: frozenset[str] = attrs.field(init=False, repr=False, eq=False)
+
     @_conversation.default
     def _read(self) -> list[dict[str, Any]]:
         return read_conversation(self.messages)
+
+    @_kinds.default
+    def _find_kinds(self) -> frozenset[str]:
+        return frozenset(block["type"] for message in self._conversation for block in message["content"])
 
     def __attrs_post_init__(self) -> None:
         check_kinds("Sample", {name: getattr(self, name) for name in _CHECKED})
@@ -254,15 +260,12 @@ class Sample:
         """See `Question.foreign`."""
         if self._uses_tools and not revision.sampling_features:
             return "tools in sampling"
-        return "audio in sampling" if "audio" in self._kinds() and not revision.audio else None
+        return "audio in sampling" if "audio" in self._kinds and not revision.audio else None
 
     @property
     def _uses_tools(self) -> bool:
         # A client that knows no tools knows nothing of those either that were used before.
-        return self.tools is not None or self.tool_choice is not None or "tool_use" in self._kinds()
-
-    def _kinds(self) -> set[str]:
-        return {block["type"] for message in self._conversation for block in message["content"]}
+        return self.tools is not None or self.tool_choice is not None or "tool_use" in self._kinds
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
         """See `Question.lacks`."""

@@ -1,6 +1,7 @@
 """A client of one server, over whatever connection it is given."""
 
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import trio
 from mcpbus.client.conversation import Conversation
 from mcpbus.client.errors import ClientError, MalformedAnswerError
 from mcpbus.client.pending import OnNotification
+from mcpbus.client.shared_lookup import SharedLookup
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.revisions import Era
@@ -115,14 +117,23 @@ class Client(Conversation):
         log_level: str | None,
     ) -> dict[str, Any]:
         """Send one request. A tool that wants other headers is looked up, and called once more: it was not run (rule X-48)."""
+        known = self._tools_lookup.begun
         try:
             return await self._exchange(method, params, on_notification, log_level)
         except ProtocolError as error:
             if error.code != HEADER_MISMATCH or method != "tools/call" or self.revision.era is Era.LEGACY:
                 raise
+        await self._tools_lookup.renew(known)
+        return await self._exchange(method, params, on_notification, log_level)
+
+    @cached_property
+    def _tools_lookup(self) -> SharedLookup:
+        """Lists the tools for all calls that are refused at once."""
+        return SharedLookup(self._list_tools_again)
+
+    async def _list_tools_again(self) -> None:
         with suppress(ProtocolError, ClientError):  # what is wrong then, the call says
             await self.list_tools()
-        return await self._exchange(method, params, on_notification, log_level)
 
     async def call_tool(
         self,

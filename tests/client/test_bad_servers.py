@@ -333,6 +333,32 @@ async def test_a_call_whose_headers_are_wrong_is_repeated_once_with_those_that_a
     assert ["mcp-param-a: x" in request.lower() for request in sent] == [False, False, False, True]
 
 
+async def test_calls_whose_headers_are_wrong_at_once_are_repeated_after_one_list_for_all():
+    properties = {"a": {"type": "string", "x-mcp-header": "A"}}
+    tool = {"name": "t", "inputSchema": {"type": "object", "properties": properties}}
+    calls, methods, all_there = 10, [], trio.Event()
+
+    async def say(stream, sent):
+        message = json.loads(sent[-1].partition("\r\n\r\n")[2])
+        methods.append(message["method"])
+        if message["method"] == "tools/list":
+            said = {"result": {"resultType": "complete", "tools": [tool]}}
+        elif "mcp-param-a: x" in sent[-1].lower():
+            said = {"result": {"resultType": "complete", "content": []}}
+        else:
+            said = {"error": {"code": -32020, "message": "no such region"}}
+            if methods.count("tools/call") == calls:
+                all_there.set()
+            await all_there.wait()
+        await stream.send_all(answer(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}).encode()))
+
+    said = [result(MODERN), *[lambda stream: say(stream, sent)] * 50]
+    async with speaking(*said) as (url, sent), connect_http(url) as client, trio.open_nursery() as nursery:
+        for _ in range(calls):
+            nursery.start_soon(client.call_tool, "t", {"a": "x"})
+    assert (methods.count("tools/list"), methods.count("tools/call")) == (1, 2 * calls)
+
+
 @pytest.mark.parametrize("tools", [refused(-32601, 3), answer(b"", status="500 Oops")])
 async def test_a_call_whose_headers_stay_wrong_is_an_error_whatever_is_listed(tools):
     async with speaking(result(MODERN), refused(-32020, 2), tools, refused(-32020, 4)) as (url, sent):

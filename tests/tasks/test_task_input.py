@@ -5,7 +5,8 @@ import trio
 from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError, Server, SyncContext
-from mcpbus.asking import CannotAskError
+from mcpbus.asking import CannotAskError, Elicit
+from mcpbus.core.signals import End
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
 
@@ -288,6 +289,45 @@ async def test_what_a_handler_no_longer_asks_is_shown_no_more(autojump_clock):
             assert await asked(stage, client, task) == ["what"]
             await update(client, task, what=accept("a thing"))
             assert text((await look_until_over(client, task))["result"]) == "a thing"
+
+
+async def test_what_is_left_of_questions_that_were_answered_in_part_is_withdrawn_as_well(autojump_clock):
+    async with tasking() as stage:
+
+        @stage.server.tool(task="required")
+        async def impatient(ctx: Context) -> str:
+            with trio.move_on_after(5):
+                await ctx.ask_all({"a": Elicit("A?", FORM), "b": Elicit("B?", FORM)})
+            return (await ctx.elicit("What?", FORM, key="what")).data["name"]
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            task = await begin(client, "impatient")
+            assert sorted(await asked(stage, client, task)) == ["a", "b"]
+            await update(client, task, a=accept("Ann"))
+            assert await asked(stage, client, task) == ["b"]
+            await trio.sleep(6)
+            assert await asked(stage, client, task) == ["what"]
+            await update(client, task, what=accept("a thing"))
+            assert text((await look_until_over(client, task))["result"]) == "a thing"
+
+
+async def test_a_task_that_ends_in_the_turn_in_which_it_asks_stays_ended(autojump_clock):
+    async with tasking() as stage:
+
+        @stage.server.tool(task="required")
+        async def persistent(ctx: Context) -> None:
+            actor = stage.bus.tasks.find(ctx.task_id, None).address
+            with trio.CancelScope(shield=True):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(ctx.elicit, "Who?", FORM)
+                    await trio.lowlevel.checkpoint()
+                    actor.tell(End("no more"))
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            tasks = [await begin(client, "persistent") for _ in range(30)]  # trio takes turns in any order
+            await trio.sleep(1)
+            seen = [await look(client, task) for task in tasks]
+            assert {(task["status"], task["statusMessage"]) for task in seen} == {("failed", "no more")}
 
 
 async def test_a_task_that_waits_for_its_client_does_not_hold_up_the_shutdown(autojump_clock):

@@ -144,9 +144,9 @@ class TaskTable:
         self._running.leave(task)
         self._wake()
 
-    def changed(self, task: Task, grown: int) -> None:
-        """Tell those who listen how a task is now, and that `grown` more bytes are kept of it."""
-        self._add(task, grown)
+    def changed(self, task: Task, size: int) -> None:
+        """Tell those who listen how a task is now, and count what is kept of it from now on, in bytes."""
+        self._add(task, size)
         listeners = self.bus.topics.in_task(task.record.id)
         if listeners:
             self.tell(listeners, task.record.id, task.record.encode(task.payload))

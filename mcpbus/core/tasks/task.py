@@ -235,13 +235,12 @@ class TaskActor:
 
     def _change(self, status: TaskStatus, payload: bytes | None, message: str | None) -> None:
         task = self._task
-        size = len(payload or b"") if status.final else 0
-        grown = size - task.record.size
+        size = len(payload or b"") if status.final else 0  # what ends does so once: until then it is 0
         task.payload = payload
         task.record = msgspec.structs.replace(
             task.record, status=status, message=message, updated=time.time(), size=size
         )
-        self._tasks.changed(task, grown)
+        self._tasks.changed(task, size)
 
     def _fail(self, error: ProtocolError) -> None:
         self._end(TaskStatus.FAILED, encode_error(error), error.message)

@@ -81,7 +81,22 @@ async def test_one_principals_results_leave_room_in_bytes_to_others(autojump_clo
         await settle(stage.bus)
         assert not is_past_its_share("alice"), "both have as much"
         assert sorted(stage.bus.tasks._sizes) == ["alice", "bob"]
-        assert stage.bus.tasks._size == sum(stage.bus.tasks._sizes.values())
+        kept = [task.record.size for task in stage.bus.tasks._tasks.values()]
+        assert stage.bus.tasks._size == sum(stage.bus.tasks._sizes.values()) == sum(kept)
+
+
+async def test_tasks_that_begin_at_once_take_the_room_that_there_is_and_no_more(autojump_clock):
+    limits = {"max_tasks": 3}
+    async with tasking(limits=limits, store=SlowTaskStore()) as stage, connect(stage, "bob") as bob:
+        found = []
+
+        async def one():
+            found.extend(await kinds(bob, 1))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(one)
+        assert sorted(found) == ["complete"] * 2 + ["task"] * 3
 
 
 async def test_a_result_that_makes_room_while_it_is_being_stored_is_in_no_store_in_the_end(autojump_clock):

@@ -200,10 +200,18 @@ class Conversation:
     ) -> AsyncIterator["Listen"]:
         """Listen to changes, as revision 2026-07-28 has it; leaving the block ends it.
 
+        Older revisions have ``resources/subscribe`` for that, as a `request`, and `next_notification`.
+
         Raises:
+            ValueError: The client speaks an older revision.
             ProtocolError: The server refused.
             Disconnected: The connection ended before the acknowledgement.
         """
+        if self.revision.era is Era.LEGACY:
+            raise ValueError(
+                f"revision {self.revision.name} has no listen: what changes comes with next_notification(), that of a "
+                'resource after request("resources/subscribe", {"uri": uri})'
+            )
         request_id = next(self._ids)
         wanted = {
             "toolsListChanged": tools,

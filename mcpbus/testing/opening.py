@@ -16,6 +16,7 @@ from mcpbus.protocol.revisions import LATEST
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.client.client import Client
+    from mcpbus.client.conversation import OnQuestion
     from mcpbus.cluster.directory import Cluster
     from mcpbus.core.limits import Limits
     from mcpbus.core.stores.protocol import EventStore, TaskStore
@@ -79,6 +80,8 @@ async def open_client(
     *,
     revision: str = LATEST.name,
     principal: object = None,
+    capabilities: dict[str, Any] | None = None,
+    on_question: "OnQuestion | None" = None,
     limits: "Limits | None" = None,
     overrides: Overrides | None = None,
 ) -> AsyncIterator["Client"]:
@@ -88,6 +91,8 @@ async def open_client(
         server: The server under test.
         revision: The protocol revision that the client speaks.
         principal: Who the client is.
+        capabilities: What the client declares, such as ``{"elicitation": {}}``.
+        on_question: Answers what handlers ask the client, as for `Bus.connect`.
         limits: What clients may use.
         overrides: As for `open_bus`.
 
@@ -97,7 +102,10 @@ async def open_client(
     """
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus(server, limits=limits, overrides=overrides))
-        yield await stack.enter_async_context(bus.connect(revision=revision, principal=principal))
+        connecting = bus.connect(
+            revision=revision, principal=principal, capabilities=capabilities, on_question=on_question
+        )
+        yield await stack.enter_async_context(connecting)
 
 
 async def settle(bus: "Bus") -> None:

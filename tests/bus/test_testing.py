@@ -50,6 +50,23 @@ async def test_errors_of_the_server_come_as_they_are(server):
             pass
 
 
+async def test_a_client_answers_what_a_handler_asks(autojump_clock):
+    server = Server("shop")
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        return str(await ctx.elicit("Which size?", str))
+
+    async def answer(method, params):
+        assert (method, params["message"]) == ("elicitation/create", "Which size?")
+        return {"action": "decline"}
+
+    for revision in ("2025-06-18", "2026-07-28"):
+        able = {"elicitation": {}}
+        async with open_client(server, revision=revision, capabilities=able, on_question=answer) as client:
+            assert (await client.call_tool("order"))["content"][0]["text"] == "Declined()"
+
+
 async def test_a_recording_shows_an_exchange_while_it_goes_on(server, autojump_clock):
     async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
         session = await probe.initialize("2025-06-18")

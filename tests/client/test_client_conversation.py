@@ -150,7 +150,7 @@ async def test_a_question_that_is_withdrawn_is_not_answered(autojump_clock):
 
 
 async def test_what_is_told_of_a_listen_that_was_left_is_nobodys(autojump_clock):
-    async with walled() as wall:
+    async with walled(revision=REVISIONS["2026-07-28"]) as wall:
         stamped = {"_meta": {SUBSCRIPTION_ID: 1}}
 
         async def listen():
@@ -322,3 +322,11 @@ async def test_what_the_client_itself_makes_an_error_is_none_of_the_servers(auto
                 await client.call_tool("endless")
         with pytest.raises(Disconnected):
             await client.call_tool("endless")
+
+
+async def test_a_client_of_an_older_revision_is_told_what_it_has_instead_of_listening():
+    async with walled(revision=REVISIONS["2025-11-25"]) as wall:
+        with pytest.raises(ValueError, match=r"2025-11-25 has no listen: .*resources/subscribe"):
+            async with wall.client.listen(uris=["res://a"]):
+                pass
+        assert not wall.heard

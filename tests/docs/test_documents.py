@@ -39,6 +39,9 @@ def test_the_tests_in_a_block_are_run():
     assert {name for name in namespace if name.startswith("test_")} == {
         "test_forecast",
         "test_progress_comes_on_the_answer",
+        "test_what_fails_and_what_is_said_meanwhile",
+        "test_an_order",
+        "test_a_change_is_told",
         "test_count",
     }
 

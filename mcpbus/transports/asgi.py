@@ -22,7 +22,7 @@ from mcpbus.transports.asgi_arrived import taking_arrived
 from mcpbus.transports.asgi_websocket import AsgiWebSocket
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import Host
-from mcpbus.transports.unfinished import Unfinished, take_turn
+from mcpbus.transports.unfinished import read_unfinished, take_turn
 
 _LAST_LOOK_SECONDS: Final = 0.1
 _HTTP1: Final = frozenset({"1.0", "1.1"})
@@ -208,15 +208,16 @@ class _AsgiRequest:
             if len(body) >= LARGE_BYTES:
                 await take_turn(self._budget.line)
             return body if len(body) <= limit else None
-        with Unfinished(self._budget, self.peer) as unfinished:
-            unfinished.add(body)
-            while more and len(unfinished) <= limit:
-                until = rate.go_on(until, trio.current_time(), received)
-                rest, more = await self._read_piece_until(until)
-                received = len(rest)
-                if rest:  # the last one is empty, as a rule
-                    unfinished.add(rest)
-            return await unfinished.whole() if len(unfinished) <= limit else None
+        return await read_unfinished(
+            body,
+            self._read_piece_until,
+            limit=limit,
+            rate=rate,
+            until=rate.go_on(until, trio.current_time(), received),
+            budget=self._budget,
+            peer=self.peer,
+            ended=not more,
+        )
 
     async def _read_arrived(self) -> tuple[bytes, bool]:
         """Read what is there of the body, and whether more comes: nothing has to bound a wait of one turn of the scheduler."""
@@ -243,10 +244,12 @@ class _AsgiRequest:
 
     async def _read_piece_until(self, until: float) -> tuple[bytes, bool]:
         with trio.CancelScope(deadline=until):
-            return await self._read_piece()
+            piece, more = await self._read_piece()
+            return piece, not more
         # It may have come while nobody looked, as when the process was stopped; who reads the connection has a moment for it.
         with trio.move_on_after(_LAST_LOOK_SECONDS):
-            return await self._read_piece()
+            piece, more = await self._read_piece()
+            return piece, not more
         self._reached.note("body_timeout", self.peer, "a request was answered 408")
         await self.answer(_TOO_SLOW)
         raise trio.BrokenResourceError("the body of the request did not come in time")

@@ -1,67 +1,66 @@
 """The body of a request while it comes: whoever sends one slowly makes the server keep what has come of it."""
 
-from types import TracebackType
-from typing import Self
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import Budget
+from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
 
 
-class Unfinished:
-    """What has come of a body, counted within its block; the block is left where it is among what has to go.
+async def read_unfinished(
+    begun: bytes,
+    more: Callable[[float], Awaitable[tuple[bytes, bool]]],
+    *,
+    limit: int,
+    rate: MinDataRate,
+    until: float,
+    budget: Budget,
+    peer: Peer,
+    ended: bool = False,
+) -> bytes | None:
+    """Read the rest of a body, which is counted while it comes, and may be given up as what is left among all that has to go.
 
     Args:
+        begun: What has come of it.
+        more: Waits until so late, by trio's clock, for a piece; returns it, and whether it was the last one.
+        limit: How many bytes it may have.
+        rate: How fast it has to come.
+        until: How long to wait for the next piece.
         budget: Where it is counted.
         peer: From where it comes.
+        ended: Whether `begun` is all of it.
+
+    Returns:
+        All of it, if that is much after others that bring much; None if it is longer than it may be.
 
     Raises:
-        Overloaded: On leaving the block: too much is kept in memory, and in this body the most.
+        Overloaded: Too much is kept in memory, and in this body the most.
     """
-
-    __slots__ = ("_account", "_data", "_line", "_scope")
-
-    def __init__(self, budget: Budget, peer: Peer) -> None:
-        self._scope = trio.CancelScope()
-        self._line = budget.line
-        self._account = budget.account("an unfinished body", self._scope.cancel, owner=peer)
-        # Not a list: pieces may have a byte each, and then take forty times as much.
-        self._data = bytearray()
-
-    def __enter__(self) -> Self:
-        self._scope.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        self._account.close()
-        swallowed = self._scope.__exit__(kind, value, traceback)
-        if self._scope.cancelled_caught:
-            raise Overloaded(
-                "Too much is kept in memory, and of what is unfinished this is among the longest; try again later"
-            )
-        return swallowed
-
-    def __len__(self) -> int:
-        return len(self._data)
-
-    def add(self, piece: bytes) -> None:
-        """Add what has come."""
-        self._data += piece
-        self._account.hold(len(piece))
-
-    async def whole(self) -> bytes:
-        """Return all of it; if that is much, see `take_turn`."""
-        if len(self._data) >= LARGE_BYTES:
-            await take_turn(self._line)
-        return bytes(self._data)
+    # Not a list: pieces may have a byte each, and then take forty times as much.
+    data = bytearray(begun)
+    with trio.CancelScope() as scope:
+        account = budget.account("an unfinished body", scope.cancel, owner=peer)
+        try:
+            account.hold(len(data))
+            while not ended and len(data) <= limit:
+                piece, ended = await more(until)
+                until = rate.go_on(until, trio.current_time(), len(piece))
+                data += piece
+                account.hold(len(piece))
+            if len(data) > limit:
+                return None
+            if len(data) >= LARGE_BYTES:
+                await take_turn(budget.line)
+            return bytes(data)
+        finally:
+            account.close()
+    raise Overloaded(
+        "Too much is kept in memory, and of what is unfinished this is among the longest; try again later"
+    )
 
 
 async def take_turn(line: trio.Lock) -> None:

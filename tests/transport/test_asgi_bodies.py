@@ -198,7 +198,7 @@ async def test_a_request_that_is_cancelled_before_it_is_read_is_not_served(hidde
 
 
 async def test_a_body_whose_end_is_passed_on_a_turn_later_is_not_counted(monkeypatch, autojump_clock):
-    monkeypatch.setattr("mcpbus.transports.asgi.Unfinished", None)
+    monkeypatch.setattr("mcpbus.transports.asgi.read_unfinished", None)
     async with opened() as (bus, nursery):
         requests = [Request() for _ in range(20)]
         for request in requests:

@@ -8,10 +8,11 @@ from asgi_calls import encoded
 from channels import house, initialize, sse
 
 from mcpbus.core.budget import Budget
+from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import LOCAL
-from mcpbus.transports.unfinished import Unfinished
+from mcpbus.transports.unfinished import read_unfinished
 
 FIELDS = {
     "host": "localhost",
@@ -96,10 +97,21 @@ async def test_what_has_come_counts_whatever_its_pieces(pieces, autojump_clock):
 async def test_whoever_brings_much_leaves_everybody_else_a_turn_before_the_next_who_does():
     budget, turn, served = Budget(10**9, ReachedLimits()), 0, []
 
+    async def nothing_more(_until):
+        raise AssertionError
+
     async def bring():
-        with Unfinished(budget, LOCAL) as unfinished:
-            unfinished.add(b" " * LARGE_BYTES)
-            assert len(await unfinished.whole()) == LARGE_BYTES
+        whole = await read_unfinished(
+            b" " * LARGE_BYTES,
+            nothing_more,
+            limit=LARGE_BYTES,
+            rate=MinDataRate(1, 1),
+            until=0,
+            budget=budget,
+            peer=LOCAL,
+            ended=True,
+        )
+        assert len(whole) == LARGE_BYTES
         served.append(turn)
 
     async with trio.open_nursery() as nursery:

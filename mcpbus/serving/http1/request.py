@@ -31,7 +31,7 @@ from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.outlets import Entry, HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
-from mcpbus.transports.unfinished import Unfinished
+from mcpbus.transports.unfinished import read_unfinished
 
 
 class _Rest:
@@ -241,23 +241,27 @@ class Http1Request(msgspec.Struct, eq=False):
                 if not requests.waiting and not body:
                     await wire.send(CONTINUE)
                 self._said_continue = True
-            rate = self.facts.endpoint.limits.body_rate
-            until = rate.begin(trio.current_time())
-            with Unfinished(self.facts.endpoint.budget, self.peer) as unfinished:
-                unfinished.add(body)
-                while requests.body is not None:
-                    if len(unfinished) > limit:
-                        return None
-                    received = await wire.receive_body(until)
-                    if not received:
-                        wire.gone = True
-                        raise trio.BrokenResourceError("the client went away while its request was read")
-                    until = rate.go_on(until, trio.current_time(), received)
-                    unfinished.add(requests.take_body())
-                return await unfinished.whole() if len(unfinished) <= limit else None
+            endpoint = self.facts.endpoint
+            rate = endpoint.limits.body_rate
+            return await read_unfinished(
+                body,
+                self._read_piece,
+                limit=limit,
+                rate=rate,
+                until=rate.begin(trio.current_time()),
+                budget=endpoint.budget,
+                peer=self.peer,
+            )
         except RequestError as fault:
             self.fault = fault
             raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault
+
+    async def _read_piece(self, until: float) -> tuple[bytes, bool]:
+        wire = self._wire
+        if not await wire.receive_body(until):
+            wire.gone = True
+            raise trio.BrokenResourceError("the client went away while its request was read")
+        return wire.requests.take_body(), wire.requests.body is None
 
     def write_now(self) -> None:
         """Write the whole answer that waits. See `LateWriter`."""

@@ -27,7 +27,7 @@ from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.outlets import Host, HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
-from mcpbus.transports.unfinished import Unfinished
+from mcpbus.transports.unfinished import read_unfinished
 
 
 class Connection(Protocol):
@@ -213,16 +213,17 @@ class Http2Request:
         if length is not None and length > limit:
             return None
         self.invite()
-        endpoint = self.endpoint
-        rate = endpoint.limits.body_rate
-        until = rate.begin(trio.current_time())
-        with Unfinished(endpoint.budget, self.peer) as unfinished:
-            unfinished.add(body.take())
-            while not body.ended and len(unfinished) <= limit:
-                piece = await self._read_piece(until)
-                until = rate.go_on(until, trio.current_time(), len(piece))
-                unfinished.add(piece)
-            return await unfinished.whole() if len(unfinished) <= limit else None
+        rate = self.endpoint.limits.body_rate
+        return await read_unfinished(
+            body.take(),
+            self._read_piece,
+            limit=limit,
+            rate=rate,
+            until=rate.begin(trio.current_time()),
+            budget=self.endpoint.budget,
+            peer=self.peer,
+            ended=body.ended,
+        )
 
     def invite(self) -> None:
         """Have a client send the body that waits until it is told to."""
@@ -230,7 +231,7 @@ class Http2Request:
             self._invited = True
             self.answering.say_early(100)
 
-    async def _read_piece(self, until: float) -> bytes:
+    async def _read_piece(self, until: float) -> tuple[bytes, bool]:
         with trio.CancelScope(deadline=until):
             await self.body.more()
         piece = self.body.take()
@@ -239,7 +240,7 @@ class Http2Request:
         if not piece and not self.body.ended:
             await self._refuse(too_slow("body_timeout"))
             raise trio.BrokenResourceError("the body of the request did not come in time")
-        return piece
+        return piece, self.body.ended
 
     # -- its answer ------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ from typing import Any, Protocol, Self
 import msgspec
 import trio
 
-from mcpbus.core.budget import Budget
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.held_answer import HeldAnswer
 from mcpbus.serving.http1.encoder import (
     CHUNKED,
     CLOSE,
@@ -29,42 +29,9 @@ from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.outlets import Entry, HttpRequest, LateWriter, Speaker
+from mcpbus.transports.outlets import HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
 from mcpbus.transports.unfinished import read_unfinished
-
-
-class _Rest:
-    """What is left of an answer that its client does not take at once.
-
-    It is counted before the task begins that writes it, and gone as soon as it has to make room: where many calls end in one turn of the
-    scheduler, no task has a turn between their answers.
-
-    Args:
-        data: What is left.
-        connection: Is lost where it has to make room.
-        budget: Where it is counted.
-        owner: For whom.
-    """
-
-    __slots__ = ("_connection", "_data", "account")
-
-    def __init__(self, data: bytes, connection: "Connection", budget: Budget, owner: Peer) -> None:
-        self._data = data
-        self._connection = connection
-        self.account = budget.account("an answer", self._lose, owner=owner)
-        self.account.hold(2 * len(data))  # it is there twice while it is sent
-
-    def take(self) -> bytes:
-        """Return it, to be written; from now on it is counted until that has ended."""
-        data, self._data = self._data, b""
-        return data
-
-    def _lose(self) -> None:
-        self._connection.lose()
-        if self._data:
-            self._data = b""
-            self.account.close()
 
 
 class Connection(Protocol):
@@ -149,6 +116,7 @@ class Http1Request(msgspec.Struct, eq=False):
     scope: trio.CancelScope
     reply: Answer | None = None
     _awaited: Speaker | None = None  # while the handler waits before anything is said
+    _rest: bytes = b""  # of a whole answer that its client has not taken
     _unsaid: bytes | None = None  # a head that waits for what comes after it
     _said_continue: bool = False
     started: bool = False
@@ -274,13 +242,16 @@ class Http1Request(msgspec.Struct, eq=False):
             self.fail(failure)
             return
         if rest:
-            self.reply = None  # what is left of it is in the rest
+            self.reply, self._rest = None, rest
+            held = HeldAnswer(reply, endpoint)
             try:
-                held = _Rest(rest, connection, endpoint.budget, self.peer)
+                # It is there twice while it is sent. Before its task begins it is counted, too: where many calls end in one turn of the
+                # scheduler, no task has a turn between their answers.
+                held.hold(2 * len(rest), partial(self._give_up, held), self.peer)
             except BaseException:
-                endpoint.record(reply, LOST)
+                held.sent(False)
                 raise
-            connection.start(self._write_rest, held, endpoint.enter(reply))
+            connection.start(self._write_rest, held)
         elif rest is None:
             endpoint.record(reply, LOST)
             connection.lose()
@@ -292,14 +263,20 @@ class Http1Request(msgspec.Struct, eq=False):
         """End in the middle of the answer. See `LateWriter`."""
         self._connection.lose()
 
-    async def _write_rest(self, rest: "_Rest", entry: Entry | None) -> None:
+    def _give_up(self, held: HeldAnswer) -> None:
+        """Make room: what no task has begun to write is gone at once."""
+        self._connection.lose()
+        if self._rest:
+            self._rest = b""
+            held.sent(False)
+
+    async def _write_rest(self, held: HeldAnswer) -> None:
         connection, wire = self._connection, self._wire
+        rest, self._rest = self._rest, b""
         try:
-            await wire.send(rest.take())
+            await wire.send(rest)
         finally:
-            rest.account.close()
-            if entry is not None:
-                entry.settle(LOST if wire.gone else DELIVERED)
+            held.sent(not wire.gone)
             if wire.gone:
                 connection.lose()
             else:

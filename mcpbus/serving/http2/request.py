@@ -12,12 +12,12 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.held_answer import HeldAnswer
 from mcpbus.serving.http2.body import Body
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_whole_head
 from mcpbus.serving.http2.head import RequestHead
-from mcpbus.serving.http2.held_answer import HeldAnswer
 from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.options import ServeOptions

@@ -1,4 +1,4 @@
-"""A whole answer over HTTP/2 that its client does not take at once."""
+"""A whole answer that its client does not take at once."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ class HeldAnswer:
     __slots__ = ("_account", "_answer", "_endpoint", "_entry")
 
     def __init__(self, answer: Answer, endpoint: Endpoint) -> None:
-        self._answer = answer
+        self._answer: Answer | None = answer  # until it is in the books
         self._endpoint = endpoint
         self._account: Account | None = None
         self._entry: Entry | None = None
@@ -34,16 +34,20 @@ class HeldAnswer:
             lose: Gives it up, to make room.
             peer: For whom it waits.
         """
+        assert self._answer is not None  # noqa: S101 - it is not sent yet
         self._entry = self._endpoint.enter(self._answer)
+        self._answer = None  # as long as all that waits of it
         self._account = self._endpoint.budget.account("an answer", lose, owner=peer)
         self._account.hold(size)
 
     def sent(self, whole: bool) -> None:
-        """Note what has become of it."""
+        """Note what has become of it. Harmless once that was done."""
         fate = DELIVERED if whole else LOST
-        if self._account is None:
-            self._endpoint.record(self._answer, fate)
-            return
-        self._account.close()
-        if self._entry is not None:
-            self._entry.settle(fate)
+        answer, entry = self._answer, self._entry
+        self._answer = self._entry = None
+        if answer is not None:
+            self._endpoint.record(answer, fate)
+        if entry is not None:
+            entry.settle(fate)
+        if self._account is not None:
+            self._account.close()

@@ -113,10 +113,6 @@ class Exchange(Protocol):
         """What the application is told of the request."""
 
     @property
-    def started(self) -> bool:
-        """Whether something of the answer was said."""
-
-    @property
     def over(self) -> bool:
         """Whether nothing more can be said: it was said whole, or the client has gone."""
 

@@ -4,8 +4,10 @@ import logging
 from collections.abc import Callable
 
 from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp, Endpoint, Noting
+from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.refusals import plain
 
 _logger = logging.getLogger("mcpbus.serving")
@@ -38,6 +40,12 @@ class ServedApp:
         """Note that a limit was reached, in the application's record if it keeps one; see `ReachedLimits.note`."""
         reached = self._reached if self._noting is None else self._noting.reached
         reached.note(limit, whom, consequence)
+
+    def refuse(self, fault: RequestError, whom: Peer) -> Answer:
+        """Return what a client is told that has sent no request that is served; a limit that it has reached is noted."""
+        if fault.limit is not None:
+            self.note(fault.limit, whom, f"a request was answered {fault.status}")
+        return fault.answer()
 
     def report(self, failure: BaseException, verb: str, path: str) -> None:
         """Tell that the application raised while it served a request, which is then answered 500."""

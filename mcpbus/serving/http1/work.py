@@ -8,7 +8,6 @@ The task runs handlers itself. When one waits, the task stays with it, and anoth
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -19,7 +18,6 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
-from mcpbus.serving.deadline_stream import GONE
 from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestHead
@@ -90,8 +88,6 @@ class Work:
                 try:
                     if request is None or answer is None or await self._serve(request, answer):
                         rest = await self._serve_all()
-                except GONE:
-                    pass
                 except RequestError as fault:
                     await self._refuse(fault)
             if self._left:
@@ -105,7 +101,7 @@ class Work:
     async def end(self, fault: RequestError | None) -> None:
         """End the connection, having told the client what is wrong."""
         try:
-            with self.scope, suppress(*GONE):
+            with self.scope:
                 if fault is not None:
                     await self._refuse(fault)
                 else:
@@ -255,9 +251,7 @@ class Work:
 
     async def _refuse(self, fault: RequestError) -> None:
         """Answer what is no request, and end the connection: where the next one begins is not known."""
-        if fault.limit is not None:
-            self._service.app.note(fault.limit, self._wire.peer, f"a request was answered {fault.status}")
-        await self._answer_last(fault.answer())
+        await self._answer_last(self._service.app.refuse(fault, self._wire.peer))
 
     async def _answer_last(self, reply: Answer) -> None:
         """Write an answer that ends the connection."""

@@ -33,11 +33,6 @@ class Http2Exchange:
         return RequestLine("2", read.judged.verb, read.target, read.judged.headers.pairs())
 
     @property
-    def started(self) -> bool:
-        """See `Exchange`."""
-        return self._request.answering.started
-
-    @property
     def over(self) -> bool:
         """See `Exchange`."""
         return self._request.gone

@@ -68,8 +68,11 @@ class Connection(Protocol):
     def report(self, failure: BaseException, head: Head, /) -> None:
         """Tell that the application failed."""
 
-    def note(self, limit: str, consequence: str, /) -> None:
-        """Note that a limit was reached."""
+    def refuse(self, fault: RequestError, /) -> Answer:
+        """Return what the client is told of a request that is not served."""
+
+    def note_stalled(self) -> None:
+        """Note that a stream is reset, whose client accepted nothing for the write deadline."""
 
     def said_last(self, stream_id: int, /, *, whole: bool) -> None:
         """Have `Http2Request.end` called."""
@@ -178,7 +181,8 @@ class Http2Request:
     def expire(self) -> None:
         """End what takes too long; or say something, if that is what it is time for."""
         if self.answering.is_stalled:
-            self._give_up_stalled()
+            self._connection.note_stalled()
+            self.reset(ErrorCode.CANCEL)
         elif self.expires <= trio.current_time():
             self.expires = math.inf
             if self.waits_for_body:
@@ -186,14 +190,6 @@ class Http2Request:
                 self.refuse(too_slow("body_timeout"))
             elif self.speaker is not None:
                 self.speaker.keep_alive()
-
-    def _give_up_stalled(self) -> None:
-        connection = self._connection
-        seconds = connection.options.write_deadline_seconds
-        connection.note(
-            "write_deadline_seconds", f"a stream whose client accepted nothing for {seconds:g} s was reset"
-        )
-        self.reset(ErrorCode.CANCEL)
 
     # -- its body --------------------------------------------------------------------------------
 
@@ -338,9 +334,7 @@ class Http2Request:
         self._connection.start(self, self._refuse, fault)
 
     async def _refuse(self, fault: RequestError) -> None:
-        if fault.limit is not None:
-            self._connection.note(fault.limit, f"a request was answered {fault.status}")
-        await self.answer(fault.answer())
+        await self.answer(self._connection.refuse(fault))
 
     # -- for one that has a task -------------------------------------------------------------------
 

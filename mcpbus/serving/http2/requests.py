@@ -24,6 +24,7 @@ from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.saying import MOST_STREAMS
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
+from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.service import Service
 from mcpbus.transports.rendering import Opened
 
@@ -316,11 +317,17 @@ class Requests:
         """Tell that the application failed."""
         self._service.app.report(failure, head.verb, head.path)
 
-    def note(self, limit: str, consequence: str) -> None:
-        """Note that a limit was reached."""
-        if limit == "write_deadline_seconds":
-            self._service.counters.withheld += 1
-        self._service.app.note(limit, self.peer, consequence)
+    def refuse(self, fault: RequestError) -> Answer:
+        """Return what the client is told of a request that is not served."""
+        return self._service.app.refuse(fault, self.peer)
+
+    def note_stalled(self) -> None:
+        """Note that a stream is reset, whose client accepted nothing for the write deadline."""
+        self._service.counters.withheld += 1
+        consequence = (
+            f"a stream whose client accepted nothing for {self.options.write_deadline_seconds:g} s was reset"
+        )
+        self._service.app.note("write_deadline_seconds", self.peer, consequence)
 
     def said_last(self, stream_id: int, *, whole: bool) -> None:
         """See `mcpbus.serving.http2.send_stream.Connection`."""

@@ -8,7 +8,6 @@ import msgspec
 import trio
 
 from mcpbus.serving.counters import Counters
-from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
 from mcpbus.serving.http2.saying import Saying
 
@@ -71,11 +70,8 @@ class Sending:
         self._waiting: list[Sent] = []  # those who wait for what was made ready to be written
 
     def say(self, outgoing: Outgoing, data: bytes, *, last: bool, sent: Sent) -> None:
-        """Say a piece of a body, once the one before it is sent; the last one may be empty."""
+        """Say a piece of a body on a stream that is open, once the one before it is sent; the last one may be empty."""
         stream_id = outgoing.stream_id
-        if not self.protocol.is_open(stream_id):
-            sent(False)
-            return
         at_once = not (self.busy or self._ready) and (not data or len(data) <= self.protocol.room(stream_id))
         if at_once:
             self.protocol.say(stream_id, data, last=last)
@@ -171,8 +167,3 @@ class Sending:
         self._counters.buffered -= len(outgoing.data)
         outgoing.data, outgoing.sent, outgoing.expires = _NOTHING, None, math.inf
         return sent
-
-    def reset(self, outgoing: Outgoing, code: ErrorCode) -> None:
-        """Give up what a stream has to say, and the stream."""
-        self.protocol.reset(outgoing.stream_id, code)
-        self.drop(outgoing)

@@ -122,7 +122,7 @@ def _typed_check(kind: Any, document: dict[str, Any], owner: str) -> Callable[[b
                 return None
 
             return check
-    compiled = compile_schema(document, owner)
+    compiled = compile_schema(document, f"{owner}, whose result is held against its schema")
     return lambda encoded: compiled.faults(msgspec.json.decode(encoded))
 
 

@@ -165,9 +165,12 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
             context = given.name
         else:
             check_nearly_context(annotation, given.name, owner)
+            default = given.default
+            if jsontypes.is_field(default):
+                annotation, default = Annotated[annotation, default], _default_of(default, place)
             annotation = _with_description(annotation, docstring.parameters.get(given.name))
             annotation = _gather_meta(annotation, place)
-            parameters.append(Parameter(given.name, annotation, given.default))
+            parameters.append(Parameter(given.name, annotation, default))
     returns = _final(hints.get("return", MISSING))
     return Signature(
         function,
@@ -240,6 +243,17 @@ def _with_description(annotation: Any, description: str | None) -> Any:
         return annotation
     bare, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     return Annotated[(bare, description, *extras)]
+
+
+def _default_of(field: Any, owner: str) -> Any:
+    """The default that a pydantic ``Field`` stands for, where that is written as the default itself."""
+    if field.is_required():
+        return MISSING
+    if field.default_factory not in (None, list, dict, set):
+        raise RegistrationError(
+            f"{owner}: a Field with a default_factory cannot be told to clients; write the default, or None and make it in the function"
+        )
+    return field.get_default(call_default_factory=True)
 
 
 def _gather_meta(annotation: Any, owner: str) -> Any:

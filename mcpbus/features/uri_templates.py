@@ -195,7 +195,8 @@ class _Compiler:
         name, options = variable.variables[0]
         if len(variable.variables) != 1 or options["explode"]:
             raise self.refuse(
-                f"{written} joins several values with commas; use {{a}}/{{b}}, or {{/{name}*}} for segments"
+                f"{written} joins several values with commas; use {{a}}/{{b}}, {{+{name}}} for a path as one text, or "
+                f"{{/{name}*}} for its segments"
             )
         return self.declare(name)
 

@@ -150,6 +150,27 @@ def test_a_type_becomes_a_schema_and_a_decoder_that_agree(annotation, schema, go
             arguments.decode(f'{{"value":{bad}}}'.encode())
 
 
+async def described_by_defaults(
+    name: str = pydantic.Field(min_length=2, description="Who"),
+    many: Annotated[int, "How many"] = pydantic.Field(3, ge=1),
+    tags: list[str] = pydantic.Field(default_factory=list),  # noqa: B008 - so its users write it
+    note: str | None = pydantic.Field(None),
+) -> None: ...
+
+
+def test_a_field_of_pydantic_may_stand_where_the_default_does():
+    arguments = tool(described_by_defaults).arguments
+    assert arguments.document["required"] == ["name"]
+    properties = arguments.document["properties"]
+    assert properties["name"] == {"type": "string", "minLength": 2, "description": "Who"}
+    assert properties["many"] == {"type": "integer", "minimum": 1, "description": "How many", "default": 3}
+    assert (properties["tags"]["default"], properties["note"]["default"]) == ([], None)
+    assert arguments.decode(b'{"name":"Ada"}') == {"name": "Ada", "many": 3, "tags": [], "note": None}
+    for bad in (b'{"name":"A"}', b'{"name":"Ada","many":0}', b"{}"):
+        with pytest.raises(InvalidArgumentsError):
+            arguments.decode(bad)
+
+
 class Size(enum.IntEnum):
     ONE = 1
 
@@ -333,6 +354,7 @@ def takes_positional(a: int, /) -> None: ...
 def takes_unresolved(a: "Nowhere") -> None: ...  # noqa: F821
 def takes_lock(a: functools.partial) -> None: ...
 def takes_impossible(a: Annotated[int, pydantic.Field(pattern="(")]) -> None: ...
+def takes_made(a: str = pydantic.Field(default_factory=str.title)) -> None: ...
 async def generates(a: int) -> Any:
     yield a
 
@@ -350,6 +372,7 @@ async def generates(a: int) -> Any:
         (takes_unresolved, "Nowhere.*TYPE_CHECKING"),
         (takes_lock, "have no JSON form"),
         (takes_impossible, "parameter 'a'"),
+        (takes_made, "parameter 'a': a Field with a default_factory"),
         (generates, "generator"),
         (lambda: None, "tool '<lambda>': a name is"),
         (3, "it is not a function"),

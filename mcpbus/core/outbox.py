@@ -16,7 +16,7 @@ from mcpbus.core.receipt import Place, Receipt, enter_all, move_all
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import IN_REQUEST, Kind, Reason
+from mcpbus.protocol.routes import IN_REQUEST, Kind, Reason, StreamKind
 
 OVERHEAD_BYTES = 128
 """What a queued message costs beside its data, roughly, in bytes."""
@@ -31,8 +31,12 @@ BOUNDED = IN_REQUEST | {
     Kind.TASK,
 }
 """What handlers and programs say, of which there may be any number. Of the other kinds, requests bound it."""
-NOT_WRITTEN = "what waited for a client that reads too slowly was discarded"
-"""What becomes of it where an outbox is full, for the log."""
+_STREAMS = {
+    StreamKind.RESPONSE: "the answer to a request",
+    StreamKind.STANDALONE: "a GET stream",
+    StreamKind.LISTEN: "a listen",
+    StreamKind.DUPLEX: "a connection",
+}
 _LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
 _Said: TypeAlias = tuple[RequestId | None, Hashable]
 _OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
@@ -317,6 +321,11 @@ class Outbox:
             self._reserved_items -= 1
             self._reserved_bytes -= size
         self._judge_crowd()
+
+
+def overflowed(stream: StreamKind, message: OutboundMessage) -> str:
+    """What became of what waits where a message found an outbox full, for the log."""
+    return f"its client reads {_STREAMS[stream]} too slowly, and something was discarded at {message.receipt.method}"
 
 
 def _said_by(message: OutboundMessage) -> _Said:

@@ -6,7 +6,7 @@ import msgspec
 import trio
 from mcpbus_actors import Cell
 
-from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal
+from mcpbus.core.outbox import OutboundMessage, Outbox, Withdrawal, overflowed
 from mcpbus.core.receipt import LOST, MOVED, Receipt
 from mcpbus.core.session import Directory, Session, Stage
 from mcpbus.core.session_messages import Restore
@@ -152,7 +152,7 @@ class Delivery:
         if self._newer is not None and way is StreamKind.STANDALONE:
             full = self._newer.put(message)
             if full is not None:
-                self._note(full, NOT_WRITTEN)
+                self._note(full, overflowed(way, message))
             return
         stream = self.get if way is StreamKind.STANDALONE else self.shared
         if (

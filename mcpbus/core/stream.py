@@ -28,7 +28,7 @@ from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
 from mcpbus.core.limits import Limits
 from mcpbus.core.open_count import OpenCount
-from mcpbus.core.outbox import NOT_WRITTEN, OutboundMessage, Outbox, Withdrawal, receipts_of
+from mcpbus.core.outbox import OutboundMessage, Outbox, Withdrawal, overflowed, receipts_of
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, PassOn, Purge, Recall, Supersede
@@ -229,7 +229,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self._relieve()
         full = self.outbox.put(message)
         if full is not None:
-            self.reached.note(full, self.owner, NOT_WRITTEN)
+            self.reached.note(full, self.owner, overflowed(self.kind, message))
         writer = self._writer
         if writer is not None and writer.notify is not None:
             # Nobody else may tell a stream anything that is dormant.

@@ -319,12 +319,23 @@ async def say_much_in_a_request(stage):
         await stage.quiet()
 
 
-@pytest.mark.parametrize("say_much", [say_much_on_a_listen, say_much_in_a_request])
-async def test_the_log_says_whose_stream_is_full(say_much, autojump_clock, caplog):
+@pytest.mark.parametrize(
+    ("say_much", "stream", "method"),
+    [
+        (say_much_on_a_listen, "a listen", "notifications/resources/updated"),
+        (say_much_in_a_request, "the answer to a request", "notifications/x"),
+    ],
+)
+async def test_the_log_says_whose_stream_is_full_which_and_at_what(
+    say_much, stream, method, autojump_clock, caplog
+):
     async with staged(authenticate=authenticate, limits={"outbox_items": 1}) as stage:
         await say_much(stage)
         [said] = [line for line in caplog.messages if line.startswith("outbox_items")]
-        assert said.startswith("outbox_items was reached by bob: ")
+        assert said == (
+            f"outbox_items was reached by bob: its client reads {stream} too slowly, "
+            f"and something was discarded at {method}"
+        )
 
 
 def test_no_limit_is_left_out():

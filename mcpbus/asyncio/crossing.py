@@ -6,6 +6,7 @@ to itself.
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -56,7 +57,11 @@ async def to_asyncio(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
     async def run() -> T:
         try:
             return await function(*args)
-        except SystemExit as error:  # it would end the loop
+        except (Exception, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:  # some would end the loop, as is meant where Ctrl-C is pressed
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise
             raise RuntimeError(f"{function!r} raised {error!r}") from error
 
     def start() -> None:

@@ -1,12 +1,15 @@
 """An asyncio loop in a thread, for as long as the trio run lasts."""
 
 import asyncio
+import logging
 import threading
 from contextlib import ExitStack
 
 import trio
 
 from mcpbus.asyncio.pairs import paired
+
+_log = logging.getLogger("mcpbus")
 
 
 def start_loop() -> asyncio.AbstractEventLoop:
@@ -18,7 +21,11 @@ def start_loop() -> asyncio.AbstractEventLoop:
 
     def run() -> None:
         with runner:
-            runner.run(stopped.wait())
+            while not stopped.is_set():
+                try:
+                    runner.run(stopped.wait())
+                except BaseException:  # noqa: BLE001 - a task that nobody awaits has exited, say: others wait
+                    _log.exception("the asyncio loop was stopped, and goes on")
 
     async def end_with_run() -> None:
         try:

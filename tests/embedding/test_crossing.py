@@ -136,7 +136,13 @@ async def test_what_ends_in_time_is_not_lost_to_a_cancellation():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(asyncio.CancelledError(), "was cancelled in asyncio"), (SystemExit(3), "SystemExit")]
+    ("error", "told"),
+    [
+        (asyncio.CancelledError(), "was cancelled in asyncio"),
+        (SystemExit(3), "SystemExit"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (BaseException("odd"), "odd"),
+    ],
 )
 async def test_what_is_no_exception_there_is_one_here_and_the_loop_goes_on(error, told):
     async def end():
@@ -145,6 +151,32 @@ async def test_what_is_no_exception_there_is_one_here_and_the_loop_goes_on(error
     with pytest.raises(RuntimeError, match=told):
         await to_asyncio(end)
     assert await to_asyncio(echo) == ()
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+async def test_a_task_left_behind_that_stops_the_loop_stops_nobody_elses(error, caplog):
+    async def stop():
+        raise error
+
+    async def there():
+        left.append(asyncio.create_task(stop()))
+        await asyncio.sleep(0)
+        return await echo(1)
+
+    left = []
+    assert await to_asyncio(there) == (1,)
+    assert await to_asyncio(echo, 2) == (2,)
+    assert left[0].exception() is error
+    assert "the asyncio loop was stopped, and goes on" in caplog.text
+
+
+async def test_who_stops_the_loop_stops_nobody_elses_call(caplog):
+    async def there():
+        asyncio.get_running_loop().stop()
+        return await echo(1)
+
+    assert await to_asyncio(there) == (1,)
+    assert "stopped before" in caplog.text
 
 
 async def test_what_trio_runs_is_awaited_in_asyncio():

@@ -36,7 +36,12 @@ ANSWERED = 60.0
 SAID = "notifications/said"
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 ANSWER = {"action": "accept", "content": {"name": "Ada"}}
-CLEAR = ("whether it had an effect is not known", "shutting down", "has ended")
+CLEAR = (
+    "whether it had an effect is not known",
+    "shutting down",
+    "has ended",
+    "cannot be asked: another process has its session",
+)
 """What an error says of a call that has no answer."""
 WRITES = (scripts.CREATE, scripts.UPDATE, scripts.HOLD, scripts.RELEASE)
 

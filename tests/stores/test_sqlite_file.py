@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from mcpbus.core.stores import sqlite_file
+from mcpbus.core.stores.sqlite import SqliteEventStore
 from mcpbus.core.stores.sqlite_file import SqliteFile
 
 DEADLINE = 60
@@ -17,7 +18,8 @@ BUSY = sqlite3.OperationalError("database is locked")
 
 @pytest.fixture
 def file(tmp_path):
-    made = SqliteFile(sqlite3.connect(tmp_path / "a.db", check_same_thread=False, isolation_level=None))
+    path = tmp_path / "a.db"
+    made = SqliteFile(sqlite3.connect(path, check_same_thread=False, isolation_level=None), path)
     yield made
     made.close()
 
@@ -208,3 +210,25 @@ async def test_a_thread_that_ends_early_has_done_nothing_that_anybody_believes(f
         await ask(file, Kept())
     monkeypatch.undo()
     assert await file.run(lambda: "done") == "done"
+
+
+REMOVED = {
+    "removed": lambda path: path.unlink(),
+    "replaced": lambda path: (path.rename(f"{path}.old"), path.touch()),
+}
+TOLD = {"removed": "is not there any more", "replaced": "is another file now"}
+
+
+@pytest.mark.parametrize("how", REMOVED)
+async def test_a_file_that_is_taken_away_is_told_once(how, tmp_path, monkeypatch, caplog):
+    path = tmp_path / "events.db"
+    monkeypatch.setattr(sqlite_file, "LOOK_SECONDS", -1)
+    with closing(SqliteEventStore(path)) as store:
+        await store.append("session", "stream", 1, [b"a"], final=False)
+        assert caplog.messages == []
+        REMOVED[how](path)
+        for number in (2, 3):
+            await store.append("session", "stream", number, [b"a"], final=False)
+        assert await store.replay("session", "stream", 2)
+    (told,) = caplog.messages
+    assert f"{path} {TOLD[how]}" in told

@@ -135,7 +135,7 @@ class SqliteEventStore:
             self._items, self._bytes = self._measure()
         self._oldest = -math.inf  # when the oldest batch came that is there, or one before it
         self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
-        self._file = SqliteFile(self._connection)
+        self._file = SqliteFile(self._connection, path)
 
     def append(
         self, session: str, stream: str, first: int, events: Sequence[bytes], *, final: bool
@@ -284,7 +284,7 @@ class SqliteTaskStore:
         # Unlike an event log, which may lose its end, a task must be there once its client was told of it.
         pragmas = ["locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"]
         self._connection = open_file(path, _TASKS, pragmas, timeout=1.0)
-        self._file = SqliteFile(self._connection)
+        self._file = SqliteFile(self._connection, path)
         self._path = path
         self._open: set[str] = set()
 

@@ -4,13 +4,16 @@ To have a thread do something takes longer than most of what it is to do, and so
 has come while another one was at work, and what is done together, such as many a little that is to be kept, is handed over together.
 """
 
+import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -20,9 +23,12 @@ from mcpbus.core.stores.promise import Promise
 
 T = TypeVar("T")
 
+LOOK_SECONDS: Final = 10.0
+"""How often it is looked whether the file is still there, as long as it is used."""
 _MOST_AT_ONCE: Final = 64
 """How many things one thread does. Those that come later wait for it."""
 _CUT_SHORT: Final = "the thread that was to do it ended early"
+_log = logging.getLogger("mcpbus")
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -58,10 +64,15 @@ class SqliteFile:
 
     Args:
         connection: Made with `check_same_thread=False`. It is this object's to close.
+        path: Where its file is, which is looked for now and then: SQLite goes on with one that somebody has removed, in whose place
+            there is nothing, or another one, at the next start.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: str | Path) -> None:
         self.connection = connection
+        self._path = path
+        self._identity = _identify(path)
+        self._looked = time.monotonic()
         self._token: trio.lowlevel.TrioToken
         self._waiting: list[_Job] = []
         self._busy = False  # whether a thread has jobs, or their ends are on their way
@@ -133,6 +144,8 @@ class SqliteFile:
 
     def _do(self, jobs: Sequence[_Job]) -> None:
         with self._in_use:
+            if time.monotonic() - self._looked > LOOK_SECONDS:
+                self._look()
             for function, in_a_row in groupby(jobs, attrgetter("function")):
                 row = list(in_a_row)
                 result, error = _call(function, row)
@@ -140,6 +153,27 @@ class SqliteFile:
                 apart = len(row) > 1 and error is not None and not isinstance(error, sqlite3.OperationalError)
                 for job in row:
                     job.take(*(_call(function, [job]) if apart else (result, error)))
+
+    def _look(self) -> None:
+        self._looked = time.monotonic()
+        found = _identify(self._path)
+        if found != self._identity:
+            self._identity = found
+            what = "is not there any more" if found is None else "is another file now"
+            _log.error(
+                "%s %s: what is kept since then is lost when this process ends; end it, and start it again",
+                self._path,
+                what,
+            )
+
+
+def _identify(path: str | Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one that takes its place; None if there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _call(function: Callable[[Sequence[Any]], Any], row: Sequence[_Job]) -> tuple[Any, BaseException | None]:

@@ -85,6 +85,7 @@ class RedisDirectory:
         self._tls = tls
         self._seconds = _FIRST_SECONDS
         self._tended: dict[str, float] = {}
+        self._all_tended = -math.inf
         self._key: bytes | None = None
         self._data_set: bytes | None = None
         self._found_data_set: bytes | None = None
@@ -288,7 +289,9 @@ class RedisDirectory:
     async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:
         """See `Directory`."""
         self._seconds = min(seconds + _OUTLAST_SECONDS, _LONGEST_SECONDS)
-        now, found, all_of_them = trio.current_time(), self._found_data_set, self._in_doubt
+        now, found = trio.current_time(), self._found_data_set
+        # As long as others put back what Redis had lost, there may be a later epoch than this process has put back before them.
+        all_of_them = self._in_doubt or self._all_tended < self._refilled_at
         self._in_doubt = False
         self._tended = {session.name: self._tended.get(session.name, now) for session in sessions}
         due = [
@@ -303,6 +306,8 @@ class RedisDirectory:
         except RedisError:
             self._in_doubt |= all_of_them
             raise
+        if all_of_them:
+            self._all_tended = now
         if doubtful:
             self._in_doubt = True  # until each was put back, or has been lost
         else:

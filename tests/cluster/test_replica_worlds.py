@@ -29,6 +29,11 @@ def test_what_clients_are_promised_holds_whatever_happens(steps):
     assert World(steps).run().faults == []
 
 
+def test_who_puts_back_a_session_that_it_has_lost_hears_of_it_from_who_puts_back_the_later_epoch():
+    steps = [("isolate", 1, 3.0, 0.0), ("listen", 1, 0, 2.0), ("redis", "down", 4.0, 0.0), ("empty", 0.0)]
+    assert World(steps).run().faults == []
+
+
 # -- that it is noticed where it does not hold: faults are planted in the product ----
 
 
@@ -61,7 +66,7 @@ def leave_in_redis(monkeypatch):
     [
         (
             forget_epochs,
-            [("isolate", 0, 2 * LEASE, LEASE + 1), ("call", 0, "act", 1, 0.5), ("say", 0, 0, 2.0)],
+            [("isolate", 0, 2 * LEASE, LEASE + 1), ("level", 0, 1, "error", 0.5), ("say", 0, 0, 2.0)],
             "wrote in epoch 1",
         ),
         (

@@ -174,6 +174,7 @@ async def test_nobody_is_there():
     assert refused.startswith("cannot connect to http://127.0.0.1:9/mcp: ")
     assert refused.endswith("Connection refused")
     assert await list_tools("http:///mcp") == "'http:///mcp' names no host"
+    assert "cannot connect" in await list_tools("http://127.0.0.99/mcp"), "a port need not be named"
     assert "is no URL" in await list_tools("http://[::1/mcp")
 
 
@@ -296,6 +297,52 @@ async def test_a_stream_that_says_nothing_new_is_not_come_back_to_for_ever():
     async with speaking(HELLO, TAKEN, *[left] * 100) as (url, sent):
         assert "the stream ended before the answer came" in await list_tools(url, revision=OLD)
     assert sum(request.startswith("GET") for request in sent) == 5
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("", 1.0), ("retry: 700\n", 0.7), ("retry: 90000000\n", 30.0)])
+async def test_a_stream_is_come_back_to_after_the_time_that_the_server_names(
+    said, seconds, monkeypatch
+):  # W-14
+    waited = []
+
+    async def wait(seconds):
+        waited.append(seconds)
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(http.trio, "sleep", wait)
+    reply = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": []}})
+    answers = HELLO, TAKEN, events(f"{said}id: e1\ndata:\n\n"), events(f"id: e2\ndata: {reply}\n\n")
+    async with speaking(*answers) as (url, _):
+        assert await list_tools(url, revision=OLD) == []
+    assert waited == [seconds]
+
+
+async def test_a_stream_that_says_something_new_each_time_is_come_back_to_for_as_long():
+    news = 'data: {"jsonrpc": "2.0", "method": "notifications/other"}\n\n'
+    reply = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": []}})
+    left = [events(f"retry: 1\nid: e{number}\n{news}") for number in range(8)]
+    async with speaking(HELLO, TAKEN, *left, events(f"data: {reply}\n\n")) as (url, _):
+        assert await list_tools(url, revision=OLD) == []
+
+
+async def test_who_cancels_in_a_modern_revision_closes_the_answer_and_says_nothing():
+    asked, closed = trio.Event(), trio.Event()
+
+    async def hang(stream):
+        asked.set()
+        assert await stream.receive_some() == b""
+        closed.set()
+
+    done = result({"resultType": "complete", "tools": []}, 3)
+    async with speaking(result(MODERN), hang, done) as (url, sent), connect_http(url) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "t")
+            await asked.wait()
+            nursery.cancel_scope.cancel()
+        await closed.wait()
+        assert await client.list_tools() == []
+    assert len(sent) == 3
+    assert not any("notifications/" in request for request in sent)
 
 
 async def test_a_tool_whose_headers_would_be_wrong_is_left_out(caplog):

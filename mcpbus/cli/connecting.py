@@ -223,7 +223,7 @@ _Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
 
 def _connector(given: Connecting) -> _Connect:
     """Find out how to connect to a target, before trio runs."""
-    revision = None if given.revision is None else REVISIONS[given.revision]
+    revision = given.revision
     if is_url(given.target):
         try:
             http = importlib.import_module("mcpbus.client.http")
@@ -241,7 +241,7 @@ def _connector(given: Connecting) -> _Connect:
     async def connect(**options: Any) -> AsyncIterator[Client]:
         async with (
             server.open() as bus,
-            bus.connect(revision=(revision or LATEST).name, **options) as client,
+            bus.connect(revision=revision or LATEST.name, **options) as client,
         ):
             yield client
 

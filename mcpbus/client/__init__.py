@@ -1,1 +1,44 @@
-"""Clients of MCP servers: what any of them does, and the connections over which they do it."""
+"""Clients of MCP servers, whoever wrote them: over Streamable HTTP, and of programs over their standard input and output."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mcpbus.client.client import Client, ServerDescription
+    from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError
+    from mcpbus.client.http import connect_http
+    from mcpbus.client.pending import Listen
+    from mcpbus.client.process import connect_process
+else:
+    _PLACES = {
+        "Client": "client",
+        "ClientError": "errors",
+        "Disconnected": "errors",
+        "Listen": "pending",
+        "MalformedAnswerError": "errors",
+        "ServerDescription": "client",
+        "StatusError": "errors",
+        "connect_http": "http",
+        "connect_process": "process",
+    }
+    """Where each name is. It is imported when it is asked for: HTTP takes a library that not everybody has."""
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for."""
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return found
+
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "Disconnected",
+    "Listen",
+    "MalformedAnswerError",
+    "ServerDescription",
+    "StatusError",
+    "connect_http",
+    "connect_process",
+]

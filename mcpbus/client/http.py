@@ -38,9 +38,10 @@ from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.sse import EventDecoder
 from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
-from mcpbus.protocol.revisions import LATEST, Era, Revision
+from mcpbus.protocol.revisions import LATEST, Era, named
 
 _CONNECT_SECONDS: Final = 10
 _PORTS: Final = 2**16
@@ -60,13 +61,14 @@ async def connect_http(
     url: str,
     *,
     headers: Mapping[str, str] | None = None,
-    revision: Revision | None = None,
+    revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
     on_question: OnQuestion | None = None,
 ) -> AsyncIterator[Client]:
     """Connect a client to an endpoint.
 
-    What the block raises, comes in a group.
+    What the block raises comes in an `ExceptionGroup`, as out of any nursery: expect an exception inside the block. What
+    connecting raises comes as it is.
 
     A session of an older revision that the server has ended is followed by a new one, in which requests that were refused for
     it are repeated: they were not run. What was in flight in the old one fails, notifications that it refused are lost, and
@@ -77,12 +79,15 @@ async def connect_http(
         headers: Header fields of each request, such as ``Authorization``.
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
-        on_question: Answers what the server asks.
+        on_question: Answers what the server asks, as for `Bus.connect`.
 
     Raises:
+        ValueError: There is no such revision.
         ProtocolError: The server refused.
         ClientError: There is no answer.
     """
+    fixed = None if revision is None else named(revision)
+    refused: ProtocolError | ClientError | None = None
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as fault:
@@ -96,7 +101,7 @@ async def connect_http(
     async with httpx2.AsyncClient(headers=fields, timeout=timeout) as http, trio.open_nursery() as nursery:
         connection = _HttpConnection(http, url, nursery)
         client = connection.client = Client(
-            revision or LATEST,
+            fixed or LATEST,
             connection.send,
             nursery,
             capabilities=capabilities or {},
@@ -104,13 +109,19 @@ async def connect_http(
         )
         nursery.start_soon(connection.run)
         try:
-            await negotiate(client, revision)
-            yield client
+            try:
+                await negotiate(client, fixed)
+            except (ProtocolError, ClientError) as error:
+                refused = error
+            else:
+                yield client
         finally:
             client.disconnected("the client was closed")
             with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await connection.close()
             nursery.cancel_scope.cancel()
+    if refused is not None:
+        raise refused
 
 
 @attrs.frozen

@@ -14,8 +14,9 @@ from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable
-from mcpbus.protocol.revisions import LATEST, Revision
+from mcpbus.protocol.revisions import LATEST, named
 
 _PROBE_SECONDS: Final = 10
 """How long a child may take to answer the first modern request, before it is taken to be of an older revision."""
@@ -29,24 +30,28 @@ _MOST_NOISE: Final = 1_000
 async def connect_process(
     command: Sequence[str],
     *,
-    revision: Revision | None = None,
+    revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
     on_question: OnQuestion | None = None,
 ) -> AsyncIterator[Client]:
     """Start a program and connect a client to it; the end of the block ends it. It inherits environment and standard error.
 
-    What the block raises, comes in a group.
+    What the block raises comes in an `ExceptionGroup`, as out of any nursery: expect an exception inside the block. What
+    connecting raises comes as it is.
 
     Args:
         command: The program and its arguments.
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
-        on_question: Answers what the server asks.
+        on_question: Answers what the server asks, as for `Bus.connect`.
 
     Raises:
+        ValueError: There is no such revision.
         ProtocolError: The server refused.
         ClientError: It cannot be started, or there is no answer.
     """
+    fixed = None if revision is None else named(revision)
+    refused: ProtocolError | ClientError | None = None
     try:
         process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     except OSError as error:
@@ -55,7 +60,7 @@ async def connect_process(
         async with trio.open_nursery() as nursery:
             connection = _ProcessConnection(process, command[0])
             client = connection.client = Client(
-                revision or LATEST,
+                fixed or LATEST,
                 connection.send,
                 nursery,
                 capabilities=capabilities or {},
@@ -63,13 +68,19 @@ async def connect_process(
             )
             nursery.start_soon(connection.write)
             nursery.start_soon(connection.read)
-            await negotiate(client, revision, probe_seconds=_PROBE_SECONDS)
-            yield client
+            try:
+                await negotiate(client, fixed, probe_seconds=_PROBE_SECONDS)
+            except (ProtocolError, ClientError) as error:
+                refused = error
+            else:
+                yield client
             connection.end()
             nursery.cancel_scope.deadline = trio.current_time() + _END_SECONDS
     finally:
         with trio.CancelScope(shield=True):
             await _end(process)
+    if refused is not None:
+        raise refused
 
 
 async def _end(process: trio.Process) -> None:

@@ -242,6 +242,18 @@ MODERN_VERSIONS: Final = tuple(_MODERN)
 """What server/discover and -32022 list: the versions that a request may claim for itself (M-4, M-5)."""
 
 
+def named(name: str) -> Revision:
+    """The revision that a program names.
+
+    Raises:
+        ValueError: There is no such revision.
+    """
+    row = REVISIONS.get(name)
+    if row is None:
+        raise ValueError(f"revision is {name!r}: it must be one of {', '.join(REVISIONS)}")
+    return row
+
+
 def negotiate(requested: str) -> Revision:
     """The revision with which `initialize` is answered: the proposed one if a handshake can open it (rules L-2, L-3)."""
     row = REVISIONS.get(requested)

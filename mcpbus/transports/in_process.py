@@ -24,7 +24,7 @@ from mcpbus.core.stream import Stream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Response
-from mcpbus.protocol.revisions import REVISIONS, Era
+from mcpbus.protocol.revisions import Era, named
 from mcpbus.transports.duplex import Channel
 
 _Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
@@ -45,8 +45,7 @@ async def connect(
         ValueError: There is no such revision.
         ProtocolError: The server takes no more connections, or refused the handshake.
     """
-    if revision not in REVISIONS:
-        raise ValueError(f"revision is {revision!r}: it must be one of {', '.join(REVISIONS)}")
+    row = named(revision)
     if capabilities is not None and not isinstance(capabilities, Mapping):
         raise TypeError(f'capabilities is a dict, such as {{"elicitation": {{}}}}, not {capabilities!r}')
     if on_question is not None and not callable(on_question):
@@ -55,7 +54,7 @@ async def connect(
         connection = _Connection(bus, channel)
         async with background() as nursery:
             client = connection.client = Client(
-                REVISIONS[revision],
+                row,
                 connection.put,
                 nursery,
                 capabilities=dict(capabilities or {}),

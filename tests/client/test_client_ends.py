@@ -20,13 +20,13 @@ OLD, NEW = REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]
 
 
 @asynccontextmanager
-async def in_process(revision=NEW, **options):
-    async with make_server().open() as bus, bus.connect(revision=revision.name, **options) as client:
+async def in_process(revision=NEW.name, **options):
+    async with make_server().open() as bus, bus.connect(revision=revision, **options) as client:
         yield client
 
 
 EVERYWHERE = pytest.mark.parametrize("connect", [in_process, over_http, over_stdio])
-BOTH_ERAS = pytest.mark.parametrize("revision", [OLD, NEW], ids=str)
+BOTH_ERAS = pytest.mark.parametrize("revision", [OLD.name, NEW.name])
 
 
 @EVERYWHERE
@@ -170,7 +170,7 @@ async def test_neither_an_answer_nor_a_cancellation_holds_up_a_call():
     with trio.fail_after(20):
         async with (
             speaking(HELLO, TAKEN, ping, late(asked), late(cancelled), result({})) as (url, sent),
-            connect_http(url, revision=OLD) as client,
+            connect_http(url, revision=OLD.name) as client,
         ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.list_tools)
@@ -193,7 +193,7 @@ async def test_what_was_said_last_is_accepted_before_the_session_is_ended():
         await stream.send_all(TAKEN)
 
     async def leave():
-        async with connect_http(url, revision=OLD) as client:
+        async with connect_http(url, revision=OLD.name) as client:
             await client.notify("notifications/roots/list_changed")
             await asked.wait()
 
@@ -215,7 +215,7 @@ async def test_a_call_that_is_given_up_before_it_is_sent_is_never_sent():
 
     async with (
         speaking(HELLO, TAKEN, later, result({})) as (url, sent),
-        connect_http(url, revision=OLD) as client,
+        connect_http(url, revision=OLD.name) as client,
         trio.open_nursery() as nursery,
     ):
         await client.notify("notifications/roots/list_changed")
@@ -237,7 +237,7 @@ async def test_what_a_client_that_is_cancelled_said_last_is_said_before_the_sess
 
     async def use():
         with scope:
-            async with connect_http(url, revision=OLD) as client:
+            async with connect_http(url, revision=OLD.name) as client:
                 await client.list_tools()
 
     with trio.fail_after(20):
@@ -264,7 +264,7 @@ async def test_a_client_is_left_though_a_call_is_not_answered():
         async with (
             speaking(HELLO, TAKEN, never) as (url, _),
             trio.open_nursery() as nursery,
-            connect_http(url, revision=OLD) as client,
+            connect_http(url, revision=OLD.name) as client,
         ):
             nursery.start_soon(fails)
             await asked.wait()
@@ -279,7 +279,10 @@ async def test_the_answer_to_a_call_that_is_given_up_is_left_at_once():  # which
         left.set()
 
     with trio.fail_after(20):
-        async with speaking(result(MODERN), never) as (url, _), connect_http(url, revision=NEW) as client:
+        async with (
+            speaking(result(MODERN), never) as (url, _),
+            connect_http(url, revision=NEW.name) as client,
+        ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(client.list_tools)
                 await asked.wait()

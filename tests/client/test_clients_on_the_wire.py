@@ -12,10 +12,7 @@ import pytest
 import trio
 from wire_server import make_server
 
-from mcpbus.client import process
-from mcpbus.client.errors import ClientError
-from mcpbus.client.http import connect_http
-from mcpbus.client.process import connect_process
+from mcpbus.client import ClientError, connect_http, connect_process, process
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import REVISIONS, Era
 
@@ -84,8 +81,8 @@ def connect(request):
     [
         (connect, revision)
         for connect in EVERYBODY
-        for revision in [None, *REVISIONS.values()]
-        if connect in {over_http, sdk_over_http} or revision in {None, REVISIONS["2025-11-25"]}
+        for revision in [None, *REVISIONS]
+        if connect in {over_http, sdk_over_http} or revision in {None, "2025-11-25"}
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
     indirect=["connect"],
@@ -97,7 +94,7 @@ async def test_what_a_server_offers_is_listed_called_and_told_of_meanwhile(conne
         assert (server.name, server.instructions) in {
             (name, "Ask for the weather.") for name in ("wire", "sdk")
         }
-        assert client.revision is (revision or REVISIONS["2026-07-28"])
+        assert client.revision is REVISIONS[revision or "2026-07-28"]
         tools = {tool["name"] for tool in await client.list_tools()}
         assert tools >= {"forecast", "fail", "ask"}
         assert [prompt["name"] for prompt in await client.list_prompts()] == ["pack"]
@@ -129,7 +126,7 @@ async def test_a_question_is_answered_in_both_eras(connect, revision):
         asked.append((method, params["message"]))
         return {"action": "accept", "content": {"city": "oslo", "days": 1}}
 
-    async with connect(revision=REVISIONS[revision], capabilities=ABLE, on_question=on_question) as client:
+    async with connect(revision=revision, capabilities=ABLE, on_question=on_question) as client:
         text = (await client.call_tool("ask"))["content"][0]["text"]
     assert "oslo" in text
     assert asked == [("elicitation/create", "Where are you?")]
@@ -141,13 +138,13 @@ async def test_nobody_is_asked_what_was_not_offered(connect, revision):  # L-10
     async def on_question(method, params):
         raise AssertionError(method)
 
-    async with connect(revision=REVISIONS[revision], capabilities=ABLE, on_question=on_question) as client:
+    async with connect(revision=revision, capabilities=ABLE, on_question=on_question) as client:
         with pytest.raises(ProtocolError, match="declare sampling"):
             await client.call_tool("sample")
 
 
 @pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize("revision", [None, REVISIONS["2025-11-25"]])
+@pytest.mark.parametrize("revision", [None, "2025-11-25"])
 async def test_arguments_are_repeated_in_headers_though_nobody_has_listed_the_tools(revision, listed):
     async with over_http(revision=revision) as client:
         if listed:
@@ -159,8 +156,8 @@ async def test_arguments_are_repeated_in_headers_though_nobody_has_listed_the_to
 @pytest.mark.parametrize(
     ("connect", "revision"),
     [
-        *((over_http, revision) for revision in REVISIONS.values()),
-        *((over_stdio, REVISIONS[name]) for name in ("2025-11-25", "2026-07-28")),
+        *((over_http, revision) for revision in REVISIONS),
+        *((over_stdio, name) for name in ("2025-11-25", "2026-07-28")),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -174,7 +171,7 @@ async def test_a_call_that_nobody_waits_for_any_more_is_cancelled(connect, revis
 
 @pytest.mark.parametrize("connect", MCPBUS)
 async def test_what_comes_in_many_pieces_is_put_together(connect):
-    async with connect(revision=REVISIONS["2025-11-25"]) as client:
+    async with connect(revision="2025-11-25") as client:
         result = await client.call_tool("mirror", {"region": "x" * 1_000_000})
     assert result["content"][0]["text"] == "x" * 1_000_000
 
@@ -194,4 +191,24 @@ async def test_a_child_that_does_not_end_by_itself_is_ended():  # L-15
 async def test_a_program_that_cannot_be_started_is_told():
     with pytest.raises(ClientError, match="cannot start 'no-such-program': No such file"):
         async with connect_process(["no-such-program"]):
+            pass
+
+
+@pytest.mark.parametrize("connect", [partial(connect_http, "http://127.0.0.1:9/mcp"), over_stdio])
+async def test_a_revision_that_there_is_not_is_refused_at_once(connect):
+    with pytest.raises(ValueError, match="must be one of 2024-11-05"):
+        async with connect(revision="1999"):
+            pass
+
+
+@pytest.mark.parametrize(
+    "connect",
+    [
+        partial(connect_http, "http://127.0.0.1:9/mcp"),
+        partial(connect_process, [sys.executable, "-c", ""]),
+    ],
+)
+async def test_what_connecting_raises_is_in_no_group(connect):
+    with pytest.raises(ClientError):
+        async with connect():
             pass

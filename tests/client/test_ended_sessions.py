@@ -14,9 +14,8 @@ from mcpbus.client import http_answers
 from mcpbus.client.errors import Disconnected, StatusError
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.revisions import REVISIONS
 
-OLD = REVISIONS["2025-11-25"]
+OLD = "2025-11-25"
 GONE = answer(
     b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}',
     status="404 Not Found",
@@ -144,7 +143,7 @@ async def test_a_session_that_the_server_has_ended_is_followed_by_another(revisi
         async with make_server().open() as bus, trio.open_nursery() as nursery:
             serve = partial(bus.serve, bind="127.0.0.1:0")
             [url] = await nursery.start(lambda task_status: serve(task_status=task_status))
-            async with connect_http(url, revision=REVISIONS[revision]) as client:
+            async with connect_http(url, revision=revision) as client:
                 [first] = bus.sessions
                 bus.sessions[first].close()
                 told = []

@@ -9,6 +9,7 @@ from contextlib import (
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack
 
+import attrs
 import trio
 
 from mcpbus.bus import Bus
@@ -37,8 +38,8 @@ from mcpbus.protocol.request_state import Sealer
 from mcpbus.reachable_buses import ReachableBuses
 from mcpbus.server_arguments import (
     SERVING,
+    Opening,
     check_middleware,
-    check_opening,
     check_running,
     check_serving,
 )
@@ -251,38 +252,23 @@ class Server(Definition, Generic[StateT]):
             RuntimeError: The server is open already, or no trio runs here.
             ServingError: It cannot be one of those processes.
         """
-        return self._open(
+        opening = Opening(
             limits=limits,
             event_store=event_store,
             task_store=task_store,
             drain_seconds=drain_seconds,
             cluster=cluster,
         )
+        return self._open(opening)
 
     @asynccontextmanager
-    async def _open(
-        self,
-        *,
-        limits: Limits | None,
-        event_store: EventStore | None,
-        task_store: TaskStore | None,
-        cluster: "Cluster | Redis | None",
-        drain_seconds: float = 5.0,
-        worker: "Worker | None" = None,
-    ) -> AsyncIterator[Bus[StateT]]:
+    async def _open(self, opening: Opening, worker: "Worker | None" = None) -> AsyncIterator[Bus[StateT]]:
         """Open the server, in a process that is one of several on this machine, if there is a `worker`; see `open`."""
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(
                 "mcpbus runs on trio, and none runs here: start the program with trio.run(main), or with "
                 'anyio.run(main, backend="trio"); under asyncio, serve mcpbus.asyncio.asgi(server)'
             )
-        check_opening(
-            limits=limits,
-            event_store=event_store,
-            task_store=task_store,
-            drain_seconds=drain_seconds,
-            cluster=cluster,
-        )
         if self._buses.opened:
             raise RuntimeError(f"server {self.name!r} is open already: attach all transports to its one bus")
         self._buses.opened = True
@@ -290,17 +276,17 @@ class Server(Definition, Generic[StateT]):
             async with (
                 self.lifespan_context() as state,
                 self._lifespans_below() as states,
-                meet(cluster, self.sealer.given, worker) as joined,
+                meet(opening.cluster, self.sealer.given, worker) as joined,
                 open_node(joined) as node,
                 open_hub(
                     Bus,
                     FeaturesBackend(self, self.runner),
-                    limits or Limits(),
+                    opening.limits or Limits(),
                     state,
                     sealer=self._sealer(joined),
-                    event_store=event_store,
-                    task_store=task_store,
-                    drain_seconds=drain_seconds,
+                    event_store=opening.event_store,
+                    task_store=opening.task_store,
+                    drain_seconds=opening.drain_seconds,
                     process=None if node is None else node.home,
                 ) as bus,
             ):
@@ -346,9 +332,8 @@ class Server(Definition, Generic[StateT]):
         # These complain now, and not at the start.
         check_serving("server.asgi()", http, self.asgi)
         check_response(response)
-        check_opening(limits=limits, event_store=event_store, task_store=task_store)
-        opening = partial(self.open, limits=limits, event_store=event_store, task_store=task_store)
-        return LifespanApp(opening, lambda bus: bus.asgi(response=response, **http))
+        opening = Opening(limits=limits, event_store=event_store, task_store=task_store)
+        return LifespanApp(partial(self._open, opening), lambda bus: bus.asgi(response=response, **http))
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Refuse to be an ASGI application, which `asgi` returns: what serves one ends at once, and says what to write."""
@@ -379,12 +364,9 @@ class Server(Definition, Generic[StateT]):
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
         check_serving("server.serve()", http, self.serve, metrics=metrics)
+        opening = Opening(limits=limits, event_store=event_store, task_store=task_store, cluster=cluster)
         await self._serve(
-            None,
-            limits=limits,
-            event_store=event_store,
-            task_store=task_store,
-            cluster=cluster,
+            opening,
             bind=bind,
             response=response,
             options=options,
@@ -394,25 +376,9 @@ class Server(Definition, Generic[StateT]):
             **http,
         )
 
-    async def _serve(
-        self,
-        worker: "Worker | None",
-        *,
-        limits: Limits | None = None,
-        event_store: EventStore | None = None,
-        task_store: TaskStore | None = None,
-        cluster: "Cluster | Redis | None" = None,
-        **serving: Any,
-    ) -> None:
+    async def _serve(self, opening: Opening, worker: "Worker | None" = None, **serving: Any) -> None:
         """Open the server and serve it, in a process that is one of several on this machine, if there is a `worker`; see `serve`."""
-        opening = self._open(
-            limits=limits,
-            event_store=event_store,
-            task_store=task_store,
-            cluster=cluster,
-            worker=worker,
-        )
-        async with opening as bus:
+        async with self._open(opening, worker) as bus:
             bus.sharing = None if worker is None else worker.sharing
             await bus.serve(**serving)
 
@@ -444,7 +410,9 @@ class Server(Definition, Generic[StateT]):
             program = partial(until_input_ends, partial(self._serve_stdio, **options))
         else:
             worker = begin_worker(workers, options)
-            program = partial(until_signalled, self.name, partial(self._serve, worker, **options), worker)
+            own = {name: options.pop(name) for name in attrs.fields_dict(Opening) if name in options}
+            serve = partial(self._serve, Opening(**own), worker, **options)
+            program = partial(until_signalled, self.name, serve, worker)
         try:
             trio.run(program)
         except (ServingError, BaseExceptionGroup) as errors:

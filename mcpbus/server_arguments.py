@@ -3,12 +3,19 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from mcpbus.core.limits import Limits
+from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.features.keywords import check_awaited
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
 from mcpbus.protocol.validators import check_numbers
+
+if TYPE_CHECKING:
+    from mcpbus.cluster.directory import Cluster
+    from mcpbus.cluster.redis import Redis
 
 
 def _write(written: str, _value: object) -> str:
@@ -45,25 +52,32 @@ def check_middleware(middleware: Sequence[Any]) -> None:
         check_awaited("middleware", each)
 
 
-def check_opening(
-    *, limits: Any, event_store: Any, task_store: Any, drain_seconds: Any = 0.0, cluster: Any = None
-) -> None:
-    """Refuse what is no such thing for what a server is opened with; None is as if it were left out.
+@attrs.frozen(kw_only=True)
+class Opening:
+    """What a server is opened with, see `mcpbus.Server.open`; None is as if it were left out.
 
     Raises:
-        TypeError: the message says what to write.
+        TypeError: One of these is no such thing; the message says what to write.
     """
-    if limits is not None and not isinstance(limits, Limits):
-        raise TypeError(f"limits is a Limits(...), not {limits!r}")
-    for name, given, method, example in (
-        ("event_store", event_store, "append", "mcpbus.stores.SqliteEventStore('events.db') or the like"),
-        ("task_store", task_store, "take_up", "mcpbus.tasks.SqliteTaskStore('tasks.db') or the like"),
-    ):
-        if given is not None and (isinstance(given, type) or not hasattr(given, method)):
-            raise TypeError(f"{name} is {example}, not {given!r}")
-    if isinstance(cluster, str | type):
-        raise TypeError(f"cluster is a mcpbus.cluster.Redis('redis://...'), not {cluster!r}")
-    check_numbers("Server", drain_seconds=drain_seconds)
+
+    limits: Limits | None = None
+    event_store: EventStore | None = None
+    task_store: TaskStore | None = None
+    cluster: "Cluster | Redis | None" = None
+    drain_seconds: float = 5.0
+
+    def __attrs_post_init__(self) -> None:
+        if self.limits is not None and not isinstance(self.limits, Limits):
+            raise TypeError(f"limits is a Limits(...), not {self.limits!r}")
+        for name, given, method, example in (
+            ("event_store", self.event_store, "append", "mcpbus.stores.SqliteEventStore('events.db')"),
+            ("task_store", self.task_store, "take_up", "mcpbus.tasks.SqliteTaskStore('tasks.db')"),
+        ):
+            if given is not None and (isinstance(given, type) or not hasattr(given, method)):
+                raise TypeError(f"{name} is {example} or the like, not {given!r}")
+        if isinstance(self.cluster, str | type):
+            raise TypeError(f"cluster is a mcpbus.cluster.Redis('redis://...'), not {self.cluster!r}")
+        check_numbers("Server", drain_seconds=self.drain_seconds)
 
 
 def check_serving(

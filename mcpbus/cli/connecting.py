@@ -15,9 +15,9 @@ import trio
 from mcpbus.cli.targets import complete_target, load_server
 from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
-from mcpbus.client.conversation import OnQuestion
 from mcpbus.client.errors import ClientError, StatusError
 from mcpbus.client.process import connect_process
+from mcpbus.client.server_questions import OnQuestion
 from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import LATEST, REVISIONS

@@ -4,12 +4,11 @@ import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
 
-from mcpbus.client.declared import check_declared
 from mcpbus.client.errors import Disconnected, MalformedAnswerError
 from mcpbus.client.pending import (
     KEPT_NOTIFICATIONS,
@@ -18,10 +17,10 @@ from mcpbus.client.pending import (
     Pending,
     received,
 )
-from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, method_not_found
+from mcpbus.client.server_questions import OnQuestion, ServerQuestions
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
-    ErrorObject,
     Notification,
     Request,
     RequestId,
@@ -40,18 +39,12 @@ from mcpbus.protocol.meta import (
 from mcpbus.protocol.revisions import REVISIONS, Era, Revision
 
 _INFO = {"name": "mcpbus client", "version": "1"}
-MOST_QUESTIONS: Final = 1_000
-"""How many of a server's questions are answered at once; what it asks beside is refused."""
-
 _RESULT_TYPES = {"complete", "input_required", "task"}
 
 Message: TypeAlias = Request | Notification | Response
 
 Send = Callable[[Message, Pending | None], None]
 """Sends a message to the server; a request with what waits for its answer."""
-
-OnQuestion = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
 
 _encode = msgspec.json.Encoder().encode
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -81,7 +74,6 @@ class Conversation:
     ) -> None:
         self._pause = pause
         self.capabilities = capabilities
-        self._nursery = nursery
         self._on_question = on_question
         self.initialize_result: dict[str, Any] = {}
         self.discovery: dict[str, Any] = {}
@@ -92,7 +84,7 @@ class Conversation:
         self._pending: dict[RequestId, Pending] = {}
         self._by_token: dict[RequestId, Pending] = {}
         self._listens: dict[RequestId, Listen] = {}
-        self._answering: dict[RequestId, trio.CancelScope] = {}
+        self._questions = ServerQuestions(nursery, on_question, capabilities, self._send)
         self._arrived = trio.lowlevel.ParkingLot()
         self._gone: str | None = None  # why
 
@@ -271,15 +263,8 @@ class Conversation:
             self._replied(message, owner)
         elif isinstance(message, Notification):
             self._notified(message, owner)
-        elif message.id in self._answering:
-            return  # it is being answered
-        elif len(self._answering) >= MOST_QUESTIONS:
-            self._refuse(
-                message, ProtocolError(INTERNAL_ERROR, f"no more than {MOST_QUESTIONS:,} questions at once")
-            )
         else:
-            scope = self._answering[message.id] = trio.CancelScope()
-            self._nursery.start_soon(self._asked, message, scope)
+            self._questions.take(message)
 
     def disconnected(self, why: str = "the connection ended before the answer came") -> None:
         """Note that the server's end is gone. For the connection."""
@@ -293,9 +278,7 @@ class Conversation:
 
     def withdraw_questions(self) -> None:
         """Answer nothing that the server has asked so far: nobody waits for it. For the connection."""
-        withdrawn, self._answering = self._answering, {}
-        for scope in withdrawn.values():
-            scope.cancel()
+        self._questions.withdraw_all()
 
     def _send(self, message: Message, pending: Pending | None = None) -> None:
         if self._gone is not None:
@@ -331,35 +314,6 @@ class Conversation:
             if self._listens and request_id in self._listens:
                 self._listens[request_id].end()
 
-    async def _asked(self, request: Request, scope: trio.CancelScope) -> None:
-        """Answer what a legacy server asks, unless it withdraws the question meanwhile."""
-        with scope:
-            await self._answer(request)
-        if self._answering.get(request.id) is scope:
-            del self._answering[request.id]
-
-    async def _answer(self, request: Request) -> None:
-        try:
-            if request.method == "ping":
-                answer: Any = {}
-            elif self._on_question is None:
-                raise method_not_found(request.method)
-            else:
-                params = _params.decode(request.params)
-                check_declared(request.method, params, self.capabilities)
-                answer = await self._on_question(request.method, params)
-            self._reply(Response(request.id, msgspec.Raw(_encode(answer))))
-        except (ProtocolError, msgspec.DecodeError) as fault:
-            self._refuse(request, fault if isinstance(fault, ProtocolError) else invalid_params(str(fault)))
-
-    def _refuse(self, request: Request, error: ProtocolError) -> None:
-        data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
-        self._reply(Response(request.id, None, ErrorObject(error.code, error.message, data)))
-
-    def _reply(self, response: Response) -> None:
-        with suppress(Disconnected):  # nobody waits for it any more
-            self._send(response)
-
     def _notified(self, notification: Notification, owner: Pending | None) -> None:
         method = notification.method
         params = _params.decode(notification.params)
@@ -368,8 +322,7 @@ class Conversation:
         if subscription in self._listens:
             self._listens[subscription].put(method, params)
             return
-        if method == "notifications/cancelled" and _id(params.get("requestId")) in self._answering:
-            self._answering[params["requestId"]].cancel()
+        if method == "notifications/cancelled" and self._questions.cancel(_id(params.get("requestId"))):
             return
         if method == "notifications/progress":
             token = _id(params.get("progressToken"))

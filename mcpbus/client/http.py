@@ -22,7 +22,7 @@ except ImportError as error:
     ) from error
 
 from mcpbus.client.client import Client
-from mcpbus.client.conversation import Message, OnQuestion
+from mcpbus.client.conversation import Message
 from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
 from mcpbus.client.http_answers import (
     check_encoding,
@@ -37,6 +37,7 @@ from mcpbus.client.http_session import HttpSession
 from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
+from mcpbus.client.server_questions import OnQuestion
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.sse import EventDecoder

@@ -9,10 +9,11 @@ import msgspec
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.conversation import Message, OnQuestion
+from mcpbus.client.conversation import Message
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
+from mcpbus.client.server_questions import OnQuestion
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable

@@ -14,8 +14,8 @@ import trio
 from mcpbus_actors import EagerTask, Leader, WorkQueue
 
 from mcpbus.client.client import Client
-from mcpbus.client.conversation import OnQuestion
 from mcpbus.client.pending import Pending
+from mcpbus.client.server_questions import OnQuestion
 from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import DELIVERED

@@ -11,9 +11,9 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Server
 from mcpbus.asking import Elicit, InputRequired
 from mcpbus.client import client
-from mcpbus.client.conversation import MOST_QUESTIONS
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.pending import KEPT_NOTIFICATIONS
+from mcpbus.client.server_questions import MOST_QUESTIONS
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Response, Undecodable
 from mcpbus.protocol.meta import SUBSCRIPTION_ID

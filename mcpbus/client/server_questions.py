@@ -1,0 +1,99 @@
+"""What a legacy server asks its client: several questions at once, each answered unless it is withdrawn meanwhile."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import trio
+
+from mcpbus.client.declared import check_declared
+from mcpbus.client.errors import Disconnected
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, method_not_found
+from mcpbus.protocol.jsonrpc import ErrorObject, Request, RequestId, Response
+
+MOST_QUESTIONS: Final = 1_000
+"""How many of a server's questions are answered at once; what it asks beside is refused."""
+
+OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
+
+_encode = msgspec.json.Encoder().encode
+_params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class ServerQuestions:
+    """Answers them.
+
+    Args:
+        nursery: For the answers.
+        on_question: Gives them; None if nothing was said to be answered.
+        capabilities: What the client declares.
+        send: Sends a reply. A connection that has ended takes none.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        on_question: OnQuestion | None,
+        capabilities: Mapping[str, Any],
+        send: Callable[[Response], None],
+    ) -> None:
+        self._nursery = nursery
+        self._on_question = on_question
+        self._capabilities = capabilities
+        self._send = send
+        self._answering: dict[RequestId, trio.CancelScope] = {}
+
+    def take(self, request: Request) -> None:
+        """Have a question answered, unless one of its id is."""
+        if request.id in self._answering:
+            return
+        if len(self._answering) >= MOST_QUESTIONS:
+            why = f"no more than {MOST_QUESTIONS:,} questions at once"
+            self._refuse(request, ProtocolError(INTERNAL_ERROR, why))
+            return
+        scope = self._answering[request.id] = trio.CancelScope()
+        self._nursery.start_soon(self._asked, request, scope)
+
+    def cancel(self, request_id: RequestId | None) -> bool:
+        """Answer a question no more, which the server has withdrawn; returns whether it was being answered."""
+        scope = None if request_id is None else self._answering.get(request_id)
+        if scope is None:
+            return False
+        scope.cancel()
+        return True
+
+    def withdraw_all(self) -> None:
+        """Answer nothing that was asked so far: nobody waits for it."""
+        withdrawn, self._answering = self._answering, {}
+        for scope in withdrawn.values():
+            scope.cancel()
+
+    async def _asked(self, request: Request, scope: trio.CancelScope) -> None:
+        with scope:
+            await self._answer(request)
+        if self._answering.get(request.id) is scope:
+            del self._answering[request.id]
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            if request.method == "ping":
+                answer: Any = {}
+            elif self._on_question is None:
+                raise method_not_found(request.method)
+            else:
+                params = _params.decode(request.params)
+                check_declared(request.method, params, self._capabilities)
+                answer = await self._on_question(request.method, params)
+            self._reply(Response(request.id, msgspec.Raw(_encode(answer))))
+        except (ProtocolError, msgspec.DecodeError) as fault:
+            self._refuse(request, fault if isinstance(fault, ProtocolError) else invalid_params(str(fault)))
+
+    def _refuse(self, request: Request, error: ProtocolError) -> None:
+        data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
+        self._reply(Response(request.id, None, ErrorObject(error.code, error.message, data)))
+
+    def _reply(self, response: Response) -> None:
+        with suppress(Disconnected):  # nobody waits for it any more
+            self._send(response)

@@ -53,40 +53,70 @@ async def run_channel(
     Raises:
         Overloaded: The bus takes no more connections.
     """
-    whole: bool | None = None
-    ended = False
-
-    async def write_lines(lines: list[bytes]) -> None:
-        for piece in _cut(b"".join([b"%b\n" % line for line in lines])):
-            be_patient()
-            await send(piece)
-
-    def be_patient() -> None:
-        if ended:
-            nursery.cancel_scope.deadline = trio.current_time() + bus.limits.write_deadline
-
-    async def write() -> None:
-        nonlocal whole
-        whole = await channel.write(write_lines, deadline=math.inf)
-        nursery.cancel_scope.cancel()
-
     splitter = LineSplitter(_MOST_LINE_BYTES)
     with Channel(bus, principal, peer, spared=True) as channel:
         said = _Said(bus, channel)
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(write)
+                writer = _LineWriter(channel, send, nursery.cancel_scope, bus.limits.write_deadline)
+                nursery.start_soon(writer.run)
                 async for piece in pieces:
                     await said.take(splitter.feed(piece))
                 await said.take(splitter.end())
                 channel.end(None if draining is None else await channel.drain(draining))
-                ended = True
-                be_patient()
+                writer.press()
         finally:
             said.end()
-    if whole is None:
+    if writer.whole is None:
         bus.reached.missed_write(channel.session.owner)
-    return bool(whole)
+    return bool(writer.whole)
+
+
+class _LineWriter:
+    """Writes what is said on a channel, for as long as it takes, and in the end only as long as its client goes on to take it.
+
+    Args:
+        channel: The channel.
+        send: As for `run_channel`.
+        scope: Encloses all that is done for the channel, and ends with it.
+        patience: How many seconds the client has for 64 KiB in the end.
+
+    Attributes:
+        whole: Whether the client took all that was said; None until that is known.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        send: Callable[[bytes], Awaitable[None]],
+        scope: trio.CancelScope,
+        patience: float,
+    ) -> None:
+        self._channel = channel
+        self._send = send
+        self._scope = scope
+        self._patience = patience
+        self._pressed = False
+        self.whole: bool | None = None
+
+    async def run(self) -> None:
+        """Write until the channel ends."""
+        self.whole = await self._channel.write(self._write, deadline=math.inf)
+        self._scope.cancel()
+
+    def press(self) -> None:
+        """Have the client take something in time from now on."""
+        self._pressed = True
+        self._be_patient()
+
+    def _be_patient(self) -> None:
+        if self._pressed:
+            self._scope.deadline = trio.current_time() + self._patience
+
+    async def _write(self, lines: list[bytes]) -> None:
+        for piece in _cut(b"".join([b"%b\n" % line for line in lines])):
+            self._be_patient()
+            await self._send(piece)
 
 
 class _Said:

@@ -123,13 +123,15 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
     signature = read_signature(function, owner)
     check_convertible(signature)
     made = Prompt(
-        name,
-        Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
-        options.get("title"),
-        options.get("description", signature.description),
-        tuple(options.get("icons", ())),
-        options.get("meta"),
-        check_scopes(options.get("scopes", ()), owner),
+        name=name,
+        function=Function(
+            signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)
+        ),
+        title=options.get("title"),
+        description=options.get("description", signature.description),
+        icons=tuple(options.get("icons", ())),
+        meta=options.get("meta"),
+        scopes=check_scopes(options.get("scopes", ()), owner),
     )
     check_told(owner, made.describe(LATEST))
     return made

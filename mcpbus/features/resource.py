@@ -185,45 +185,53 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         raise RegistrationError(f"{owner}: {fault}")
     signature = read_signature(function, owner)
     check_convertible(signature)
-    unsafe_paths = options.get("unsafe_paths", False)
     template = None
     if is_template(uri):
-        from mcpbus.features.uri_templates import compile_template  # noqa: PLC0415 - as said above
-
-        template = compile_template(uri, owner, unsafe_paths=unsafe_paths)
-    if template is None:
-        check_uri(uri, owner)
-        if "unsafe_paths" in options:
-            raise RegistrationError(
-                f"{owner}: a fixed URI has no variables for which unsafe_paths could matter"
-            )
-        if signature.parameters:
-            raise RegistrationError(
-                f"{owner}: a fixed URI has no variables, but the function takes {signature.parameters[0].name!r}; "
-                f"write {{{signature.parameters[0].name}}} into the URI"
-            )
+        template = _read_template(uri, signature, options)
     else:
-        _check_variables(template, signature)
-        if "size" in options:
-            raise RegistrationError(f"{owner}: a template has no size")
+        _check_fixed(uri, signature, options)
     made = Resource(
-        uri,
-        Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
-        options.get("name", name_of(function)),
-        options.get("title"),
-        options.get("description", describe(function)),
-        options.get("mime_type", _mime_type(signature.returns)),
-        options.get("annotations"),
-        options.get("size"),
-        tuple(options.get("icons", ())),
-        options.get("meta"),
-        ttl,
-        options.get("cache_scope", "private"),
-        template,
-        check_scopes(options.get("scopes", ()), owner),
+        uri=uri,
+        function=Function(
+            signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)
+        ),
+        name=options.get("name", name_of(function)),
+        title=options.get("title"),
+        description=options.get("description", describe(function)),
+        mime_type=options.get("mime_type", _mime_type(signature.returns)),
+        annotations=options.get("annotations"),
+        size=options.get("size"),
+        icons=tuple(options.get("icons", ())),
+        meta=options.get("meta"),
+        ttl=ttl,
+        cache_scope=options.get("cache_scope", "private"),
+        template=template,
+        scopes=check_scopes(options.get("scopes", ()), owner),
     )
     check_told(owner, made.describe(LATEST))
     return made
+
+
+def _check_fixed(uri: str, signature: Signature, options: ResourceOptions) -> None:
+    owner = signature.owner
+    check_uri(uri, owner)
+    if "unsafe_paths" in options:
+        raise RegistrationError(f"{owner}: a fixed URI has no variables for which unsafe_paths could matter")
+    if signature.parameters:
+        name = signature.parameters[0].name
+        raise RegistrationError(
+            f"{owner}: a fixed URI has no variables, but the function takes {name!r}; write {{{name}}} into the URI"
+        )
+
+
+def _read_template(uri: str, signature: Signature, options: ResourceOptions) -> "Template":
+    from mcpbus.features.uri_templates import compile_template  # noqa: PLC0415 - as said above
+
+    template = compile_template(uri, signature.owner, unsafe_paths=options.get("unsafe_paths", False))
+    _check_variables(template, signature)
+    if "size" in options:
+        raise RegistrationError(f"{signature.owner}: a template has no size")
+    return template
 
 
 def _check_variables(template: "Template", signature: Signature) -> None:

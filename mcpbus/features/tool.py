@@ -172,23 +172,25 @@ def tool(function: Callable[..., Any], /, **options: Unpack[ToolOptions]) -> Too
     signature = read_signature(function, owner)
     arguments = read_arguments(signature, options.get("input_schema"))
     made = Tool(
-        name,
-        Function(signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)),
-        arguments,
-        read_output(signature, options.get("output_schema")),
-        options.get("title"),
-        options.get(
+        name=name,
+        function=Function(
+            signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)
+        ),
+        arguments=arguments,
+        output=read_output(signature, options.get("output_schema")),
+        title=options.get("title"),
+        description=options.get(
             "description", describe(function) if "input_schema" in options else signature.description
         ),
-        annotations,
-        tuple(options.get("icons", ())),
-        options.get("meta"),
-        options.get("visible"),
-        options.get("replay", _bears_repeating(annotations)),
-        _mirrored(arguments.document, owner),
-        _task_support(options.get("task"), owner),
-        check_scopes(options.get("scopes", ()), owner),
-        frozenset(options.get("tags", ())),
+        annotations=annotations,
+        icons=tuple(options.get("icons", ())),
+        meta=options.get("meta"),
+        visible=options.get("visible"),
+        replay=options.get("replay", _bears_repeating(annotations)),
+        mirrored=_mirrored(arguments.document, owner),
+        task=_task_support(options.get("task"), owner),
+        scopes=check_scopes(options.get("scopes", ()), owner),
+        tags=frozenset(options.get("tags", ())),
     )
     check_told(owner, made.describe(LATEST))
     return made

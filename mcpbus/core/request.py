@@ -471,7 +471,7 @@ class Request(Speaker, kw_only=True, eq=False):
             call.cancel()
         if not self._over:
             self._fail(silently=reason is not StopReason.FAILED)
-        self._questions = None  # likewise
+        self._questions = None  # they know each other, and should not wait for the garbage collector
         if stream is not None:
             stream.outlive_maker()
 

@@ -124,8 +124,7 @@ class TaskDirectory(TaskTable):
         try:
             await self._keep(task)
         except BaseException as error:
-            self._forget(task)
-            call.beginning = False
+            self._take_back(call, task)
             call.engage(Park())
             if not isinstance(error, StoreDownError):
                 raise
@@ -134,16 +133,24 @@ class TaskDirectory(TaskTable):
             return False
         if call.speechless:
             # A handler that shields itself goes on without its client, which would never hear of the task.
-            self._forget(task)
-            call.beginning = False
+            self._take_back(call, task)
             with suppress(StoreDownError):
                 await self.delete(task.record.id)
             return False
+        self._hand_over(call, task)
+        return True
+
+    def _take_back(self, call: Call, task: Task) -> None:
+        """Have a call go on as the request that it was."""
+        self._forget(task)
+        call.beginning = False
+
+    def _hand_over(self, call: Call, task: Task) -> None:
+        """Have a call go on as a task, of which its client is told."""
         call.task_id = task.record.id
         created = task.record.encode()[:-1] + call.tail.task
         self.bus.system.spawn(TaskActor, task, self, call)
         call.address.tell(HandOver(task.address, created))
-        return True
 
     def _make_room(self, owner: Hashable) -> None:
         """Make room for a task, if need be with results of whoever has most.

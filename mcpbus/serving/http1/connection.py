@@ -324,8 +324,17 @@ class Http1Connection:
             # It was cut off here, and not on its way: the rest is there as a rule. If not, a task waits, which counts what has come.
             requests.receive(wire.receive_now(missing) or b"")
             missing = requests.missing and missing
-        if missing == 0:
-            return head
+        return head if missing == 0 else self._await_body(head, missing, received)
+
+    def _await_body(self, head: RequestHead, missing: int | None, received: int) -> RequestHead | None:
+        """Wait for the rest of a body: in turns if it is short and wanted, and otherwise in a task.
+
+        Args:
+            head: That of its request, which is returned if all of it is there after all.
+            missing: How many bytes are; None if nobody has said that.
+            received: How many have come in this turn.
+        """
+        wire, requests = self.wire, self.wire.requests
         self._head = head
         facts = self._service.facts(head)
         if missing is None and facts is not None and facts.cleared:

@@ -147,6 +147,11 @@ class DeadlineStream(trio.abc.Stream):
             if data is not None:
                 return data
 
+    def end_sending(self) -> None:
+        """Tell the peer that nothing more is said, if it is there. No schedule point."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
     async def aclose(self) -> None:
         """Close the socket."""
         self._open = _CLOSED

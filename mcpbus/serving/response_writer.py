@@ -6,7 +6,7 @@ out together, one turn of the scheduler later; and so does what is said while a 
 
 import math
 from abc import ABC, abstractmethod
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import trio
 
@@ -14,14 +14,12 @@ from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.protocol.http.messages import Answer
-from mcpbus.serving.write_coalescer import WriteCoalescer
+from mcpbus.serving.write_coalescer import COALESCE_SECONDS, WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.rendering import Opened
 
 _Kept: TypeAlias = tuple[list[OutboundMessage], bytes, int | None]
 """A batch, what comes before it, and the number of its first event if its log has it."""
-
-GATHER_SECONDS: Final = 0.001
 
 
 class GatheringWriter(ABC):
@@ -114,7 +112,7 @@ class GatheringWriter(ABC):
         if (self._gathers and not final) or self._sending or self._keeping or self._over:
             return self._gathers
         if final or not (
-            self._is_about_to_write() or trio.current_time() - self._written_at < GATHER_SECONDS
+            self._is_about_to_write() or trio.current_time() - self._written_at < COALESCE_SECONDS
         ):
             self.write_now()
             return False
@@ -131,7 +129,7 @@ class GatheringWriter(ABC):
         if (
             self._sending
             or not self._rendering.started
-            or now - self._written_at < GATHER_SECONDS
+            or now - self._written_at < COALESCE_SECONDS
             or len(message.data) > self._most
             or self._is_about_to_write()
         ):

@@ -5,12 +5,16 @@ one by one that is three system calls, and three packets.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.writer import give_up
 from mcpbus.transports.outlets import LateWriter
+
+COALESCE_SECONDS: Final = 0.001
+"""For how long after a write what is said on a connection waits for the end of the scheduler's turn, and more to go with it."""
 
 
 class WriteCoalescer:

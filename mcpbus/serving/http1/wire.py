@@ -1,9 +1,7 @@
 """One HTTP/1.1 connection as bytes: what is sent and received, and how long each may take."""
 
 import math
-import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final, Protocol
 
@@ -252,8 +250,7 @@ class Wire:
     def end_sending(self) -> None:
         """Tell the client that nothing more is said, where that can be told while it is listened to."""
         if self._socket is not None:
-            with suppress(OSError):
-                self._socket.socket.shutdown(socket.SHUT_WR)
+            self._socket.end_sending()
 
     def close(self) -> None:
         """End the connection. Harmless once that was done. No schedule point."""

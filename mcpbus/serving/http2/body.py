@@ -3,7 +3,11 @@
 import msgspec
 import trio
 
+from mcpbus.protocol.owners import Peer
+from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
+from mcpbus.serving.request_error import too_slow
+from mcpbus.transports.unfinished import read_unfinished
 
 
 class Body(msgspec.Struct):
@@ -62,6 +66,36 @@ class Body(msgspec.Struct):
             if self._come is None:
                 self._come = trio.lowlevel.ParkingLot()
             await self._come.park()
+
+    async def read(self, limit: int, endpoint: Endpoint, peer: Peer) -> bytes | None:
+        """Read all of it, and count it meanwhile; None if it is longer than the limit.
+
+        Raises:
+            trio.BrokenResourceError: The client has gone.
+            RequestError: It did not come in time.
+            Overloaded: Too much is kept in memory, and in this body the most.
+        """
+        rate = endpoint.limits.body_rate
+        return await read_unfinished(
+            self.take(),
+            self._read_piece,
+            limit=limit,
+            rate=rate,
+            until=rate.begin(trio.current_time()),
+            budget=endpoint.budget,
+            peer=peer,
+            ended=self.ended,
+        )
+
+    async def _read_piece(self, until: float) -> tuple[bytes, bool]:
+        with trio.CancelScope(deadline=until):
+            await self.more()
+        piece = self.take()
+        if self.gone:
+            raise trio.BrokenResourceError("the client went away while its request was read")
+        if not piece and not self.ended:
+            raise too_slow("body_timeout")
+        return piece, self.ended
 
     async def discard(self, *, most: int, seconds: float) -> None:
         """Throw away the rest; returns when it has ended, is too long, or takes too long."""

@@ -6,9 +6,7 @@ takes less than it asks for, after it has asked for much at once, and if the con
 """
 
 import math
-import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import trio
@@ -342,8 +340,7 @@ class Http2Connection:
         """Close a connection that has ended, once its client was told all."""
         if self._protocol.closed and not self._over:
             if self._lingering and self._socket is not None:
-                with suppress(OSError):
-                    self._socket.socket.shutdown(socket.SHUT_WR)
+                self._socket.end_sending()
             elif not self._lingering:
                 self.lose()
 

@@ -8,15 +8,13 @@ import trio
 
 from mcpbus.serving.deadline_stream import GONE
 from mcpbus.serving.http2.sending import Sending, Sent
-from mcpbus.serving.write_coalescer import WriteCoalescer
+from mcpbus.serving.write_coalescer import COALESCE_SECONDS, WriteCoalescer
 from mcpbus.serving.writer import give_up
 
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes that are written before other connections have a turn."""
 _MOST_HEARD: Final = 64 * 1024
 """Bytes that are read from a client that takes nothing meanwhile."""
-_GATHER_SECONDS: Final = 0.001
-"""For how long after a write what is said waits for the end of the scheduler's turn."""
 
 
 class Connection(Protocol):
@@ -73,7 +71,7 @@ class ConnectionWriter:
         if self.in_turn or self._flushing or self.over:
             return
         try:
-            if self._clock() - self._flushed_at >= _GATHER_SECONDS:
+            if self._clock() - self._flushed_at >= COALESCE_SECONDS:
                 self.flush_now()
             else:
                 self.flush_soon()
@@ -107,7 +105,7 @@ class ConnectionWriter:
         ):
             return False
         now = self._clock()
-        if now - self._flushed_at < _GATHER_SECONDS or not sending.protocol.say_piece(stream_id, data):
+        if now - self._flushed_at < COALESCE_SECONDS or not sending.protocol.say_piece(stream_id, data):
             return False
         self._flushed_at = now
         rest = self._send_now(sending.protocol.data_to_send())

@@ -27,7 +27,6 @@ from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.outlets import Host, HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
-from mcpbus.transports.unfinished import read_unfinished
 
 
 class Connection(Protocol):
@@ -205,38 +204,21 @@ class Http2Request:
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`."""
-        body, length = self.body, self.read.length
+        length = self.read.length
         if length is not None and length > limit:
             return None
         self.invite()
-        rate = self.endpoint.limits.body_rate
-        return await read_unfinished(
-            body.take(),
-            self._read_piece,
-            limit=limit,
-            rate=rate,
-            until=rate.begin(trio.current_time()),
-            budget=self.endpoint.budget,
-            peer=self.peer,
-            ended=body.ended,
-        )
+        try:
+            return await self.body.read(limit, self.endpoint, self.peer)
+        except RequestError as fault:
+            await self._refuse(fault)
+            raise trio.BrokenResourceError("the body of the request did not come in time") from fault
 
     def invite(self) -> None:
         """Have a client send the body that waits until it is told to."""
         if self.read.expects and not (self._invited or self.answering.started or self.body or self.body.over):
             self._invited = True
             self.answering.say_early(100)
-
-    async def _read_piece(self, until: float) -> tuple[bytes, bool]:
-        with trio.CancelScope(deadline=until):
-            await self.body.more()
-        piece = self.body.take()
-        if self.body.gone:
-            raise trio.BrokenResourceError("the client went away while its request was read")
-        if not piece and not self.body.ended:
-            await self._refuse(too_slow("body_timeout"))
-            raise trio.BrokenResourceError("the body of the request did not come in time")
-        return piece, self.body.ended
 
     # -- its answer ------------------------------------------------------------------------------
 

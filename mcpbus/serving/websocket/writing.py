@@ -11,9 +11,9 @@ import trio
 
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.serving.response_writer import GATHER_SECONDS
 from mcpbus.serving.websocket.carrier import Carrier
 from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.write_coalescer import COALESCE_SECONDS
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.websocket import WebSockets
 
@@ -100,7 +100,7 @@ class FrameWriter:
         if self.sending or self._over or (self._gathers and not final):
             return self._gathers
         carrier = self._carrier
-        if carrier.in_turn or (not final and self._clock() - self._written_at < GATHER_SECONDS):
+        if carrier.in_turn or (not final and self._clock() - self._written_at < COALESCE_SECONDS):
             self._gathers = True
             carrier.write_later(self)
             return True
@@ -113,7 +113,7 @@ class FrameWriter:
         if (
             self.sending
             or self._over
-            or now - self._written_at < GATHER_SECONDS
+            or now - self._written_at < COALESCE_SECONDS
             or len(message.data) > self._most
             or frames.speaks
             or frames.closing

@@ -1,4 +1,4 @@
-"""The command line: `mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call | install` of a client."""
+"""The command line: `mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call | read | watch | install` of a client."""
 
 import click
 
@@ -11,9 +11,11 @@ _COMMANDS = {
     "inspect": "inspecting.inspect",
     "install": "installing.install",
     "list": "inspecting.list_",
+    "read": "reading.read",
     "routes": "routes.routes",
     "serve": "serving.serve",
     "stdio": "stdio.stdio",
+    "watch": "watching.watch",
 }
 """Where each command is: who asks for one does not wait for the others."""
 

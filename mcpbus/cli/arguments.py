@@ -1,4 +1,4 @@
-"""Arguments of a tool as they are typed: ``key=value``, read by the tool's schema, or ``key:=json``."""
+"""Arguments of a tool as they are typed: ``key=value``, read by the tool's schema, ``key:=json``, or a JSON object of several."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,19 +23,31 @@ def read_arguments(words: Sequence[str], schema: Any) -> dict[str, Any]:
     for word in words:
         if not _is_unicode(word):
             raise ValueError(f"{word!r} is not in UTF-8, as JSON is")
-        key, equals, text = word.partition("=")
-        if not equals or key in {"", ":"}:
-            raise ValueError(f"{word!r} is no argument: write key=value, or key:=json")
-        explicit = key.endswith(":")
-        key = key.removesuffix(":")
-        if key in arguments:
+        given = _read_object(word) if word.startswith("{") else _read_pair(word, properties, schema)
+        for key in given.keys() & arguments.keys():
             raise ValueError(f"{key} is given twice; a list is written as {key}:='[1, 2]'")
-        described = properties.get(key) if isinstance(properties, dict) else None
-        arguments[key] = _read_json(key, text) if explicit else parse_typed(text, described, schema)
+        arguments |= given
     wrong = faults(arguments, schema)
     if wrong is not None:
         raise ValueError(wrong)
     return arguments
+
+
+def _read_pair(word: str, properties: Any, schema: Any) -> dict[str, Any]:
+    key, equals, text = word.partition("=")
+    if not equals or key in {"", ":"}:
+        raise ValueError(f"{word!r} is no argument: write key=value, or key:=json")
+    if key.endswith(":"):
+        key = key.removesuffix(":")
+        return {key: _read_json(f"{key}:={text}", text)}
+    described = properties.get(key) if isinstance(properties, dict) else None
+    return {key: parse_typed(text, described, schema)}
+
+
+def _read_object(word: str) -> dict[str, Any]:
+    given = _read_json(word, word)
+    assert isinstance(given, dict)  # noqa: S101 - it begins with a brace
+    return given
 
 
 def _is_unicode(word: str) -> bool:
@@ -47,8 +59,8 @@ def _is_unicode(word: str) -> bool:
     return True
 
 
-def _read_json(key: str, text: str) -> Any:
+def _read_json(word: str, text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as fault:
-        raise ValueError(f"{key}:={text} is no JSON: {fault}") from None
+        raise ValueError(f"{word} is no JSON: {fault}") from None

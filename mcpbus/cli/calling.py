@@ -20,7 +20,7 @@ from mcpbus.protocol.revisions import Era
 @click.command()
 @client_options
 @click.argument("tool")
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON | '{...}']...")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result, as JSON.")
 @click.option(
     "--log-level",
@@ -42,7 +42,7 @@ def call(  # noqa: PLR0917 - click gives each by its name
 ) -> None:
     """Call a tool, and print what it returns; progress, log lines and what went wrong go to standard error.
 
-    A value is read by the tool's schema; KEY:=JSON says it exactly. The server's questions are asked in the terminal.
+    A value is read by the tool's schema; KEY:=JSON says it exactly, and a JSON object says several. The server's questions are asked in the terminal.
     """
     results: list[dict[str, Any]] = []
 
@@ -69,7 +69,8 @@ def call(  # noqa: PLR0917 - click gives each by its name
     else:
         for text in _texts(results[0]):
             stream = sys.stderr if failed else sys.stdout
-            click.echo(printable(text) if stream.isatty() else text, err=failed)
+            shown = printable(text) if stream.isatty() else text
+            click.echo(shown, err=failed, color=True)  # which is not to take any away
     if failed:
         sys.exit(1)
 

@@ -77,11 +77,22 @@ def test_a_value_is_read_as_what_the_schema_allows(word, value):
         (['city:="\udcff"'], "is not in UTF-8, as JSON is"),
         ([":=5"], "':=5' is no argument"),
         (["count=1", "count:=2"], "count is given twice"),
+        (["count=1", '{"count": 2}'], "count is given twice"),
+        (['{"count": "many"}'], '"many" is not of type "integer"'),
+        (["{count: 2}"], "{count: 2} is no JSON"),
     ],
 )
 def test_what_the_schema_does_not_allow_is_told(words, told):
     with pytest.raises(ValueError, match=re.escape(told)):
         read_arguments(words, SCHEMA)
+
+
+def test_an_object_says_several_arguments_exactly():
+    assert read_arguments(['{"count": 2, "dry": true}', "tags:=[]"], None) == {
+        "count": 2,
+        "dry": True,
+        "tags": [],
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What an author describes: who the server is, what it has, and how it tells that. Nothing of it runs."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, Unpack, get_args, overload
 
 import msgspec
@@ -91,11 +91,8 @@ class Definition:
         _check_auth(auth, authenticate)
         check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)
         check_kinds("Server", {"icons": icons})
-        capabilities = frozenset(capabilities)
-        if unknown := capabilities - set(get_args(Capability)):
-            raise ValueError(
-                f"capabilities are {', '.join(get_args(Capability))}; there is no {min(map(str, unknown))!r}"
-            )
+        declared = frozenset(capabilities)
+        _check_capabilities(declared)
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
         if (fault := told_seconds_fault("list_ttl", list_ttl, 0)) is not None:
@@ -107,7 +104,7 @@ class Definition:
         self.authenticate = authenticate
         self.page_size = page_size
         self.list_ttl = list_ttl
-        self.features = Features(visible=visible, declared=capabilities)
+        self.features = Features(visible=visible, declared=declared)
         self._mounted: list[Definition] = []
         self._session_hooks: list[SessionHook] = []
         self._session_end_hooks: list[SessionHook] = []
@@ -247,8 +244,7 @@ class Definition:
         Raises:
             RegistrationError: it is not async.
         """
-        if not inspect.iscoroutinefunction(hook):
-            raise RegistrationError(f"on_session: {hook!r} is not an async function")
+        _check_async("on_session", hook)
         self._session_hooks.append(hook)
         return hook
 
@@ -261,8 +257,7 @@ class Definition:
         Raises:
             RegistrationError: it is not async.
         """
-        if not inspect.iscoroutinefunction(hook):
-            raise RegistrationError(f"on_session_end: {hook!r} is not an async function")
+        _check_async("on_session_end", hook)
         self._session_end_hooks.append(hook)
         return hook
 
@@ -293,8 +288,7 @@ class Definition:
         check_timeout(timeout, owner)
 
         def register(hook: F) -> F:
-            if not inspect.iscoroutinefunction(hook):
-                raise RegistrationError(f"{owner}: {hook!r} is not an async function")
+            _check_async(owner, hook)
             self._notification_hooks[method] = NotificationHook(hook, timeout)
             return hook
 
@@ -380,6 +374,27 @@ class Definition:
             RegistrationError: there is none of that name.
         """
         return self.features.remove_prompt(name)
+
+
+def _check_async(owner: str, hook: Any) -> None:
+    """Refuse a hook that is not async.
+
+    Raises:
+        RegistrationError: it is not.
+    """
+    if not inspect.iscoroutinefunction(hook):
+        raise RegistrationError(f"{owner}: {hook!r} is not an async function")
+
+
+def _check_capabilities(declared: Collection[object]) -> None:
+    """Refuse what is no capability.
+
+    Raises:
+        ValueError: there is one that is none.
+    """
+    known = get_args(Capability)
+    if unknown := set(declared).difference(known):
+        raise ValueError(f"capabilities are {', '.join(known)}; there is no {min(map(str, unknown))!r}")
 
 
 def _check_auth(auth: Any, authenticate: Any) -> None:

@@ -38,6 +38,7 @@ from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
 from mcpbus.client.server_questions import OnQuestion
+from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.sse import EventDecoder
@@ -51,10 +52,6 @@ _TELL_SECONDS: Final = 30
 _MOST_APART: Final = 1_000
 """How many answers and cancellations are on their way at once, before others wait for them."""
 _CLOSE_SECONDS: Final = 2
-_RETURN_SECONDS: Final = 1.0
-_LONGEST_RETURN_SECONDS: Final = 30.0
-_MOST_RETURNS: Final = 5
-"""How often in a row a client comes back to a stream that says nothing new."""
 
 
 @asynccontextmanager
@@ -145,16 +142,6 @@ class _Post:
 
 class _RefusedError(Exception):
     """The session of a post has ended: nobody has looked at its request."""
-
-
-@attrs.define
-class _Place:
-    """How far a stream of events was read, and in which session it is come back to."""
-
-    session: str | None
-    id: str | None = None
-    seconds: float = _RETURN_SECONDS
-    returns: int = 0
 
 
 class _HttpConnection:
@@ -287,7 +274,7 @@ class _HttpConnection:
     async def _exchange(
         self, request: Request, pending: Pending, session: str | None, repeated: bool
     ) -> None:
-        place = _Place(session)
+        place = StreamPlace(session)
         headers = self._post_headers(request, session)
         said = encode_message(request)
         async with self._http.stream("POST", self._url, content=said, headers=headers) as answer:
@@ -321,19 +308,16 @@ class _HttpConnection:
             raise status_error(self._url, answer)
 
     async def _follow(
-        self, answer: httpx2.Response, request: Request, pending: Pending, place: _Place
+        self, answer: httpx2.Response, request: Request, pending: Pending, place: StreamPlace
     ) -> None:
         """Read a stream until the answer has come, or it ends."""
         decoder = EventDecoder(MOST_MESSAGE_BYTES)
 
         def take(piece: bytes) -> bool:
             for event in decoder.feed(piece):
-                place.id = place.id if event.id is None else event.id
-                if event.retry is not None:
-                    place.seconds = min(event.retry / 1000, _LONGEST_RETURN_SECONDS)
-                if event.type == "message" and event.data:
-                    place.returns = 0
-                    self._receive(event.data, request, pending)
+                message = place.read(event)
+                if message is not None:
+                    self._receive(message, request, pending)
             return pending.result is None
 
         try:
@@ -342,13 +326,13 @@ class _HttpConnection:
             if not place.id:
                 raise
 
-    async def _return(self, request: Request, pending: Pending, place: _Place) -> None:
-        """Come back to a stream that ended before the answer came, as older revisions have it (rules W-14, W-24)."""
-        place.returns += 1
-        if not place.id or self.client.revision.era is Era.MODERN or place.returns > _MOST_RETURNS:
+    async def _return(self, request: Request, pending: Pending, place: StreamPlace) -> None:
+        """Come back to a stream that ended before the answer came, as older revisions have it."""
+        last = None if self.client.revision.era is Era.MODERN else place.turn_back()
+        if last is None:
             raise Disconnected("the stream ended before the answer came")
         await trio.sleep(place.seconds)
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id}
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": last}
         headers |= self._session_headers(place.session)
         try:
             async with self._http.stream("GET", self._url, headers=headers) as answer:
@@ -359,7 +343,7 @@ class _HttpConnection:
                     raise status_error(self._url, answer)
                 await self._follow(answer, request, pending, place)
         except httpx2.TransportError:
-            if place.returns == _MOST_RETURNS:
+            if place.is_last_return:
                 raise
 
     def _receive(self, data: bytes | str, request: Request, pending: Pending) -> None:

@@ -24,6 +24,8 @@ from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import Host
 from mcpbus.transports.unfinished import read_unfinished, take_turn
 
+_ENDING_SECONDS: Final = 1.0
+"""How long the end of an answer may take at most where its client has gone, or seems to have."""
 _LAST_LOOK_SECONDS: Final = 0.1
 _HTTP1: Final = frozenset({"1.0", "1.1"})
 _NO_BOUND: Final = nullcontext()
@@ -156,6 +158,7 @@ class _AsgiRequest:
     __slots__ = (
         "_budget",
         "_cors",
+        "_ending",
         "_limits",
         "_reached",
         "_receive",
@@ -181,6 +184,7 @@ class _AsgiRequest:
         self._receive = receive
         self._take = taking_arrived(receive)
         self._send = send
+        self._ending = False
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. It is read in the first of these ways that will do; each spares what the next one takes.
@@ -267,6 +271,7 @@ class _AsgiRequest:
         shielded = self._take is not None and self._version in _HTTP1 and len(reply.body) <= SHORT_BYTES
         with _NO_BOUND if shielded else self._reached.writing(deadline, self.peer):
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            self._ending = True
             await self._send({"type": "http.response.body", "body": reply.body})
             return
         raise trio.BrokenResourceError(f"the client accepted nothing for {deadline:g} s")
@@ -276,11 +281,19 @@ class _AsgiRequest:
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def write(self, data: bytes, *, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        # The end by itself: whoever has gone while the last of it was written is noticed before it.
+        if more or data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if not more:
+            self._ending = True
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def disconnected(self) -> None:
+        """See `HttpRequest`. Plain hypercorn says so too of an answer that has ended, while it still makes the connection ready or closes it."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        if self._ending:
+            await trio.sleep(_ENDING_SECONDS)
 
 
 def _piece(message: Message) -> tuple[bytes, bool]:

@@ -10,7 +10,7 @@ from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
-from mcpbus import Limits, Server
+from mcpbus import Context, Limits, Server
 from mcpbus.testing import open_bus
 
 CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "say", "arguments": {"count": %d}}}'
@@ -108,3 +108,80 @@ async def test_the_write_of_a_whole_answer_is_bounded_where_that_can_end_it(
         await app(scope, receive if wrapped else receiving.receive, send)
         assert bus.statistics().limits_reached.get("write_deadline", 0) == bounded
     assert sent == ([] if bounded else ["http.response.start", "http.response.body"])
+
+
+class Connection(SlowStream):
+    """A connection of hypercorn's that has one call, and takes at once what is written."""
+
+    def __init__(self, request):
+        super().__init__()
+        self._pieces = [request]
+        self.closed = None
+
+    async def send_all(self, data):
+        await trio.lowlevel.checkpoint()
+        self.written += data
+
+    async def send_eof(self):
+        await trio.lowlevel.checkpoint()
+
+    async def aclose(self):
+        await super().aclose()
+        self.closed = self.closed or trio.current_time()
+
+
+async def chat(ctx: Context) -> str:
+    """Say something before the reply."""
+    await ctx.progress(1)
+    return "done"
+
+
+CHAT = b"""{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+"params": {"name": "chat", "arguments": {}, "_meta": {"progressToken": 1}}}"""
+
+
+@pytest.mark.parametrize(("field", "closed"), [("close", 0), ("keep-alive", 5)])
+async def test_hypercorn_ends_what_an_answer_in_parts_has_begun_though_it_says_meanwhile_that_its_client_has_gone(
+    field, closed, autojump_clock
+):
+    server = Server("test")
+    server.tool(chat)
+    fields = FIELDS | {"connection": field, "content-length": str(len(CHAT))}
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    stream = Connection(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + CHAT)
+    async with open_bus(server) as bus:
+        wrapped = ASGIWrapper(bus.asgi(sessions="stateless"))
+        begun = trio.current_time()
+        with trio.move_on_after(SECONDS):
+            await TCPServer(wrapped, Config(), WorkerContext(None), {}, stream).run()
+        assert b"done" in stream.written
+        assert stream.closed - begun == closed
+        said = bus.statistics()
+        assert (said.delivered, said.discarded) == (2, {})
+
+
+@pytest.mark.parametrize("ending", [False, True])
+async def test_a_client_that_goes_ends_what_is_written_to_it_and_its_end_soon(ending, autojump_clock):
+    server = Server("test")
+    server.tool(chat)
+    said, receiving = trio.open_memory_channel(10)
+    said.send_nowait({"type": "http.request", "body": CHAT})
+
+    async def send(message):
+        if message["type"] == "http.response.body" and message["more_body"] is not ending:
+            said.send_nowait({"type": "http.disconnect"})
+            await trio.sleep(SECONDS / 2)
+
+    scope = {
+        "type": "http",
+        "http_version": "2",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": encoded(FIELDS),
+    }
+    async with open_bus(server) as bus:
+        app = bus.asgi(sessions="stateless")
+        begun = trio.current_time()
+        await app(scope, receiving.receive, send)
+        assert trio.current_time() - begun == ending
+        assert bus.statistics().discarded

@@ -120,7 +120,8 @@ async def speak_lifespan(
     """Speak the ASGI lifespan with who serves an application.
 
     Args:
-        lifespan: Opens the application for as long as it lasts. What it raises is raised here: ASGI servers log it and do not start.
+        lifespan: Opens the application for as long as it lasts. What it raises is told to who serves, and raised here: of an
+            exception alone ASGI servers take it that there is no lifespan, and serve on without a word of it.
         why_not: Why the application cannot be opened there, if it cannot.
         receive: Hears what the server says.
         send: Answers it.
@@ -129,9 +130,20 @@ async def speak_lifespan(
     if why_not is not None:
         await send({"type": "lifespan.startup.failed", "message": why_not})
         return
-    async with lifespan():
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
+    phase = "startup"
+    try:
+        async with lifespan():
+            phase = ""
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            phase = "shutdown"
+    except Exception as error:
+        if phase:
+            # Of a failure of the end hypercorn says nothing.
+            _log.error("the lifespan's %s failed", phase, exc_info=error)
+            message = f"{type(error).__name__}: {error}"
+            await send({"type": f"lifespan.{phase}.failed", "message": message})
+        raise
     await send({"type": "lifespan.shutdown.complete"})
 
 

@@ -347,6 +347,39 @@ def test_where_nobody_opened_it_each_client_and_the_log_are_told_how(kind, caplo
     assert "lifespan=app.lifespan" in caplog.text
 
 
+@pytest.mark.parametrize("on_trio", [True, False])
+@pytest.mark.parametrize("phase", ["startup", "shutdown"])
+def test_a_lifespan_that_fails_is_told_to_who_serves_for_whom_an_exception_alone_is_none(
+    phase, on_trio, caplog
+):
+    @asynccontextmanager
+    async def lifespan(_):
+        if phase == "startup":
+            raise ValueError("no database")
+        yield
+        raise ValueError("no database")
+
+    async def main():
+        server = Server("s", lifespan=lifespan)
+        app = server.asgi() if on_trio else asgi(server)
+        sent = []
+
+        async def receive():
+            return {"type": "lifespan.startup"}
+
+        async def send(event):
+            sent.append(event)
+
+        with pytest.raises(ValueError, match="no database"):
+            await app({"type": "lifespan"}, receive, send)
+        return sent
+
+    *_, last = trio.run(main) if on_trio else run(main)
+    assert last == {"type": f"lifespan.{phase}.failed", "message": "ValueError: no database"}
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert f"the lifespan's {phase} failed" in record.getMessage()
+
+
 async def test_under_trio_it_says_what_is_for_trio(caplog):
     app, sent = asgi(make_server()), []
 

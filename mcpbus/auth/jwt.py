@@ -9,7 +9,8 @@ from joserfc.jws import JWSRegistry
 from mcpbus.auth.addresses import canonical, read_address
 from mcpbus.auth.keys import Keys
 from mcpbus.auth.principal import Principal
-from mcpbus.auth.signed import SignatureHeader, read_signed
+from mcpbus.auth.signatures import Check
+from mcpbus.auth.signed import SignatureHeader, SignedToken, read_signed
 from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web
 from mcpbus.protocol.bounded_cache import BoundedCache
@@ -86,14 +87,15 @@ class JwtVerifier:
         checks = keys.known(header.kid, algorithm) or await keys.find(header.kid, algorithm)
         if not checks:
             raise InvalidTokenError("it is signed with a key that the issuer does not have")
-        for check in checks:
-            if check(read.signed, read.signature):
-                break
-        else:
+        if not _is_signed(read, checks) and not _is_signed(read, await keys.renew(header.kid, algorithm)):
             raise InvalidTokenError("its signature is wrong")
         if read.written not in self._headers:
             self._headers.keep(read.written, header, len(read.written))
         return check_claims(read.claims, self.issuer, self._audience or (resource,), now)
+
+
+def _is_signed(read: SignedToken, checks: Sequence[Check]) -> bool:
+    return any(check(read.signed, read.signature) for check in checks)
 
 
 def read_audience(audience: str | Iterable[str]) -> tuple[str, ...]:

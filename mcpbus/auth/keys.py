@@ -94,6 +94,18 @@ class Keys:
             raise UnavailableError(str(self._failure), self._failure.retry_after)
         return found
 
+    async def renew(self, name: str | None, algorithm: Algorithm) -> Sequence[Check]:
+        """Return the same where none of those known is right: the issuer may have new ones by that name, or by none.
+
+        It is asked no more often than for a key that it does not have; if it is left alone, or cannot be asked, there is none.
+        """
+        if self._arrived is None and not self._waits():
+            self._begin()
+        if self._arrived is None:
+            return ()
+        await self._arrived.wait()
+        return () if self._failure is not None else self.known(name, algorithm)
+
     def _look_up(self, name: str | None, algorithm: Algorithm) -> Sequence[Check]:
         meant = [key for key in self._keys if name is None or key.get("kid") in {name, None}]
         found = [check for key in meant if (check := make_check(key, algorithm))][:_MOST_TRIED]

@@ -154,6 +154,45 @@ async def test_while_the_issuer_is_down_known_keys_are_good_for_a_day_and_delay_
     assert await ask() == "good"
 
 
+@pytest.mark.parametrize("name", ["the same", None])
+async def test_a_new_key_that_has_the_name_of_the_old_one_or_none_is_found(name, autojump_clock):
+    def publish(signer):
+        key = signer.keys[0].as_dict(private=False) | {"kid": name}
+        if name is None:
+            del key["kid"]
+        issuer.answers[KEYS] = (200, json.dumps({"keys": [key]}).encode())
+
+    issuer, renewed = Issuer(), Issuer()
+    ask = Asking(issuer)
+    old, new = (signer.token(header={"kid": name}) for signer in (issuer, renewed))
+    publish(issuer)
+    assert await ask(old) == "good"
+    publish(renewed)
+    assert await ask(new) == "bad"  # the issuer was asked a moment ago
+    await trio.sleep(31)
+    answers = []
+
+    async def ask_too():
+        answers.append(await ask(new))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(ask_too)
+    assert answers == ["good"] * 10
+    assert [await ask(old) for _ in range(10)] == ["bad"] * 10
+    assert fetches(issuer) == 2
+
+
+async def test_a_wrong_signature_is_wrong_though_the_issuer_is_down(autojump_clock):
+    issuer = Issuer()
+    ask = Asking(issuer)
+    stranger = Issuer().token()
+    assert await ask() == "good"
+    issuer.down = True
+    await trio.sleep(31)
+    assert [await ask(stranger), await ask(stranger), await ask()] == ["bad", "bad", "good"]
+
+
 async def test_an_issuer_that_is_down_is_left_alone_between_two_attempts(autojump_clock):
     issuer = Issuer()
     ask, issuer.down = Asking(issuer), True

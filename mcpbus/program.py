@@ -14,7 +14,7 @@ from sniffio import AsyncLibraryNotFoundError, current_async_library
 from mcpbus.blocked import blocks_told
 from mcpbus.core.nursery import background
 from mcpbus.serving.signals import shutdown_on_signals
-from mcpbus.standard_error import log_aside
+from mcpbus.standard_error import ANNOUNCE, log_aside
 from mcpbus.transports.stdio import StdioClosedError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ async def until_signalled(name: str, serve: Callable[..., Any], worker: "Worker 
 
 async def _say_where(name: str, urls: Sequence[str]) -> None:
     for url in urls:
-        print(f"{name} is served at {url} (Ctrl-C to stop)", file=sys.stderr, flush=True)  # noqa: T201 - a program says so
+        ANNOUNCE.get()(f"{name} is served at {url} (Ctrl-C to stop)")
 
 
 async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:

@@ -11,8 +11,9 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final
@@ -22,6 +23,14 @@ _MOST_WAITING: Final = 1_000
 
 _LAST_WORDS_SECONDS: Final = 1.0
 """At the end: for what waits to be written."""
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - a program says so
+
+
+ANNOUNCE: ContextVar[Callable[[str], object]] = ContextVar("mcpbus announce", default=_print)
+"""Says where a program serves: a line for people, unless all that is on standard error is to be entries of the log."""
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from mcpbus.serving.listening import listening
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.sharing import ABSENT, COUNT_BYTES
 from mcpbus.serving.signals import end_by
-from mcpbus.standard_error import log_aside
+from mcpbus.standard_error import ANNOUNCE, log_aside
 from mcpbus.worker import Orders, Ready
 from mcpbus.worker_folder import WorkerFolder, worker_folder
 from mcpbus.worker_process import WorkerProcess
@@ -204,8 +204,7 @@ class _Keeper:
         self._ready += 1
         if self._ready == self._count:
             for url in ready.urls:
-                said = f"{ready.name} is served at {url} by {self._count} workers (Ctrl-C to stop)"
-                print(said, file=sys.stderr, flush=True)  # noqa: T201 - a program says so
+                ANNOUNCE.get()(f"{ready.name} is served at {url} by {self._count} workers (Ctrl-C to stop)")
 
     # -- replacing them --------------------------------------------------------------------------
 

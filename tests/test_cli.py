@@ -378,6 +378,21 @@ def test_a_server_is_served_until_it_is_told_to_stop(arguments, path, weather):
         assert cli.process.wait(timeout=60) == 0
 
 
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
+def test_a_log_of_json_has_nothing_else_in_it(workers, weather):
+    (weather / "plain.py").write_text("from mcpbus import Server\nserver = Server('plain')\n")
+    with Process("serve", "plain.py", "--bind", "127.0.0.1:0", "--log-format", "json", *workers) as cli:
+        lines = []
+        while not any("is served at" in line for line in lines):
+            lines.append(cli.process.stderr.readline())
+        cli.process.send_signal(signal.SIGTERM)
+        _, rest = cli.process.communicate(timeout=60)
+        assert cli.process.returncode == 0
+    entries = [json.loads(line) for line in (*lines, *rest.splitlines())]
+    [said] = [entry for entry in entries if "is served at http://127.0.0.1:" in entry["message"]]
+    assert (said["level"], said["logger"]) == ("info", "mcpbus")
+
+
 def test_a_server_is_served_anew_when_its_file_has_changed(weather):
     with Process("serve", "weather.py", "--reload", "--bind", "127.0.0.1:0") as cli:
         cli.url()

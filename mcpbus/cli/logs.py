@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from mcpbus.standard_error import ANNOUNCE
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -39,7 +41,15 @@ def log_options(command: _Command) -> _Command:
         handler = logging.StreamHandler()
         handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
         logging.basicConfig(level=log_level.upper(), handlers=[handler])
-        return command(*args, **given)
+        if log_format == "text":
+            return command(*args, **given)
+        announcing = ANNOUNCE.set(
+            logging.getLogger("mcpbus").info
+        )  # whoever reads JSON can read nothing else
+        try:
+            return command(*args, **given)
+        finally:
+            ANNOUNCE.reset(announcing)
 
     for option in (
         click.option(

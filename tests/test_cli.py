@@ -383,8 +383,10 @@ def test_a_log_of_json_has_nothing_else_in_it(workers, weather):
     (weather / "plain.py").write_text("from mcpbus import Server\nserver = Server('plain')\n")
     with Process("serve", "plain.py", "--bind", "127.0.0.1:0", "--log-format", "json", *workers) as cli:
         lines = []
-        while not any("is served at" in line for line in lines):
-            lines.append(cli.process.stderr.readline())
+        for line in cli.process.stderr:
+            lines.append(line)
+            if "is served at" in line:
+                break
         cli.process.send_signal(signal.SIGTERM)
         _, rest = cli.process.communicate(timeout=60)
         assert cli.process.returncode == 0

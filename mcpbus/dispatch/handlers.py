@@ -39,6 +39,8 @@ _OF_ASYNCIO = ("no running event loop", "asyncio")
 _TO_ASYNCIO = ": handlers run on trio, and this one awaits what only asyncio can run; write await mcpbus.asyncio.to_asyncio(function, ...)"
 
 _OF_TRIO = "must be called from async context"
+# What asyncio says of a schedule point, which is due at times.
+_TRIO_YIELDED = "Task got bad yield: <class 'trio."
 _TO_TRIO = ": what asyncio runs reaches trio, and ctx, through await mcpbus.asyncio.to_trio(ctx.info, ...)"
 
 
@@ -237,6 +239,6 @@ def _hint(error: BaseException) -> str:
     if not isinstance(error, RuntimeError | TypeError):
         return ""
     text = str(error)
-    if text == _OF_TRIO:
+    if text == _OF_TRIO or text.startswith(_TRIO_YIELDED):
         return _TO_TRIO
     return _TO_ASYNCIO if any(word in text for word in _OF_ASYNCIO) else ""

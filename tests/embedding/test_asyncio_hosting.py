@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from functools import partial
 
 import fastapi
 import pytest
@@ -148,12 +149,13 @@ def test_what_a_handler_awaits_of_asyncio_runs_in_the_hosts_loop():
     run(main)
 
 
-def test_a_handler_that_speaks_from_asyncio_is_told_how(caplog):
+@pytest.mark.parametrize("due", [False, True], ids=["", "as a schedule point is due"])
+def test_a_handler_that_speaks_from_asyncio_is_told_how(due, caplog):
     server = make_server()
 
     @server.tool
     async def wrong(ctx: Context) -> str:
-        await to_asyncio(ctx.progress, 1)
+        await to_asyncio(trio.lowlevel.cancel_shielded_checkpoint if due else partial(ctx.progress, 1))
         return "said"
 
     async def main():

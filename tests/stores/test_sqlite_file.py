@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -232,3 +233,31 @@ async def test_a_file_that_is_taken_away_is_told_once(how, tmp_path, monkeypatch
         assert await store.replay("session", "stream", 2)
     (told,) = caplog.messages
     assert f"{path} {TOLD[how]}" in told
+
+
+async def test_a_file_that_comes_back_is_no_other(tmp_path, monkeypatch, caplog):
+    folder, aside = tmp_path / "data", tmp_path / "aside"
+    folder.mkdir()
+    monkeypatch.setattr(sqlite_file, "LOOK_SECONDS", -1)
+    with closing(SqliteEventStore(folder / "events.db")) as store:
+        folder.rename(aside)
+        await store.append("session", "stream", 1, [b"a"], final=False)
+        aside.rename(folder)
+        for number in (2, 3):
+            await store.append("session", "stream", number, [b"a"], final=False)
+    gone, again = caplog.messages
+    assert "is not there any more" in gone
+    assert "nothing is lost" in again
+
+
+async def test_a_file_is_not_missed_for_another_current_folder_or_one_that_cannot_be_asked(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(sqlite_file, "LOOK_SECONDS", -1)
+    monkeypatch.chdir(tmp_path)
+    with closing(SqliteEventStore("events.db")) as store:
+        monkeypatch.chdir("/")
+        await store.append("session", "stream", 1, [b"a"], final=False)
+        monkeypatch.setattr(sqlite_file, "_identify", Mock(side_effect=TimeoutError))
+        await store.append("session", "stream", 2, [b"a"], final=False)
+    assert caplog.messages == []

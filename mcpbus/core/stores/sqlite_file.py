@@ -70,8 +70,8 @@ class SqliteFile:
 
     def __init__(self, connection: sqlite3.Connection, path: str | Path) -> None:
         self.connection = connection
-        self._path = path
-        self._identity = _identify(path)
+        self._path = Path(path).absolute()  # as SQLite opened it: a program may go to another folder
+        self._identity = self._found = _identify(self._path)
         self._looked = time.monotonic()
         self._token: trio.lowlevel.TrioToken
         self._waiting: list[_Job] = []
@@ -156,22 +156,32 @@ class SqliteFile:
 
     def _look(self) -> None:
         self._looked = time.monotonic()
-        found = _identify(self._path)
-        if found != self._identity:
-            self._identity = found
-            what = "is not there any more" if found is None else "is another file now"
-            _log.error(
-                "%s %s: what is kept since then is lost when this process ends; end it, and start it again",
-                self._path,
-                what,
-            )
+        try:
+            found = _identify(self._path)
+        except OSError:  # it cannot be known: a folder on the network, say
+            return
+        if found == self._found:
+            return
+        self._found = found
+        if found == self._identity:
+            _log.warning("%s is the file again that this process uses: nothing is lost", self._path)
+            return
+        _log.error(
+            "%s %s: what is kept since then is lost when this process ends; end it, and start it again",
+            self._path,
+            "is not there any more" if found is None else "is another file now",
+        )
 
 
-def _identify(path: str | Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one that takes its place; None if there is none."""
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one that takes its place; None if there is none.
+
+    Raises:
+        OSError: It cannot be found out.
+    """
     try:
-        found = Path(path).stat()
-    except OSError:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
 

@@ -21,6 +21,7 @@ from mcpbus.features.annotations import (
 )
 from mcpbus.features.depends import Dependency
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.fields import is_field
 
 
 class Kind(enum.Enum):
@@ -173,7 +174,8 @@ def _kind(provider: Callable[..., Any], code: Callable[..., Any]) -> tuple[Kind,
 
 
 def _check_filled(given: inspect.Parameter, owner: str) -> None:
-    optional = given.kind in {given.VAR_POSITIONAL, given.VAR_KEYWORD} or given.default is not given.empty
+    has_default = given.default is not given.empty and not is_field(given.default)
+    optional = given.kind in {given.VAR_POSITIONAL, given.VAR_KEYWORD} or has_default
     if given.kind is given.POSITIONAL_ONLY or not optional:
         raise RegistrationError(
             f"{owner}: nobody fills its parameter {given.name!r}; give it a default, or Depends(...), "

@@ -80,7 +80,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
         Raises:
             InvalidArgumentsError: a required one is missing, one is not known, or one is not of its type.
         """
-        arguments = {}
+        arguments = self.function.signature.defaults_by_fields()
         for parameter in self.parameters:
             if parameter.name in given:
                 try:

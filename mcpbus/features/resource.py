@@ -107,7 +107,7 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
         Raises:
             ResourceNotFoundError: a variable is not what the function takes, so the URI names nothing.
         """
-        arguments = {}
+        arguments = self.function.signature.defaults_by_fields()
         for parameter in self.function.signature.parameters:
             if parameter.name in values:
                 try:

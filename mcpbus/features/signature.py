@@ -3,6 +3,7 @@
 Read once, at registration; whatever cannot be served is refused here, before a client could trip over it.
 """
 
+import copy
 import datetime as dt
 import functools
 import inspect
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from mcpbus.features import fields
 from mcpbus.features.annotations import (
     check_context,
     check_nearly_context,
@@ -39,6 +41,8 @@ class Parameter(msgspec.Struct, frozen=True):
     annotation: Any
     """As written, `Any` where nothing is; descriptions and constraints are in one `msgspec.Meta`."""
     default: Any = MISSING
+    by_field: bool = False
+    """Whether the default is that of a pydantic ``Field``: a call has to give it, since the function has none, or the ``Field``."""
 
     @property
     def required(self) -> bool:
@@ -71,6 +75,10 @@ class Signature(msgspec.Struct, frozen=True):
     """What the docstring says, but for what it says of parameters."""
     dependencies: Plan | None = None
     """What fills the parameters that `Depends` on something."""
+
+    def defaults_by_fields(self) -> dict[str, Any]:
+        """What a call gives where its client says nothing, and the function has a ``Field``; the caller's own."""
+        return {each.name: copy.deepcopy(each.default) for each in self.parameters if each.by_field}
 
     @property
     def only_parameter(self) -> Parameter:
@@ -166,11 +174,13 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         else:
             check_nearly_context(annotation, given.name, owner)
             default = given.default
-            if jsontypes.is_field(default):
-                annotation, default = Annotated[annotation, default], _default_of(default, place)
+            if fields.is_field(default):
+                annotation, default = Annotated[annotation, default], MISSING
+            if by_field := default is MISSING:
+                default = fields.default_of(annotation, place)
             annotation = _with_description(annotation, docstring.parameters.get(given.name))
             annotation = _gather_meta(annotation, place)
-            parameters.append(Parameter(given.name, annotation, default))
+            parameters.append(Parameter(given.name, annotation, default, by_field and default is not MISSING))
     returns = _final(hints.get("return", MISSING))
     return Signature(
         function,
@@ -245,17 +255,6 @@ def _with_description(annotation: Any, description: str | None) -> Any:
     return Annotated[(bare, description, *extras)]
 
 
-def _default_of(field: Any, owner: str) -> Any:
-    """The default that a pydantic ``Field`` stands for, where that is written as the default itself."""
-    if field.is_required():
-        return MISSING
-    if field.default_factory not in (None, list, dict, set):
-        raise RegistrationError(
-            f"{owner}: a Field with a default_factory cannot be told to clients; write the default, or None and make it in the function"
-        )
-    return field.get_default(call_default_factory=True)
-
-
 def _gather_meta(annotation: Any, owner: str) -> Any:
     """Fold what `Annotated` carries into one `msgspec.Meta`.
 
@@ -273,23 +272,42 @@ def _gather_meta(annotation: Any, owner: str) -> Any:
             return annotation
         return Union[inner] if origin is types.UnionType else origin[inner]  # noqa: UP007  # it has to be built
     bare, *extras = get_args(annotation)
-    found = _read_meta(extras)
+    found = _read_meta(extras, owner)
+    bare = _bind_inside(bare, found, owner)
     if "tz" not in found:  # where that is said, msgspec knows the format
         bare = _gather_meta(bare, owner)
+    return Annotated[bare, _make_meta(found, owner)] if found else bare
+
+
+def _bind_inside(bare: Any, found: dict[str, Any], owner: str) -> Any:
+    """Give the bounds of what may be None to what else it may be, where msgspec wants them; pydantic takes them outside."""
+    bounds = {name: found[name] for name in _BOUNDS if name in found}
+    others = [kind for kind in get_args(bare) if kind is not types.NoneType]
+    if not bounds or get_origin(bare) not in {Union, types.UnionType} or len(others) != 1:
+        return bare
+    for name in bounds:
+        del found[name]
+    return Annotated[others[0], _make_meta(bounds, owner)] | None
+
+
+def _make_meta(found: dict[str, Any], owner: str) -> msgspec.Meta:
     try:
-        return Annotated[bare, msgspec.Meta(**found)] if found else bare
+        return msgspec.Meta(**found)
     except (TypeError, ValueError, re.error) as error:
         raise RegistrationError(f"{owner}: {error}") from error
 
 
-def _read_meta(extras: Iterable[Any]) -> dict[str, Any]:
+def _read_meta(extras: Iterable[Any], owner: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for extra in _flatten(extras):
         if isinstance(extra, str):
             found["description"] = extra
-        else:
-            said = {field: getattr(extra, field, None) for field in _META_FIELDS}
-            found |= {field: value for field, value in said.items() if value is not None}
+            continue
+        fields.check_taken(extra, owner)
+        said = {field: getattr(extra, field, None) for field in (*_BOUNDS, *_TOLD)}
+        if fields.is_field(extra):
+            said["extra_json_schema"] = fields.schema_of(extra) or None
+        found |= {field: value for field, value in said.items() if value is not None}
     return found
 
 
@@ -301,7 +319,5 @@ def _flatten(extras: Iterable[Any]) -> Iterable[Any]:
 
 # msgspec says the format only of what must have an offset. One without is taken too, but nobody need know.
 _DATETIME = Annotated[dt.datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-_META_FIELDS = (
-    "gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz",
-    "title", "description", "examples", "extra_json_schema", "extra",
-)  # fmt: skip
+_BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
+_TOLD = ("title", "description", "examples", "extra_json_schema", "extra")

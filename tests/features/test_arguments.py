@@ -5,6 +5,7 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
+import inspect
 import math
 from decimal import Decimal
 from pathlib import Path
@@ -16,12 +17,15 @@ import msgspec
 import pydantic
 import pytest
 
+from mcpbus import Depends, Server
 from mcpbus.core.context import Context
 from mcpbus.core.sync_context import SyncContext
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.tool import tool
+from mcpbus.testing import open_client
 
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 T = TypeVar("T")
 
 
@@ -169,6 +173,70 @@ def test_a_field_of_pydantic_may_stand_where_the_default_does():
     for bad in (b'{"name":"A"}', b'{"name":"Ada","many":0}', b"{}"):
         with pytest.raises(InvalidArgumentsError):
             arguments.decode(bad)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "field", "schema"),
+    [
+        (str, pydantic.Field(..., alias_priority=1), {"type": "string"}),
+        (int, pydantic.Field(3, gt=0, deprecated=True), {"deprecated": True, "exclusiveMinimum": 0}),
+        (
+            int,
+            pydantic.Field(json_schema_extra={"x-unit": "m"}, lt=9),
+            {"x-unit": "m", "exclusiveMaximum": 9},
+        ),
+        (
+            Annotated[str, pydantic.Field(description="Inner", max_length=3)],
+            pydantic.Field("a", description="Outer"),
+            {"description": "Outer", "maxLength": 3, "default": "a"},
+        ),
+        (
+            str | None,
+            pydantic.Field(None, max_length=3, description="Who"),
+            {"description": "Who", "anyOf": [{"type": "string", "maxLength": 3}, {"type": "null"}]},
+        ),
+        (Annotated[int, pydantic.Field(default=3)], inspect.Parameter.empty, {"default": 3}),
+        (Annotated[int, pydantic.Field(default=3)], 5, {"default": 5}),
+    ],
+)
+def test_all_that_a_field_says_is_told(annotation, field, schema):
+    async def described(value): ...
+
+    described.__annotations__ = {"value": annotation}
+    described.__signature__ = inspect.Signature([inspect.Parameter("value", KEYWORD, default=field)])
+    document = tool(described).arguments.document
+    told = document["properties"]["value"]
+    assert told | schema == told
+    assert ("default" in told) is ("value" not in document.get("required", ()))
+
+
+async def test_who_asks_for_a_prompt_or_a_resource_without_an_argument_gets_the_default_of_its_field():
+    server = Server("fields")
+
+    @server.prompt
+    async def greet(
+        names: list[str] = pydantic.Field(default_factory=list),  # noqa: B008 - so its users write it
+        end: str = pydantic.Field("!"),
+    ) -> str:
+        names.append("a")
+        return f"{names}{end}"
+
+    @server.resource("notes://{name}{?size}")
+    async def note(name: str, size: Annotated[int, pydantic.Field(default=3)]) -> str:
+        return f"{name} {size}"
+
+    async with open_client(server) as client:
+        for _ in range(2):
+            assert (await client.get_prompt("greet"))[0]["content"]["text"] == "['a']!"
+        assert (await client.read_resource("notes://a"))[0]["text"] == "a 3"
+
+
+def test_nobody_fills_a_field_of_what_is_depended_on():
+    def connect(size: int = pydantic.Field(4)): ...
+    async def act(connection: Annotated[object, Depends(connect)]): ...
+
+    with pytest.raises(RegistrationError, match="nobody fills its parameter 'size'"):
+        tool(act)
 
 
 class Size(enum.IntEnum):
@@ -354,6 +422,8 @@ def takes_positional(a: int, /) -> None: ...
 def takes_unresolved(a: "Nowhere") -> None: ...  # noqa: F821
 def takes_lock(a: functools.partial) -> None: ...
 def takes_impossible(a: Annotated[int, pydantic.Field(pattern="(")]) -> None: ...
+def takes_alias(a: str = pydantic.Field(alias="from")) -> None: ...
+def takes_digits(a: Annotated[Decimal, pydantic.Field(max_digits=3)]) -> None: ...
 def takes_made(a: str = pydantic.Field(default_factory=str.title)) -> None: ...
 async def generates(a: int) -> Any:
     yield a
@@ -372,6 +442,8 @@ async def generates(a: int) -> Any:
         (takes_unresolved, "Nowhere.*TYPE_CHECKING"),
         (takes_lock, "have no JSON form"),
         (takes_impossible, "parameter 'a'"),
+        (takes_alias, "parameter 'a': alias of a Field is not taken: name the parameter as clients do"),
+        (takes_digits, "parameter 'a': max_digits of a Field is not taken: check it in the function"),
         (takes_made, "parameter 'a': a Field with a default_factory"),
         (generates, "generator"),
         (lambda: None, "tool '<lambda>': a name is"),

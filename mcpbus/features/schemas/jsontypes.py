@@ -210,12 +210,6 @@ def _is_model(kind: Any) -> bool:
     return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
 
 
-def is_field(value: Any) -> bool:
-    """Whether something is a pydantic ``Field(...)``."""
-    pydantic = sys.modules.get("pydantic")
-    return pydantic is not None and isinstance(value, pydantic.fields.FieldInfo)
-
-
 def _without_offset(model: Any) -> dict[str, type]:
     """What has a model's schema leave out the format of what it may send without the offset that RFC 3339 wants."""
     made_by = inspect.signature(model.model_json_schema).parameters.get("schema_generator")

@@ -84,7 +84,7 @@ class RedisDirectory:
         self._lease = lease
         self._tls = tls
         self._seconds = _FIRST_SECONDS
-        self._tended: dict[str, float] = {}
+        self._due: dict[str, float] = {}
         self._all_tended = -math.inf
         self._key: bytes | None = None
         self._data_set: bytes | None = None
@@ -94,6 +94,7 @@ class RedisDirectory:
         self._renewed_until = -math.inf
         self._is_sure = True
         self._refilled_at = -math.inf
+        self._renewal = _new_name()
 
     async def common_key(self) -> bytes:
         """Return a key that all have who use this Redis, and nobody else. Where there is none, Redis may have lost it a moment ago."""
@@ -150,7 +151,7 @@ class RedisDirectory:
         milliseconds = round(self._lease * 1000)
         asked_at = trio.current_time()
         was, data_set, age = await self._redis.run(
-            scripts.LEASE, keys, [home, str(place), milliseconds, secrets.token_hex(8)]
+            scripts.LEASE, keys, [home, str(place), milliseconds, self._renewal]
         )
         if self._data_set is None:
             self._data_set = data_set
@@ -159,7 +160,7 @@ class RedisDirectory:
                 await self._put_back(self._key)
             self._refilled_at = trio.current_time() + _REFILL * self._lease - age / 1000
         self._found_data_set = data_set
-        # It may also have lapsed, and been renewed by an earlier attempt whose answer did not come.
+        # By its own time it lapses earlier than in Redis.
         lapsed = not was or trio.current_time() > self._renewed_until
         self._renewed_until = asked_at + self._lease - min(_MARGIN * self._lease, _LONGEST_MARGIN)
         if lapsed or data_set != self._data_set:
@@ -167,6 +168,8 @@ class RedisDirectory:
             self._is_sure = False
         elif self._is_sure:
             self._be_sure()
+        # Not before: one of which no answer came may have found that the lease had lapsed, and is told so again.
+        self._renewal = _new_name()
 
     async def _put_back(self, key: bytes) -> None:
         """Have who begins from now on have the common key as well."""
@@ -202,7 +205,7 @@ class RedisDirectory:
             place = await self._redis.call("GET", f"{self._prefix}:r:{home}")
         except RedisError as error:
             raise unreachable_directory() from error
-        return None if place is None else await tcp.dial(Place.parse(place.decode()), self._tls)
+        return None if place is None else await tcp.dial(Place.parse(place.split()[0].decode()), self._tls)
 
     # -- sessions --------------------------------------------------------------------------------
 
@@ -293,12 +296,10 @@ class RedisDirectory:
         # As long as others put back what Redis had lost, there may be a later epoch than this process has put back before them.
         all_of_them = self._in_doubt or self._all_tended < self._refilled_at
         self._in_doubt = False
-        self._tended = {session.name: self._tended.get(session.name, now) for session in sessions}
-        due = [
-            session
-            for session in sessions
-            if all_of_them or now - self._tended[session.name] >= self._seconds / _RENEWALS
-        ]
+        # What has just come here Redis may lose unseen, if a replica of it that is behind takes its place: by less than a lease, or
+        # leases have lapsed there. So each session is looked at once after that time.
+        self._due = {session.name: self._due.get(session.name, now + self._lease) for session in sessions}
+        due = [session for session in sessions if all_of_them or self._due[session.name] <= now]
         doubtful: list[str] = []
         try:
             for begin in range(0, len(due), _AT_ONCE):
@@ -306,6 +307,8 @@ class RedisDirectory:
         except RedisError:
             self._in_doubt |= all_of_them
             raise
+        later = now + self._seconds / _RENEWALS
+        self._due.update((session.name, later) for session in due if self._due[session.name] <= now)
         if all_of_them:
             self._all_tended = now
         if doubtful:
@@ -321,7 +324,6 @@ class RedisDirectory:
         asked: list[Value] = [sessions[0].home, self._milliseconds]
         asked += [session.epoch for session in sessions]
         said = await self._redis.run(scripts.TEND, keys, asked)
-        self._tended.update((session.name, trio.current_time()) for session in sessions)
         return [session.name for session, done in zip(sessions, said, strict=True) if done != scripts.DONE]
 
     @property
@@ -331,6 +333,10 @@ class RedisDirectory:
     def _keys(self, name: str) -> list[str]:
         """Return where a session is, and the messages that wait for its client."""
         return [f"{self._prefix}:s:{name}", f"{self._prefix}:h:{name}"]
+
+
+def _new_name() -> str:
+    return secrets.token_hex(8)
 
 
 def _kept(name: str, found: Sequence[Any] | None) -> Kept | None:

@@ -14,10 +14,14 @@ FENCED: Final = -1
 
 LEASE: Final = Script(
     """
-local was = redis.call('EXISTS', KEYS[1])
+local had, was = redis.call('GET', KEYS[1]), 0
+if had then
+  local name, found = string.match(had, ' (%S+) (%d)$')
+  was = name == ARGV[4] and tonumber(found) or 1
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+redis.call('SET', KEYS[1], ARGV[2] .. ' ' .. ARGV[4] .. ' ' .. was, 'PX', ARGV[3])
 redis.call('ZADD', KEYS[2], now + ARGV[3], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 redis.call('SET', KEYS[3], ARGV[4] .. ' ' .. string.format('%.0f', now), 'NX')
@@ -25,9 +29,10 @@ local name = redis.call('GET', KEYS[3])
 return {was, name, now - (string.match(name, ' (%d+)$') or 0)}
 """
 )
-"""Keys: the process, all processes, the data set. Arguments: home, place, milliseconds, a name for a data set.
+"""Keys: the process, all processes, the data set. Arguments: home, place, milliseconds, a name that no renewal had before.
 
-Returns whether the lease was there, the name of the data set, which ends with its time, and the milliseconds since then.
+Returns whether the lease was there, the name of the data set, which ends with its time, and the milliseconds since then. What is kept of
+the process is its place, and of its last renewal the name, and whether the lease was there.
 """
 
 HOMES: Final = Script(

@@ -5,6 +5,7 @@ import re
 import ssl
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -18,9 +19,10 @@ from mcpbus import Server
 from mcpbus.cluster import Redis, TlsPair
 from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
 from mcpbus.cluster.redis_directory import RedisDirectory
+from mcpbus.cluster.redis_scripts import LEASE
 from mcpbus.cluster.tcp import Place
 from mcpbus.core.lease import Lease
-from mcpbus.core.stores.redis_commands import RedisRefusalError
+from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError
 from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.serving import ServingError
 from mcpbus.testing import open_bus, open_probe
@@ -140,6 +142,40 @@ async def test_a_process_whose_lease_has_lapsed_is_sure_of_nothing_until_it_has_
         nursery.cancel_scope.cancel()
 
 
+async def test_a_lease_that_had_lapsed_is_noticed_though_the_first_answer_did_not_come(
+    connection, namespace, monkeypatch
+):
+    directory = directory_of(connection, namespace)
+    await directory._renew("one", ANY_PLACE)
+    assert await directory.tend([], 60) == []
+    assert directory._is_sure
+    await connection.call("DEL", f"{{{namespace}}}:r:one")
+
+    async def run(*asked):
+        await connection.run(*asked)
+        raise RedisDownError("no answer came")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(directory, "_redis", SimpleNamespace(run=run))
+        with pytest.raises(RedisDownError):
+            await directory._renew("one", ANY_PLACE)
+    assert directory._is_sure
+    await directory._renew("one", ANY_PLACE)
+    assert not directory._is_sure
+
+
+async def test_that_a_lease_had_lapsed_is_told_again_to_a_renewal_that_is_repeated(connection, namespace):
+    keys = [f"{{{namespace}}}:{name}" for name in ("r:one", "R", "E")]
+
+    async def renew(name):
+        was, *_ = await connection.run(LEASE, keys, ["one", str(ANY_PLACE), 60_000, name])
+        return was
+
+    assert [await renew(name) for name in ("a1", "a1", "b2", "b2")] == [0, 0, 1, 1]
+    await connection.call("DEL", keys[0])
+    assert [await renew(name) for name in ("c3", "c3", "d4")] == [0, 0, 1]
+
+
 async def test_a_renewal_of_which_the_answer_came_too_late_is_none(connection, namespace):
     directory, lease = directory_of(connection, namespace), Lease()
     async with trio.open_nursery() as nursery:
@@ -231,7 +267,7 @@ async def test_what_is_kept_outlasts_who_has_it_for_as_long_as_it_may_be_idle(co
     await directory.create(ONE, b"it")
     assert 650 < await left() <= 660
     assert await directory.tend([ONE], 60) == []
-    directory._tended["s"] -= 30
+    directory._due["s"] -= 60
     assert await directory.tend([ONE], 60) == []
     assert 110 < await left() <= 120
     await connection.call("PEXPIRE", f"{{{namespace}}}:s:s", 5)
@@ -353,6 +389,12 @@ async def test_a_session_is_found_from_another_replica_and_goes_on_there(replica
     assert text(await call(at(session, replicas.probes[0]), "echo", text="back").reply()) == "back"
 
 
+async def place_of(directory, home):
+    """Where a replica listens for the others."""
+    found = await directory._redis.call("GET", f"{directory._prefix}:r:{home}")
+    return Place.parse(found.split()[0].decode())
+
+
 async def pause(bus):
     """Have a replica neither renew its lease nor be reached, though it lives."""
     directory = bus.node._cluster.directory
@@ -442,13 +484,8 @@ async def test_links_may_be_encrypted(shared_engine, namespace, nursery, tls_pai
         await nursery.start(replicas.run)
     session = await replicas.probes[0].initialize()
     assert text(await call(at(session, replicas.probes[1]), "echo", text="hello").reply()) == "hello"
-    place = Place.parse(
-        (
-            await replicas.buses[0].node._cluster.directory._redis.call(
-                "GET", f"{{mcpbus:{namespace}}}:r:{replicas.buses[0].node.home}"
-            )
-        ).decode()
-    )
+    bus = replicas.buses[0]
+    place = await place_of(bus.node._cluster.directory, bus.node.home)
     async with await trio.open_tcp_stream(place.host, place.port) as stream:
         await stream.send_all(b"\0\0\0\0\x01\0\0\0\0")
         with trio.fail_after(PATIENCE):
@@ -457,9 +494,8 @@ async def test_links_may_be_encrypted(shared_engine, namespace, nursery, tls_pai
 
 
 async def test_a_stranger_on_the_port_of_links_is_sent_away(replicas):
-    directory, home = replicas.buses[0].node._cluster.directory, replicas.buses[0].node.home
-    found = await directory._redis.call("GET", f"{directory._prefix}:r:{home}")
-    place = Place.parse(found.decode())
+    bus = replicas.buses[0]
+    place = await place_of(bus.node._cluster.directory, bus.node.home)
     async with await trio.open_tcp_stream(place.host, place.port) as stream:
         await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
         with trio.fail_after(PATIENCE), suppress(trio.BrokenResourceError):

@@ -34,6 +34,18 @@ def test_who_puts_back_a_session_that_it_has_lost_hears_of_it_from_who_puts_back
     assert World(steps).run().faults == []
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("copy", 0.0), ("drain", 0, 0.5), ("call", 0, "act", 1, 0.3), ("fail_over", 0.0)],
+        [("kill", 0, 1.9), ("copy", 0.5), ("call", 0, "act", 1, 0.5), ("fail_over", 0.0)],
+    ],
+)
+def test_who_has_just_got_a_session_finds_that_a_redis_that_is_behind_does_not_know_it(steps):
+    some_leases_later = [("call", 1, "act", 1, LEASE + 1)] * 2
+    assert World([*some_leases_later, *steps]).run().faults == []
+
+
 # -- that it is noticed where it does not hold: faults are planted in the product ----
 
 

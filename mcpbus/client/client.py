@@ -1,6 +1,7 @@
 """A client of one server, over whatever connection it is given."""
 
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -8,10 +9,12 @@ import msgspec
 import trio
 
 from mcpbus.client.conversation import Conversation
-from mcpbus.client.errors import ClientError, MalformedAnswerError
-from mcpbus.client.pending import OnNotification
+from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
+from mcpbus.client.pending import Listen, OnNotification, Pending
+from mcpbus.client.session_listens import tells
 from mcpbus.client.shared_lookup import SharedLookup
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
+from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.revisions import Era
 
@@ -191,6 +194,82 @@ class Client(Conversation):
         method = "prompts/get"
         result = await self.request(method, {"name": name, "arguments": arguments or {}})
         return _objects(method, result, "messages")
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+        task_ids: Sequence[str] = (),
+    ) -> AsyncIterator[Listen]:
+        """Listen to changes: of lists, of resources, and in revision 2026-07-28 of tasks. Leaving the block ends it.
+
+        In an older revision the resources are subscribed to, one after the other, and it ends with the session. What it
+        hears goes to no `on_notification`.
+
+        Raises:
+            ValueError: The client names tasks, and speaks an older revision.
+            ProtocolError: The server refused.
+            Disconnected: The connection ended before the acknowledgement.
+        """
+        if self.revision.era is Era.LEGACY:
+            if task_ids:
+                raise ValueError(f"revision {self.revision.name} has no tasks to listen to")
+            asked = {"tools": tools, "prompts": prompts, "resources": resources}
+            kinds = [kind for kind, wanted in asked.items() if wanted]
+            async with self._listen_to_session(kinds, uris) as session_listen:
+                yield session_listen
+            return
+        request_id = next(self._ids)
+        wanted = {
+            "toolsListChanged": tools,
+            "promptsListChanged": prompts,
+            "resourcesListChanged": resources,
+            "resourceSubscriptions": list(uris),
+            **({"taskIds": list(task_ids)} if task_ids else {}),
+        }
+        listen = self._listens[request_id] = Listen()
+        pending = self._pending[request_id] = Pending()
+        params = {"notifications": wanted, "_meta": self._meta(None, None)}
+        try:
+            self._send(
+                Request(request_id, "subscriptions/listen", msgspec.Raw(msgspec.json.encode(params))), pending
+            )
+            await listen.acknowledgement(pending)
+            yield listen
+        finally:
+            del self._pending[request_id], self._listens[request_id]
+            self._give_up(request_id, pending)
+
+    @asynccontextmanager
+    async def _listen_to_session(self, kinds: Sequence[str], uris: Sequence[str]) -> AsyncIterator[Listen]:
+        if self._gone is not None:
+            raise Disconnected(self._gone)
+        listen = Listen()
+        self._session_listens.add(listen, kinds, uris)
+        subscribed = []
+        try:
+            for uri in uris:
+                await self.request("resources/subscribe", {"uri": uri})
+                subscribed.append(uri)
+            capabilities = (await self.describe()).capabilities
+            told = {f"{kind}ListChanged": True for kind in kinds if tells(capabilities, kind)}
+            listen.acknowledged = {"notifications": {**told, "resourceSubscriptions": subscribed}}
+            yield listen
+        finally:
+            unheard = self._session_listens.remove(listen)
+            for uri in subscribed:
+                if uri in unheard:
+                    self._unsubscribe(uri)
+
+    def _unsubscribe(self, uri: str) -> None:
+        """Have a server tell of a resource no more; nobody waits for its answer."""
+        params = msgspec.Raw(msgspec.json.encode({"uri": uri}))
+        with suppress(Disconnected):  # then there is nothing left to hear of
+            self._send(Request(next(self._ids), "resources/unsubscribe", params), Pending())
 
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []

@@ -2,8 +2,8 @@
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -18,6 +18,7 @@ from mcpbus.client.pending import (
     received,
 )
 from mcpbus.client.server_questions import OnQuestion, ServerQuestions
+from mcpbus.client.session_listens import SessionListens
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
@@ -84,6 +85,7 @@ class Conversation:
         self._pending: dict[RequestId, Pending] = {}
         self._by_token: dict[RequestId, Pending] = {}
         self._listens: dict[RequestId, Listen] = {}
+        self._session_listens = SessionListens()
         self._questions = ServerQuestions(nursery, on_question, capabilities, self._send)
         self._arrived = trio.lowlevel.ParkingLot()
         self._gone: str | None = None  # why
@@ -180,49 +182,6 @@ class Conversation:
         self._send(Notification(method, NO_PARAMS if params is None else msgspec.Raw(_encode(params))))
         await trio.lowlevel.checkpoint()
 
-    @asynccontextmanager
-    async def listen(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool = False,
-        uris: Sequence[str] = (),
-        task_ids: Sequence[str] = (),
-    ) -> AsyncIterator["Listen"]:
-        """Listen to changes, as revision 2026-07-28 has it; leaving the block ends it.
-
-        Older revisions have ``resources/subscribe`` for that, as a `request`, and `next_notification`.
-
-        Raises:
-            ValueError: The client speaks an older revision.
-            ProtocolError: The server refused.
-            Disconnected: The connection ended before the acknowledgement.
-        """
-        if self.revision.era is Era.LEGACY:
-            raise ValueError(
-                f"revision {self.revision.name} has no listen: what changes comes with next_notification(), that of a "
-                'resource after request("resources/subscribe", {"uri": uri})'
-            )
-        request_id = next(self._ids)
-        wanted = {
-            "toolsListChanged": tools,
-            "promptsListChanged": prompts,
-            "resourcesListChanged": resources,
-            "resourceSubscriptions": list(uris),
-            **({"taskIds": list(task_ids)} if task_ids else {}),
-        }
-        listen = self._listens[request_id] = Listen()
-        pending = self._pending[request_id] = Pending()
-        params = {"notifications": wanted, "_meta": self._meta(None, None)}
-        try:
-            self._send(Request(request_id, "subscriptions/listen", msgspec.Raw(_encode(params))), pending)
-            await listen.acknowledgement(pending)
-            yield listen
-        finally:
-            del self._pending[request_id], self._listens[request_id]
-            self._give_up(request_id, pending)
-
     async def next_notification(self) -> tuple[str, dict[str, Any]]:
         """Wait for the oldest of `notifications`, and take it.
 
@@ -274,7 +233,12 @@ class Conversation:
             pending.settle(Disconnected(why))
         for listen in self._listens.values():
             listen.end()
+        self.end_session_listens()
         self.withdraw_questions()
+
+    def end_session_listens(self) -> None:
+        """End the listens of an older revision: their session has. For the connection."""
+        self._session_listens.end()
 
     def withdraw_questions(self) -> None:
         """Answer nothing that the server has asked so far: nobody waits for it. For the connection."""
@@ -321,6 +285,8 @@ class Conversation:
         subscription = _id(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
         if subscription in self._listens:
             self._listens[subscription].put(method, params)
+            return
+        if self._session_listens.take(method, params):
             return
         if method == "notifications/cancelled" and self._questions.cancel(_id(params.get("requestId"))):
             return

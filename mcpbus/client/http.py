@@ -214,6 +214,7 @@ class _HttpConnection:
     def _leave_session(self, ended: str) -> None:
         """Expect nothing more of a session that has ended: nobody answers there any more, nor can be answered."""
         self.client.withdraw_questions()
+        self.client.end_session_listens()
         for post in self._posts.values():
             if post.session == ended:
                 post.pending.settle(Disconnected("the server ended the session before the answer came"))

@@ -80,7 +80,7 @@ class Pending:
 
 
 class Listen:
-    """An open ``subscriptions/listen``: iterate over it for ``(method, params)`` of each change, until it ends.
+    """Somebody who listens to changes, see `Client.listen`: iterate over it for ``(method, params)`` of each change, until it ends.
 
     Attributes:
         acknowledged: What the server agreed to tell, as it said.

@@ -322,11 +322,3 @@ async def test_what_the_client_itself_makes_an_error_is_none_of_the_servers(auto
                 await client.call_tool("endless")
         with pytest.raises(Disconnected):
             await client.call_tool("endless")
-
-
-async def test_a_client_of_an_older_revision_is_told_what_it_has_instead_of_listening():
-    async with walled(revision=REVISIONS["2025-11-25"]) as wall:
-        with pytest.raises(ValueError, match=r"2025-11-25 has no listen: .*resources/subscribe"):
-            async with wall.client.listen(uris=["res://a"]):
-                pass
-        assert not wall.heard

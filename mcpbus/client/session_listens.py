@@ -1,0 +1,72 @@
+"""Listens of a client of an older revision, which has none: what changes is told to its session, and handed here to who listens."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from mcpbus.client.pending import Listen
+
+_UPDATED: Final = "notifications/resources/updated"
+
+
+@attrs.frozen(eq=False)
+class _Listening:
+    """Who listens to what.
+
+    Attributes:
+        listen: Who.
+        lists: The methods that tell of changes of lists.
+        uris: The resources.
+    """
+
+    listen: Listen
+    lists: frozenset[str]
+    uris: tuple[str, ...]
+
+    def hears(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Tell whether this is what it listens to; of resources those that lie below one that it named, too."""
+        if method != _UPDATED:
+            return method in self.lists
+        uri = params.get("uri")
+        return isinstance(uri, str) and any(
+            uri == named or uri.startswith(named.removesuffix("/") + "/") for named in self.uris
+        )
+
+
+@attrs.define
+class SessionListens:
+    """The open ones of one client."""
+
+    _open: dict[Listen, _Listening] = attrs.Factory(dict)
+
+    def add(self, listen: Listen, kinds: Iterable[str], uris: Iterable[str]) -> None:
+        """Tell a listen of the lists of these kinds, such as ``tools``, and of these resources."""
+        lists = frozenset(f"notifications/{kind}/list_changed" for kind in kinds)
+        self._open[listen] = _Listening(listen, lists, tuple(uris))
+
+    def remove(self, listen: Listen) -> set[str]:
+        """Tell it no more; returns of which resources nobody wants to hear any more. One that has ended with its session has none."""
+        removed = self._open.pop(listen, None)
+        if removed is None:
+            return set()
+        return set(removed.uris).difference(*(other.uris for other in self._open.values()))
+
+    def take(self, method: str, params: dict[str, Any]) -> bool:
+        """Give a notification to all who listen to that; returns whether anybody does."""
+        hearing = [each.listen for each in self._open.values() if each.hears(method, params)]
+        for listen in hearing:
+            listen.put(method, params)
+        return bool(hearing)
+
+    def end(self) -> None:
+        """End them all: nothing is told to them any more."""
+        ended, self._open = self._open, {}
+        for listen in ended:
+            listen.end()
+
+
+def tells(capabilities: Mapping[str, Any], kind: str) -> bool:
+    """Tell whether a server has declared to tell of changes of a list."""
+    declared = capabilities.get(kind)
+    return isinstance(declared, Mapping) and declared.get("listChanged") is True

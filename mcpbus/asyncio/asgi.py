@@ -83,7 +83,8 @@ class AsyncioApp:
                 holding.cancel()
                 raise
             finally:
-                self._open, self._why_not = False, NO_LIFESPAN
+                if opened.done():  # else it may be open still, by whoever was first
+                    self._open, self._why_not = False, NO_LIFESPAN
                 closing.set()
                 await outlast(holding, holding.cancel)
             holding.result()

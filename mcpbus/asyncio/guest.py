@@ -32,29 +32,33 @@ _guests: Final[dict[asyncio.AbstractEventLoop, _Guest]] = {}
 
 @asynccontextmanager
 async def trio_guest() -> AsyncIterator[None]:
-    """Have trio run in this asyncio loop while the block lasts; all such blocks at a time share one run."""
+    """Have trio run in this asyncio loop while the block lasts; all such blocks at a time share one run.
+
+    A block that begins while the last run ends waits for that: a thread has one run at a time.
+    """
     loop = asyncio.get_running_loop()
-    guest = _guests.get(loop) or _start(loop)
+    while (guest := _guests.get(loop) or _start(loop)).unused.is_set():
+        await asyncio.wait([guest.ended])
     guest.users += 1
     try:
         yield
     finally:
         guest.users -= 1
         if not guest.users:
-            del _guests[loop]
             guest.unused.set()
             await outlast(guest.ended, lambda: None)
             guest.ended.result()
 
 
 def _start(loop: asyncio.AbstractEventLoop) -> _Guest:
-    guest = _guests[loop] = _Guest(loop.create_future())
+    guest = _Guest(loop.create_future())
 
     async def run() -> None:
         with paired(loop):
             await guest.unused.wait()
 
     def end(outcome: Any) -> None:
+        del _guests[loop]
         error = getattr(outcome, "error", None)
         if error is None:
             guest.ended.set_result(None)
@@ -68,4 +72,5 @@ def _start(loop: asyncio.AbstractEventLoop) -> _Guest:
         done_callback=end,
         host_uses_signal_set_wakeup_fd=True,
     )
+    _guests[loop] = guest
     return guest

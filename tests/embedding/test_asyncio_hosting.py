@@ -12,7 +12,7 @@ import uvicorn
 from mcp import Client
 
 from mcpbus import DELIVERED, Context, Server
-from mcpbus.asyncio import asgi, to_asyncio, to_trio
+from mcpbus.asyncio import asgi, guest, to_asyncio, to_trio
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus
 from tests.at_home import CALLER
@@ -176,6 +176,58 @@ def test_several_servers_share_the_loop_and_come_and_go_as_they_like():
             assert await text_of(call(first, "count")) == "counted by first"
         assert await text_of(call(second, "count")) == "counted by second"
         await lifespan.__aexit__(None, None, None)
+
+    run(main)
+
+
+def test_a_server_that_opens_while_the_last_one_ends_waits_for_that():
+    async def serve(app, ending):
+        async with app.lifespan():
+            text = await text_of(call(app, "count"))
+            await ending.wait()
+        return text
+
+    async def main():
+        first_ends, second_ends = asyncio.Event(), asyncio.Event()
+        first = asyncio.create_task(serve(asgi(make_server("first")), first_ends))
+        await until(lambda: guest._guests)
+        (run,) = guest._guests.values()
+        first_ends.set()
+        await until(run.unused.is_set)
+        seconds = [asyncio.create_task(serve(asgi(make_server(name)), second_ends)) for name in "ab"]
+        second_ends.set()
+        assert await asyncio.gather(first, *seconds) == ["counted by first", "counted by a", "counted by b"]
+        assert guest._guests == {}
+
+    run(main)
+
+
+def test_where_trio_cannot_start_each_lifespan_says_so(monkeypatch):
+    def start(*_, **__):
+        raise OSError("too many open files")
+
+    async def main():
+        app = asgi(make_server())
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.lowlevel, "start_guest_run", start)
+            for _ in range(2):
+                with pytest.raises(OSError, match="too many"):
+                    async with app.lifespan():
+                        pytest.fail("it is open")
+        async with app.lifespan():
+            assert await text_of(call(app, "count")) == "counted by s"
+
+    run(main)
+
+
+def test_a_lifespan_refused_as_the_server_is_open_leaves_it_open():
+    async def main():
+        app = asgi(make_server())
+        async with app.lifespan():
+            with pytest.raises(RuntimeError, match="is open already"):
+                async with app.lifespan():
+                    pytest.fail("it is open twice")
+            assert await text_of(call(app, "count")) == "counted by s"
 
     run(main)
 

@@ -158,7 +158,8 @@ class RedisDirectory:
         if self._found_data_set != data_set:
             if self._key is not None:
                 await self._put_back(self._key)
-            self._refilled_at = trio.current_time() + _REFILL * self._lease - age / 1000
+            # A Redis that took over may have another time: what began in its future begins now.
+            self._refilled_at = trio.current_time() + _REFILL * self._lease - max(age, 0) / 1000
         self._found_data_set = data_set
         # By its own time it lapses earlier than in Redis.
         lapsed = not was or trio.current_time() > self._renewed_until

@@ -257,6 +257,16 @@ async def test_who_begins_when_redis_has_just_lost_what_it_knew_waits_for_it_too
             assert await directory.look("s") is None
 
 
+async def test_a_redis_whose_clock_is_behind_is_waited_for_no_longer(connection, namespace):
+    future = int((await connection.call("TIME"))[0]) * 1000 + 3_600_000
+    await connection.call("SET", f"{{{namespace}}}:E", f"lost {future}")
+    directory = directory_of(connection, namespace, 0.05)
+    await directory._renew("new", ANY_PLACE)
+    with trio.fail_after(SOON):
+        while await directory._may_be_put_back():  # noqa: ASYNC110 - nobody tells
+            await trio.sleep(0.02)
+
+
 async def test_what_is_kept_outlasts_who_has_it_for_as_long_as_it_may_be_idle(connection, namespace):
     directory = directory_of(connection, namespace)
 

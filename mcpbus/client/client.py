@@ -57,6 +57,7 @@ class Client(Conversation):
         nursery: For its answers to what a legacy server asks.
         capabilities: What it declares.
         on_question: Answers what the server asks.
+        hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
 
     Attributes:
@@ -208,12 +209,12 @@ class Client(Conversation):
         """Listen to changes: of lists, of resources, and in revision 2026-07-28 of tasks. Leaving the block ends it.
 
         In an older revision the resources are subscribed to, one after the other, and it ends with the session. What it
-        hears goes to no `on_notification`.
+        hears goes to no `on_notification`. Over HTTP there it ends where the server is away for longer than half a minute, too.
 
         Raises:
             ValueError: The client names tasks, and speaks an older revision.
             ProtocolError: The server refused.
-            Disconnected: The connection ended before the acknowledgement.
+            ClientError: The connection ended before the acknowledgement, or the server tells nothing outside of requests.
         """
         if self.revision.era is Era.LEGACY:
             if task_ids:
@@ -252,6 +253,8 @@ class Client(Conversation):
         self._session_listens.add(listen, kinds, uris)
         subscribed = []
         try:
+            if self._hearing is not None:
+                await self._hearing.opened()
             for uri in uris:
                 await self.request("resources/subscribe", {"uri": uri})
                 subscribed.append(uri)

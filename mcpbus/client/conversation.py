@@ -4,7 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import trio
@@ -47,6 +47,21 @@ Message: TypeAlias = Request | Notification | Response
 Send = Callable[[Message, Pending | None], None]
 """Sends a message to the server; a request with what waits for its answer."""
 
+
+class Hearing(Protocol):
+    """Where a server of an older revision says what belongs to no request, if not where it says all else."""
+
+    def want(self) -> None:
+        """Hear that from now on."""
+
+    async def opened(self) -> None:
+        """Hear that, and wait until it is heard.
+
+        Raises:
+            ClientError: There is no such place.
+        """
+
+
 _encode = msgspec.json.Encoder().encode
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
@@ -60,6 +75,7 @@ class Conversation:
         nursery: For its answers to what a legacy server asks.
         capabilities: What it declares.
         on_question: Answers what the server asks.
+        hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
     """
 
@@ -71,9 +87,11 @@ class Conversation:
         *,
         capabilities: dict[str, Any],
         on_question: OnQuestion | None,
+        hearing: Hearing | None = None,
         pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
     ) -> None:
         self._pause = pause
+        self._hearing = hearing
         self.capabilities = capabilities
         self._on_question = on_question
         self.initialize_result: dict[str, Any] = {}
@@ -89,6 +107,9 @@ class Conversation:
         self._questions = ServerQuestions(nursery, on_question, capabilities, self._send)
         self._arrived = trio.lowlevel.ParkingLot()
         self._gone: str | None = None  # why
+        # How often what belongs to no request was not heard for a while, and why the last time.
+        self._losses = 0
+        self._unheard = ""
 
     def adopt(self, revision: Revision) -> None:
         """Speak another revision from now on."""
@@ -186,11 +207,17 @@ class Conversation:
         """Wait for the oldest of `notifications`, and take it.
 
         Raises:
-            Disconnected: The connection has ended, and there is none left.
+            Disconnected: The connection has ended, and there is none left. Or it was lost while this waited, and with it, maybe, some:
+                over HTTP the session, or the stream of what belongs to no request. It may be called again then.
         """
+        if self._hearing is not None:
+            self._hearing.want()
+        losses = self._losses
         while not self.notifications:
             if self._gone is not None:
                 raise Disconnected(self._gone)
+            if self._losses != losses:
+                raise Disconnected(self._unheard)
             await self._arrived.park()
         return self.notifications.popleft()
 
@@ -233,11 +260,14 @@ class Conversation:
             pending.settle(Disconnected(why))
         for listen in self._listens.values():
             listen.end()
-        self.end_session_listens()
+        self._session_listens.end()
         self.withdraw_questions()
 
-    def end_session_listens(self) -> None:
-        """End the listens of an older revision: their session has. For the connection."""
+    def unheard(self, why: str) -> None:
+        """Tell who listens in an older revision that something may have been lost, with its session, or its stream. For the connection."""
+        self._losses += 1
+        self._unheard = why
+        self._arrived.unpark_all()
         self._session_listens.end()
 
     def withdraw_questions(self) -> None:

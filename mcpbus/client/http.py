@@ -1,7 +1,7 @@
 """A client over Streamable HTTP: each message is a POST, whose answer is JSON or a stream of events.
 
 Of older revisions the session is kept, one that the server has ended is followed by a new one, and a stream that the server left is come
-back to. Not there is their GET stream for what belongs to no request, and HTTP+SSE of 2024-11-05.
+back to. Not there is HTTP+SSE of 2024-11-05.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -24,13 +24,14 @@ except ImportError as error:
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
 from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
+from mcpbus.client.get_stream import GetStream
 from mcpbus.client.http_answers import (
     check_encoding,
     explain,
     media_type,
     read_body,
+    read_messages,
     read_not_found,
-    read_pieces,
     status_error,
 )
 from mcpbus.client.http_session import HttpSession
@@ -39,9 +40,8 @@ from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
 from mcpbus.client.server_questions import OnQuestion
 from mcpbus.client.stream_place import StreamPlace
-from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
+from mcpbus.client.wire import encode_message
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.sse import EventDecoder
 from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
 from mcpbus.protocol.revisions import LATEST, Era, named
 
@@ -70,7 +70,11 @@ async def connect_http(
 
     A session of an older revision that the server has ended is followed by a new one, in which requests that were refused for
     it are repeated: they were not run. What was in flight in the old one fails, notifications that it refused are lost, and
-    what was said to it is forgotten: its log level and its subscriptions.
+    what was said to it is forgotten: its log level and its subscriptions. Listens end with it.
+
+    What a server of an older revision says outside of requests comes on a stream of its own. It is opened, behind all else, once
+    there is somebody to hear it: at once with `on_question`, and else with the first listen, `next_notification`,
+    ``resources/subscribe`` or ``logging/setLevel``.
 
     Args:
         url: The endpoint.
@@ -104,7 +108,10 @@ async def connect_http(
             nursery,
             capabilities=capabilities or {},
             on_question=on_question,
+            hearing=connection.stream,
         )
+        if on_question is not None:
+            connection.stream.want()
         nursery.start_soon(connection.run)
         try:
             try:
@@ -115,6 +122,7 @@ async def connect_http(
                 yield client
         finally:
             client.disconnected("the client was closed")
+            connection.stream.leave()
             with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await connection.close()
             nursery.cancel_scope.cancel()
@@ -154,6 +162,7 @@ class _HttpConnection:
         self._url = url
         self._nursery = nursery
         self._session = HttpSession(nursery, self._repeat, self._leave_session)
+        self.stream = GetStream(http, url, nursery, self._session_headers)
         self._tools = MirroredTools()
         self._posts: dict[int | str, _Post] = {}
         # Posts in the order in which they were sent; see `run`.
@@ -201,11 +210,14 @@ class _HttpConnection:
                             apart.start_soon(self._tell, message, self._session.id)
                         else:
                             await self._tell(message, self._session.id)
+                        if _opens_session(message):
+                            self.stream.enter(self.client, self._session.id)
                     elif (
                         pending is not None
                         and pending.result is None  # else it was given up meanwhile
                         and not self._session.hold(message, pending)
                     ):
+                        self.stream.asked(message.method)
                         pending.begun = True
                         self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
         finally:
@@ -213,8 +225,9 @@ class _HttpConnection:
 
     def _leave_session(self, ended: str) -> None:
         """Expect nothing more of a session that has ended: nobody answers there any more, nor can be answered."""
+        self.stream.leave()
         self.client.withdraw_questions()
-        self.client.end_session_listens()
+        self.client.unheard("the server ended the session, and has forgotten what was subscribed to")
         for post in self._posts.values():
             if post.session == ended:
                 post.pending.settle(Disconnected("the server ended the session before the answer came"))
@@ -312,28 +325,23 @@ class _HttpConnection:
         self, answer: httpx2.Response, request: Request, pending: Pending, place: StreamPlace
     ) -> None:
         """Read a stream until the answer has come, or it ends."""
-        decoder = EventDecoder(MOST_MESSAGE_BYTES)
 
-        def take(piece: bytes) -> bool:
-            for event in decoder.feed(piece):
-                message = place.read(event)
-                if message is not None:
-                    self._receive(message, request, pending)
+        def take(message: str) -> bool:
+            self._receive(message, request, pending)
             return pending.result is None
 
         try:
-            await read_pieces(answer, take)
+            await read_messages(answer, place, take)
         except httpx2.HTTPError:
             if not place.id:
                 raise
 
     async def _return(self, request: Request, pending: Pending, place: StreamPlace) -> None:
         """Come back to a stream that ended before the answer came, as older revisions have it."""
-        last = None if self.client.revision.era is Era.MODERN else place.turn_back()
-        if last is None:
+        if self.client.revision.era is Era.MODERN or not place.id or not place.turn_back():
             raise Disconnected("the stream ended before the answer came")
-        await trio.sleep(place.seconds)
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": last}
+        await trio.sleep(place.pause)
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id}
         headers |= self._session_headers(place.session)
         try:
             async with self._http.stream("GET", self._url, headers=headers) as answer:

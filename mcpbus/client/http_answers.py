@@ -8,8 +8,10 @@ import httpx2
 import trio
 
 from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
+from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from mcpbus.protocol.http.sse import EventDecoder
 from mcpbus.protocol.jsonrpc import Request, Response, Undecodable, decode
 
 _LEAVE_SECONDS: Final = 0.1
@@ -38,6 +40,25 @@ async def read_pieces(answer: httpx2.Response, take: Callable[[bytes], bool]) ->
                 scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def read_messages(answer: httpx2.Response, place: StreamPlace, take: Callable[[str], bool]) -> None:
+    """Read a stream of events until it ends, or `take` wants no more of its messages or fails.
+
+    Raises:
+        ValueError: An event has more bytes than a message may have.
+    """
+    decoder = EventDecoder(MOST_MESSAGE_BYTES)
+
+    def take_piece(piece: bytes) -> bool:
+        wanted = True
+        for event in decoder.feed(piece):
+            message = place.read(event)
+            if message is not None:
+                wanted = take(message)
+        return wanted
+
+    await read_pieces(answer, take_piece)
 
 
 async def read_body(answer: httpx2.Response) -> bytes:

@@ -10,6 +10,8 @@ _SECONDS: Final = 1.0
 _MOST_SECONDS: Final = 30.0
 _MOST_RETURNS: Final = 5
 """How often in a row a client comes back to a stream that says nothing new."""
+_MOST_READ: Final = 1024
+"""How many events are known again when a server repeats them."""
 
 
 @attrs.define
@@ -19,7 +21,7 @@ class StreamPlace:
     Attributes:
         session: The session in which the stream was opened.
         id: The last event id that was read; None, or empty, if there is nothing to come back with.
-        seconds: How long to wait.
+        seconds: How long to wait at least.
         returns: How often in a row it was come back to since a message came.
     """
 
@@ -27,22 +29,39 @@ class StreamPlace:
     id: str | None = None
     seconds: float = _SECONDS
     returns: int = 0
+    # How often it was come back to at all, and how often before each of the last events was read.
+    _turns: int = attrs.field(default=0, init=False, eq=False)
+    _read: dict[str, int] = attrs.field(factory=dict, init=False, eq=False)
 
     def read(self, event: Event) -> str | None:
-        """Take an event; returns its message, if it is one."""
+        """Take an event; returns its message, if it is one, and not one that was read before the last return (rule W-22)."""
         if event.id is not None:
             self.id = event.id
         if event.retry is not None:
             self.seconds = min(event.retry / 1000, _MOST_SECONDS)
-        if event.type != "message" or not event.data:
+        if event.type != "message" or not event.data or self._is_repeated(event.id):
             return None
         self.returns = 0
         return event.data
 
-    def turn_back(self) -> str | None:
-        """Come back once more; returns with which event id, None if there is none, or it was done too often."""
+    def _is_repeated(self, event_id: str | None) -> bool:
+        if not event_id:
+            return False
+        read = self._read.setdefault(event_id, self._turns)
+        if len(self._read) > _MOST_READ:
+            del self._read[next(iter(self._read))]
+        return read != self._turns
+
+    def turn_back(self) -> bool:
+        """Come back once more; returns whether it was not done too often."""
         self.returns += 1
-        return self.id or None if self.returns <= _MOST_RETURNS else None
+        self._turns += 1
+        return self.returns <= _MOST_RETURNS
+
+    @property
+    def pause(self) -> float:
+        """How many seconds to wait before it is come back to: as long as the server says, and longer each time it says nothing new."""
+        return float(min(self.seconds * 2 ** (self.returns - 1), _MOST_SECONDS))
 
     @property
     def is_last_return(self) -> bool:

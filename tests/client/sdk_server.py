@@ -40,6 +40,13 @@ async def ask(place: Annotated[ElicitationResult[Place], Resolve(where)]) -> str
     return f"{place.action} {place.data.city if place.action == 'accept' else None}"
 
 
+@server.tool()
+async def change(ctx: Context) -> str:
+    """Say that the tools have changed."""
+    await ctx.session.send_tool_list_changed()
+    return "changed"
+
+
 @server.prompt()
 def pack(city: str) -> str:
     """What to pack."""

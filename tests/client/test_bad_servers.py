@@ -37,6 +37,7 @@ def events(*texts):
 
 HELLO = result({"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}, mcp_session_id="s1")
 TAKEN = answer(status="202 Accepted")
+NO_STREAM = answer(status="405 Method Not Allowed")
 MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
 
 
@@ -44,7 +45,7 @@ MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabi
 async def speaking(*answers):
     """Give the URL of a server that says these, one after the other, and all that it was sent.
 
-    What is a function says it itself, to the stream.
+    What is a function says it itself, to the stream. A stream of what belongs to no request there is none, and who asks for it is not noted.
     """
     sent, left = [], list(answers)
 
@@ -60,6 +61,9 @@ async def speaking(*answers):
                     if line.lower().startswith(b"content-length")
                 ]
                 if b"\r\n\r\n" in data and len(body) >= sum(lengths):
+                    if data.startswith(b"GET") and b"last-event-id:" not in head.lower():
+                        await stream.send_all(NO_STREAM)
+                        return
                     sent.append(data.decode())
                     said = left.pop(0) if left else TAKEN
                     await (said(stream) if callable(said) else stream.send_all(said))
@@ -161,8 +165,7 @@ async def test_a_result_without_what_was_asked_for_is_malformed(method):
 
 
 async def test_an_answer_that_is_too_long_is_not_read(monkeypatch):
-    for module in (http, http_answers):
-        monkeypatch.setattr(module, "MOST_MESSAGE_BYTES", 1000)
+    monkeypatch.setattr(http_answers, "MOST_MESSAGE_BYTES", 1000)
     async with speaking(result({"much": "x" * 1000})) as (url, _):
         assert "more than 1,000 bytes" in await list_tools(url, revision=OLD)
     async with speaking(events("data: " + "x" * 2000)) as (url, _):

@@ -117,6 +117,15 @@ async def test_what_a_server_offers_is_listed_called_and_told_of_meanwhile(conne
     ]
 
 
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+@pytest.mark.parametrize("connect", [sdk_over_http, sdk_over_stdio], indirect=True)
+async def test_a_change_at_a_server_of_the_sdk_is_heard(connect, revision):  # W-18
+    with trio.fail_after(60):
+        async with connect(revision=revision) as client, client.listen(tools=True) as changes:
+            await client.call_tool("change")
+            assert (await anext(changes))[0] == "notifications/tools/list_changed"
+
+
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("connect", EVERYBODY, indirect=True)
 async def test_a_question_is_answered_in_both_eras(connect, revision):

@@ -22,17 +22,49 @@ def test_an_event_says_where_to_go_on_and_when_and_a_message_counts_as_news(even
     assert here == place
 
 
-@pytest.mark.parametrize("last", [None, ""])
-def test_without_an_event_id_there_is_no_way_back(last):
-    assert StreamPlace(None, last).turn_back() is None
-
-
 def test_a_stream_that_says_nothing_new_is_come_back_to_five_times():
     place = StreamPlace(None, "e1")
     assert [(place.turn_back(), place.is_last_return) for _ in range(6)] == [
-        *[("e1", False)] * 4,
-        ("e1", True),
-        (None, False),
+        *[(True, False)] * 4,
+        (True, True),
+        (False, False),
     ]
     place.read(Event("{}", id="e2"))
-    assert place.turn_back() == "e2"
+    assert place.turn_back()
+
+
+@pytest.mark.parametrize(
+    ("retry", "pauses"),
+    [(None, [1, 2, 4, 8, 16]), (700, [0.7, 1.4, 2.8, 5.6, 11.2]), (20_000, [20, 30, 30, 30, 30])],
+)
+def test_each_return_waits_longer_and_never_less_than_the_server_says(retry, pauses):  # W-14
+    place = StreamPlace(None)
+    place.read(Event("", retry=retry))
+    waited = []
+    while place.turn_back():
+        waited.append(place.pause)
+    assert waited == pytest.approx(pauses)
+
+
+def test_an_event_that_is_repeated_after_a_return_is_neither_told_again_nor_news():  # W-22
+    place = StreamPlace(None)
+    assert [place.read(Event(text, id=number)) for text, number in (("a", "1"), ("b", "2"), ("c", "2"))] == [
+        "a",
+        "b",
+        "c",
+    ]
+    place.turn_back()
+    assert [place.read(Event(text, id=number)) for text, number in (("a", "1"), ("c", "2"))] == [None, None]
+    assert (place.id, place.returns) == ("2", 1)
+    assert place.read(Event("d", id="3")) == "d"
+    place.turn_back()
+    assert place.read(Event("e")) == "e", "without an id nobody can tell"
+
+
+def test_of_a_long_stream_the_last_thousand_events_are_known_again():
+    place = StreamPlace(None)
+    for number in range(2000):
+        place.read(Event("{}", id=str(number)))
+    place.turn_back()
+    assert place.read(Event("{}", id="1999")) is None
+    assert place.read(Event("{}", id="0")) == "{}"

@@ -310,6 +310,13 @@ def test_a_command_that_there_is_not_is_told_which_there_are():
     )
 
 
+def test_what_each_command_does_is_told_in_a_line_of_a_narrow_terminal():
+    _, output = run("--help")
+    commands = output.partition("Commands:")[2]
+    assert "watch Print changes" in commands
+    assert "..." not in commands
+
+
 @pytest.mark.parametrize("arguments", [["-h"], ["serve", "-h"]])
 def test_help_has_a_short_name(arguments):
     status, output = run(*arguments)

@@ -40,7 +40,7 @@ from mcpbus.protocol.revisions import Era
 def call(  # noqa: PLR0917 - click gives each by its name
     given: Connecting, tool: str, arguments: tuple[str, ...], as_json: bool, log_level: str, max_time: float
 ) -> None:
-    """Call a tool, and print what it returns; progress, log lines and what went wrong go to standard error.
+    """Call a tool, and print what it returns. Progress, log lines and what went wrong go to standard error.
 
     A value is read by the tool's schema; KEY:=JSON says it exactly, and a JSON object says several. The server's questions are asked in the terminal.
     """
@@ -110,9 +110,12 @@ def _texts(result: dict[str, Any]) -> list[str]:
     structured = result.get("structuredContent")
     if structured is None:
         return texts
-    # What is no object is wrapped in one, where a revision has nothing else.
-    wrapped = isinstance(structured, dict) and structured.keys() == {"result"}
-    values = [structured["result"], structured] if wrapped else [structured]
+    # What is no object is wrapped in one, where a revision has nothing else; a text some servers wrap by a name of their own.
+    [(name, value)] = (
+        structured.items() if isinstance(structured, dict) and len(structured) == 1 else [("", None)]
+    )
+    wrapped = name == "result" or (isinstance(value, str) and value in texts)
+    values = [value, structured] if wrapped else [structured]
     said = [*texts, *map(_decode, texts)]
     shown = next((value for value in values if value in said or value == texts), structured)
     if shown in texts:

@@ -47,7 +47,7 @@ async def list_kind(client: Client, kind: str) -> _Items:
 @client_options
 @click.option("--json", "as_json", is_flag=True, help="Print it all, as JSON.")
 def inspect(given: Connecting, as_json: bool) -> None:
-    """Tell what a server is and offers: tools, prompts and resources with their parameters."""
+    """Tell what a server is and offers. Tools, prompts and resources are told with their parameters."""
     offers: list[_Offer] = []
 
     async def talk(client: Client, patience: Patience) -> None:
@@ -70,7 +70,7 @@ def inspect(given: Connecting, as_json: bool) -> None:
 @client_options
 @click.argument("kind", type=click.Choice(KINDS), default="tools")
 def list_(given: Connecting, kind: str) -> None:
-    """Print the names of a server's tools, prompts, resources or templates, one a line."""
+    """Print the names of what a server offers, one a line. Without KIND these are the tools."""
     found: _Items = []
 
     async def talk(client: Client, _: Patience) -> None:

@@ -46,7 +46,7 @@ def _read_env(_: click.Context, option: click.Parameter, values: tuple[str, ...]
 def install(  # noqa: PLR0917 - click gives each by its name
     client: str, target: str, name: str | None, env: dict[str, str], headers: dict[str, str], only_print: bool
 ) -> None:
-    """Write an entry for a server into an MCP client's configuration; mcp-json prints it for any other client.
+    """Write a server into an MCP client's configuration. CLIENT mcp-json prints the entry, for any other client.
 
     A file or a module is run by this Python. What else the file has is kept, and a file that cannot be read is left alone.
     """

@@ -17,7 +17,7 @@ from mcpbus.client.client import Client
 @click.argument("uri")
 @click.option("--json", "as_json", is_flag=True, help="Print all contents, as JSON.")
 def read(given: Connecting, uri: str, as_json: bool) -> None:
-    """Print a resource, into a file or a pipe to the byte. Bytes are not written to a terminal."""
+    """Print a resource. Into a file or a pipe it goes to the byte; bytes are not written to a terminal."""
     contents: list[dict[str, Any]] = []
 
     async def talk(client: Client, _: Patience) -> None:

@@ -7,5 +7,5 @@ from mcpbus.protocol.routes import render
 
 @click.command()
 def routes() -> None:
-    """Print which stream a message from the server goes to, by scope, revision and transport."""
+    """Print which stream each message of a server goes to. That depends on its scope, the revision and the transport."""
     click.echo(render())

@@ -28,7 +28,7 @@ _DEMO = "mcpbus.examples.demo:server"
 @target_argument
 @http_options
 def serve(target: str, **given: Any) -> None:
-    """Serve a server over HTTP until SIGTERM or Ctrl-C; a second one does not wait."""
+    """Serve a server over HTTP until SIGTERM or Ctrl-C. A second one does not wait."""
     _serve_http(target, given)
 
 

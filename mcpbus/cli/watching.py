@@ -15,7 +15,7 @@ from mcpbus.client.errors import ClientError
 @client_options
 @click.argument("uris", nargs=-1, metavar="[URI]...")
 def watch(given: Connecting, uris: tuple[str, ...]) -> None:
-    """Print changes of a server's lists, and of the resources named, until Ctrl-C: each a JSON object on a line."""
+    """Print changes of a server's lists and resources, as they come. Each is a JSON object on a line; Ctrl-C ends it."""
 
     async def talk(client: Client, patience: Patience) -> None:
         async with client.listen(tools=True, prompts=True, resources=True, uris=uris) as changes:

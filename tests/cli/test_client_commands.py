@@ -91,6 +91,27 @@ def test_text_is_printed_as_text(url):
     assert run("call", url, "mirror", "region=\xe9\xe9n")[0] == "\xe9\xe9n\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "structured", "printed"),
+    [
+        ("hello", {"content": "hello"}, "hello\n"),
+        ("hello", {"result": "hello"}, "hello\n"),
+        ("hello", {"content": "other"}, 'hello\n{\n  "content": "other"\n}\n'),
+        ("hello", {"content": "hello", "more": 1}, 'hello\n{\n  "content": "hello",\n  "more": 1\n}\n'),
+        ('{"content":"hello"}', {"content": "hello"}, '{\n  "content": "hello"\n}\n'),
+        ("5", {"degrees": 5}, '5\n{\n  "degrees": 5\n}\n'),
+        ("hello", {}, "hello\n{}\n"),
+    ],
+)
+def test_a_text_that_a_server_wraps_is_printed_once(content, structured, printed, tmp_path):
+    file = tmp_path / "wrapping.py"
+    file.write_text(
+        "from mcpbus import Server, ToolResult\nserver = Server('wrapping')\n"
+        f"server.tool(name='say')(lambda: ToolResult({content!r}, {structured!r}))\n"
+    )
+    assert run("call", str(file), "say")[0] == printed
+
+
 def test_what_a_server_offers_is_shown_with_its_parameters(target):
     out, _ = run("inspect", target)
     assert out.startswith("wire 1.2, revision 2026-07-28\nAsk for the weather.\ncapabilities: ")

@@ -1,5 +1,6 @@
 """Tokens that only their issuer can read: it is asked about each of them (RFC 7662)."""
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -10,8 +11,8 @@ from mcpbus.auth.addresses import read_address
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.jwt import check_claims, read_audience, read_principal
 from mcpbus.auth.question import Question
-from mcpbus.auth.verifier import InvalidTokenError, Verified
-from mcpbus.auth.web import HttpxWeb, Web, ask
+from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified
+from mcpbus.auth.web import SECONDS, HttpxWeb, Web, ask
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_text
 
@@ -59,7 +60,7 @@ class IntrospectionVerifier:
         self._audience = read_audience(audience)
         self._address = address
         self._asking: dict[str, Question[Mapping[str, Any]]] = {}
-        # Whoever makes tokens up does not have the issuer flooded with questions.
+        # Whoever makes tokens up does not have the issuer flooded with questions, and others wait behind those for a while at most.
         self._limiter = trio.CapacityLimiter(_AT_ONCE)
 
     async def verify(self, token: str, resource: str, now: float) -> Verified:
@@ -68,7 +69,11 @@ class IntrospectionVerifier:
         if question is None:
             question = Question(partial(self._ask, token), f"a token of {self.issuer}")
             self._asking[token] = question
-        claims = await question.answer()
+        try:
+            claims = await question.answer()
+        finally:
+            if not question.waiting:
+                del self._asking[token]
         if claims.get("active") is not True:
             raise InvalidTokenError("it is not active")
         if claims.get("iss", self.issuer) != self.issuer:
@@ -88,13 +93,13 @@ class IntrospectionVerifier:
         Raises:
             UnavailableError: It cannot be asked.
         """
-        try:
+        with trio.move_on_after(SECONDS) as line:
             async with self._limiter:
+                line.deadline = math.inf
                 address = self._address
                 if address is None:
                     address = await find_endpoint(self.web, self.issuer, "introspection_endpoint")
                     self._address = address
                 form = {"token": token, "token_type_hint": "access_token"}
                 return await ask(self.web, "POST", address, form, self._login)
-        finally:
-            del self._asking[token]
+        raise UnavailableError(f"{self.issuer} has been asked about too many tokens for {SECONDS:g} s")

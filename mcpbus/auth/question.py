@@ -11,21 +11,27 @@ T = TypeVar("T")
 
 
 class Question(Generic[T]):
-    """A question that is being put; whoever waits for its answer may leave, and the others get it.
+    """A question that is being put; whoever waits for its answer may leave, and the others get it. With the last one it is given up.
 
     Args:
         put: Puts it, and returns the answer.
         name: What it is about, for who looks at trio's tasks.
+
+    Attributes:
+        waiting: How many wait for its answer.
     """
 
     def __init__(self, put: Callable[[], Awaitable[T]], name: str) -> None:
+        self.waiting = 0
         self._ended = trio.Event()
+        self._scope = trio.CancelScope()
         self._answer: T | UnavailableError
         trio.lowlevel.spawn_system_task(self._run, put, name=name)
 
     async def _run(self, put: Callable[[], Awaitable[T]]) -> None:
         try:
-            self._answer = await put()
+            with self._scope:
+                self._answer = await put()
         except UnavailableError as failure:
             self._answer = failure
         except Exception as failure:  # noqa: BLE001 - it ends all of trio otherwise
@@ -39,7 +45,13 @@ class Question(Generic[T]):
         Raises:
             UnavailableError: There is none.
         """
-        await self._ended.wait()
+        self.waiting += 1
+        try:
+            await self._ended.wait()
+        finally:
+            self.waiting -= 1
+            if not self.waiting:
+                self._scope.cancel()  # does nothing once there is an answer
         if isinstance(self._answer, UnavailableError):
             # Each who waits has one of their own, which tells of their own way only.
             raise UnavailableError(str(self._answer), self._answer.retry_after)

@@ -1,6 +1,7 @@
 """Tokens that are asked about, tokens that are written down, and verifiers of one's own."""
 
 import gc
+from collections import Counter
 from hashlib import sha256
 
 import pytest
@@ -85,6 +86,49 @@ async def test_who_asks_first_may_leave_and_the_others_get_the_answer(autojump_c
     assert (len(found), questions(issuer)) == (1, 1)
     await verifier.verify(token, RESOURCE, issuer.now())
     assert questions(issuer) == 2
+
+
+async def test_what_nobody_waits_for_any_more_is_not_asked(autojump_clock):
+    """Whoever makes tokens up and leaves keeps nobody waiting, and nothing in memory."""
+    issuer = Issuer()
+    verifier, issuer.delay = introspecting(issuer), 3
+
+    async def leave(number):
+        with trio.move_on_after(1):
+            await verifier.verify(f"made-up-{number}", RESOURCE, issuer.now())
+
+    async with trio.open_nursery() as nursery:
+        for number in range(1000):
+            nursery.start_soon(leave, number)
+    left = trio.current_time()
+    await trio.testing.wait_all_tasks_blocked()
+    assert (verifier._asking, verifier._limiter.borrowed_tokens) == ({}, 0)
+    await verifier.verify(issuer.token("ada"), RESOURCE, issuer.now())
+    assert trio.current_time() - left == pytest.approx(6)  # with that for where to ask
+
+
+async def test_nobody_waits_for_ever_behind_those_who_ask_too_much(autojump_clock):
+    issuer = Issuer()
+    verifier = introspecting(issuer)
+    await verifier.verify(issuer.token("ada"), RESOURCE, issuer.now())
+    issuer.delay = 7
+    outcomes = []
+
+    async def ask(number):
+        with pytest.raises((InvalidTokenError, UnavailableError)) as raised:
+            await verifier.verify(f"made-up-{number}", RESOURCE, issuer.now())
+        outcomes.append((raised.type, round(trio.current_time() - begun)))
+
+    begun = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for number in range(100):
+            nursery.start_soon(ask, number)
+    assert Counter(outcomes) == {
+        (InvalidTokenError, 7): 32,
+        (InvalidTokenError, 14): 32,
+        (UnavailableError, 10): 36,
+    }
+    assert verifier._asking == {}
 
 
 async def test_a_failure_that_nobody_foresaw_is_told_to_all_who_asked(autojump_clock):

@@ -171,6 +171,24 @@ async def test_a_client_of_http2_says_what_to_install(monkeypatch, autojump_cloc
             await open_probe(bus.asgi(), shell="http2").__aenter__()
 
 
+def test_each_name_of_the_clients_is_imported_from_where_type_checkers_see_it():
+    [checked] = [
+        node for node in ast.parse(Path(mcpbus.client.__file__).read_text()).body if isinstance(node, ast.If)
+    ]
+    seen = {
+        alias.name: each.module.removeprefix("mcpbus.client.")
+        for each in checked.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    }
+    assert seen == mcpbus.client._PLACES
+    assert set(seen) == set(mcpbus.client.__all__) <= set(dir(mcpbus.client))
+    for name, module in seen.items():
+        assert getattr(mcpbus.client, name) is getattr(sys.modules[f"mcpbus.client.{module}"], name)
+    with pytest.raises(AttributeError, match="has no attribute 'Clinet'"):
+        _ = mcpbus.client.Clinet
+
+
 def test_each_name_is_imported_from_where_type_checkers_see_it():
     [checked] = [
         node for node in ast.parse(Path(mcpbus.__file__).read_text()).body if isinstance(node, ast.If)

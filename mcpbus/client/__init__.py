@@ -7,8 +7,9 @@ if TYPE_CHECKING:
     from mcpbus.client.client import Client, ServerDescription
     from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError
     from mcpbus.client.http import connect_http
-    from mcpbus.client.pending import Listen
+    from mcpbus.client.pending import Listen, OnNotification
     from mcpbus.client.process import connect_process
+    from mcpbus.client.server_questions import OnQuestion
 else:
     _PLACES = {
         "Client": "client",
@@ -16,6 +17,8 @@ else:
         "Disconnected": "errors",
         "Listen": "pending",
         "MalformedAnswerError": "errors",
+        "OnNotification": "pending",
+        "OnQuestion": "server_questions",
         "ServerDescription": "client",
         "StatusError": "errors",
         "connect_http": "http",
@@ -30,6 +33,10 @@ else:
         found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
         return found
 
+    def __dir__() -> list[str]:
+        """Name all of it, for whoever completes what is typed."""
+        return sorted({*globals(), *_PLACES})
+
 
 __all__ = [
     "Client",
@@ -37,6 +44,8 @@ __all__ = [
     "Disconnected",
     "Listen",
     "MalformedAnswerError",
+    "OnNotification",
+    "OnQuestion",
     "ServerDescription",
     "StatusError",
     "connect_http",

@@ -4,6 +4,7 @@ Of older revisions the session is kept, one that the server has ended is followe
 back to. Not there is HTTP+SSE of 2024-11-05.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -41,12 +42,12 @@ from mcpbus.client.pending import Pending
 from mcpbus.client.server_questions import OnQuestion
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import encode_message
-from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
 from mcpbus.protocol.revisions import LATEST, Era, named
 
 _CONNECT_SECONDS: Final = 10
 _PORTS: Final = 2**16
+_FIELD_TEXT: Final = re.compile(r"[\t -~]*")
 _TELL_SECONDS: Final = 30
 """How long a server may take to accept what it owes no answer."""
 _MOST_APART: Final = 1_000
@@ -65,9 +66,6 @@ async def connect_http(
 ) -> AsyncIterator[Client]:
     """Connect a client to an endpoint.
 
-    What the block raises comes in an `ExceptionGroup`, as out of any nursery: expect an exception inside the block. What
-    connecting raises comes as it is.
-
     A session of an older revision that the server has ended is followed by a new one, in which requests that were refused for
     it are repeated: they were not run. What was in flight in the old one fails, notifications that it refused are lost, and
     what was said to it is forgotten: its log level and its subscriptions. Listens end with it.
@@ -84,12 +82,12 @@ async def connect_http(
         on_question: Answers what the server asks, as for `Bus.connect`.
 
     Raises:
-        ValueError: There is no such revision.
+        ValueError: There is no such revision, or a header field cannot be sent.
         ProtocolError: The server refused.
         ClientError: There is no answer.
     """
     fixed = None if revision is None else named(revision)
-    refused: ProtocolError | ClientError | None = None
+    raised: Exception | None = None
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as fault:
@@ -98,6 +96,11 @@ async def connect_http(
         raise ClientError(f"{url!r} names no host")
     if parsed.port is not None and not 0 < parsed.port < _PORTS:
         raise ClientError(f"{url!r} names no port: they go from 1 to {_PORTS - 1}")
+    for name, value in (headers or {}).items():
+        if not _FIELD_TEXT.fullmatch(value):  # which may be a secret
+            raise ValueError(
+                f"header {name!r} has what none can have: what is no ASCII, or the end of a line"
+            )
     fields = {"Accept-Encoding": "identity", **(headers or {})}
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
     async with httpx2.AsyncClient(headers=fields, timeout=timeout) as http, trio.open_nursery() as nursery:
@@ -114,20 +117,18 @@ async def connect_http(
             connection.stream.want()
         nursery.start_soon(connection.run)
         try:
-            try:
-                await negotiate(client, fixed)
-            except (ProtocolError, ClientError) as error:
-                refused = error
-            else:
-                yield client
+            await negotiate(client, fixed)
+            yield client
+        except Exception as error:  # noqa: BLE001 - raised again below: a nursery would put it into a group
+            raised = error
         finally:
             client.disconnected("the client was closed")
             connection.stream.leave()
             with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await connection.close()
             nursery.cancel_scope.cancel()
-    if refused is not None:
-        raise refused
+    if raised is not None:
+        raise raised
 
 
 @attrs.frozen

@@ -15,7 +15,6 @@ from mcpbus.client.negotiation import negotiate
 from mcpbus.client.pending import Pending
 from mcpbus.client.server_questions import OnQuestion
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
-from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable
 from mcpbus.protocol.revisions import LATEST, named
 
@@ -37,9 +36,6 @@ async def connect_process(
 ) -> AsyncIterator[Client]:
     """Start a program and connect a client to it; the end of the block ends it. It inherits environment and standard error.
 
-    What the block raises comes in an `ExceptionGroup`, as out of any nursery: expect an exception inside the block. What
-    connecting raises comes as it is.
-
     Args:
         command: The program and its arguments.
         revision: The only revision that will do; None for the newest that both know.
@@ -52,7 +48,7 @@ async def connect_process(
         ClientError: It cannot be started, or there is no answer.
     """
     fixed = None if revision is None else named(revision)
-    refused: ProtocolError | ClientError | None = None
+    raised: Exception | None = None
     try:
         process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     except OSError as error:
@@ -71,17 +67,17 @@ async def connect_process(
             nursery.start_soon(connection.read)
             try:
                 await negotiate(client, fixed, probe_seconds=_PROBE_SECONDS)
-            except (ProtocolError, ClientError) as error:
-                refused = error
-            else:
                 yield client
+            except Exception as error:  # noqa: BLE001 - raised again below: a nursery would put it into a group
+                raised = error
+                nursery.cancel_scope.cancel()
             connection.end()
             nursery.cancel_scope.deadline = trio.current_time() + _END_SECONDS
     finally:
         with trio.CancelScope(shield=True):
             await _end(process)
-    if refused is not None:
-        raise refused
+    if raised is not None:
+        raise raised
 
 
 async def _end(process: trio.Process) -> None:

@@ -97,8 +97,8 @@ async def open_client(
         overrides: As for `open_bus`.
 
     Raises:
-        ExceptionGroup: Whatever the block raises comes in one, as out of any nursery; expect an exception inside
-            the block. A revision that there is not is a ValueError, a refused handshake a ProtocolError.
+        ValueError: There is no such revision.
+        ProtocolError: The server refused the handshake.
     """
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus(server, limits=limits, overrides=overrides))

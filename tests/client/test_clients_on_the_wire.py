@@ -221,3 +221,19 @@ async def test_what_connecting_raises_is_in_no_group(connect):
     with pytest.raises(ClientError):
         async with connect():
             pass
+
+
+@pytest.mark.parametrize("connect", [over_stdio, sdk_over_http], indirect=True)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_leaves_the_block_of_a_client_is_in_no_group(connect, revision):
+    with pytest.raises(ProtocolError):
+        async with connect(revision=revision) as client:
+            await client.request("no/such/method")
+
+
+@pytest.mark.parametrize("value", ["Bearer s3cret\n", "Bearer s3cret\u20ac"])
+async def test_a_header_that_cannot_be_sent_is_refused_without_what_it_says(value):
+    with pytest.raises(ValueError, match="'Authorization'") as refused:
+        async with connect_http("http://127.0.0.1:9/mcp", headers={"Authorization": value}):
+            pass
+    assert "s3cret" not in str(refused.value)

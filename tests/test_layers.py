@@ -54,7 +54,13 @@ DOORS = {
     "cryptography": ["mcpbus.auth.signatures", "mcpbus.protocol.cipher"],
     "docstring_parser": ["mcpbus.features.docstrings"],
     "h2": ["mcpbus.testing.over_http2"],
-    "httpx2": ["mcpbus.auth", "mcpbus.auth.web", "mcpbus.client.http", "mcpbus.client.http_answers"],
+    "httpx2": [
+        "mcpbus.auth",
+        "mcpbus.auth.web",
+        "mcpbus.client.get_stream",
+        "mcpbus.client.http",
+        "mcpbus.client.http_answers",
+    ],
     "hpack": [
         "mcpbus.serving.http2.field_decoder",
         "mcpbus.serving.http2.field_encoder",

@@ -108,6 +108,16 @@ async def test_a_client_answers_no_question_that_it_did_not_declare(
     assert (answers(wall), asked) == ({"q": told}, [method] if code is None else []), rule
 
 
+async def test_a_question_that_cannot_be_read_is_refused_and_the_client_goes_on(autojump_clock):
+    async with walled(on_question=echo) as wall:
+        wall.client.receive(
+            '{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"beyond any float":1e999}}'
+        )
+        said(wall.client, id=2, method="roots/list")
+        await wait_all_tasks_blocked()
+    assert answers(wall) == {1: (-32602, None), 2: {"method": "roots/list"}}
+
+
 async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
     asked, go_on = [], trio.Event()
 
@@ -166,14 +176,18 @@ async def test_what_is_told_of_a_listen_that_was_left_is_nobodys(autojump_clock)
 
 
 async def test_more_questions_than_anybody_can_answer_are_refused(autojump_clock):
-    async def on_question(_method, _params):
+    asked = []
+
+    async def on_question(_method, params):
+        asked.append(params["number"])
         await trio.sleep_forever()
 
     async with walled(on_question=on_question) as wall:
         for number in range(MOST_QUESTIONS + 1):
-            said(wall.client, id=number, method="roots/list")
+            said(wall.client, id=number, method="roots/list", params={"number": number})
         await wait_all_tasks_blocked()
     assert answers(wall) == {MOST_QUESTIONS: (-32603, None)}
+    assert sorted(asked) == list(range(MOST_QUESTIONS))
 
 
 @pytest.mark.parametrize(

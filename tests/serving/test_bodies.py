@@ -4,7 +4,7 @@ import h2.errors
 import h2.events
 import pytest
 import trio
-from peers import Http2, get, hello, receive_all, receive_until, respond, serving
+from peers import Http2, get, head_of, hello, receive_all, receive_until, respond, serving
 
 from mcpbus import Limits, Server
 
@@ -162,6 +162,24 @@ async def test_a_body_that_never_comes_is_answered_408(protocol):
             (response,) = [e for e in peer.events[stream_id] if isinstance(e, h2.events.ResponseReceived)]
             assert dict(response.headers)[":status"] == "408"
         assert bus.statistics().limits_reached == {"body_timeout": 1}
+
+
+async def test_a_client_that_takes_an_http2_request_back_in_its_body_reaches_no_limit():
+    server, fields = Server("left", version="1"), [("content-type", "application/json")]
+    long = [*head_of("POST", "/mcp", *fields, ("accept", "application/json, text/event-stream"))]
+    long[3] = (":authority", "localhost")
+    async with server.open(drain_seconds=0) as bus, serving(bus.asgi()) as served:
+        peer = await Http2(await served.connect()).start()
+        stream_id = await peer.request(headers=long, end=False)
+        await peer.send_data(stream_id, bytes(60_000))
+        while not bus.statistics().held_bytes:  # until a task reads it
+            await trio.lowlevel.checkpoint()
+        peer.connection.reset_stream(stream_id)
+        await peer.flush()
+        while bus.statistics().held_bytes:
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        assert bus.statistics().limits_reached == {}
 
 
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])

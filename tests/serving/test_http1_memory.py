@@ -7,6 +7,7 @@ from houses import call
 from peers import serving
 
 from mcpbus import Limits, Server
+from mcpbus.protocol.routes import Reason
 from tests.at_home import ONE_BUDGET
 
 CLIENTS = 40
@@ -41,4 +42,25 @@ async def test_long_answers_of_calls_that_end_in_one_turn_of_the_scheduler_are_n
         finally:
             tracemalloc.stop()
         assert most < CLIENTS / 2 * MEGABYTE
-        assert bus.statistics().limits_reached["memory_bytes"] > 1
+        now = bus.statistics()
+        assert now.limits_reached["memory_bytes"] > 1
+        assert (now.delivered, now.discarded.keys()) == (0, {Reason.LOST})
+        given_up = now.limits_reached["memory_bytes"]
+        assert now.discarded[Reason.LOST] == given_up
+
+        whole = []
+        async with trio.open_nursery() as nursery:
+            for stream in served.streams:
+                nursery.start_soon(_read, stream, whole)
+        assert (whole.count(True), whole.count(False)) == (CLIENTS - given_up, given_up)
+
+
+async def _read(stream, whole):
+    """Note whether an answer comes whole; one that was given up ends with its connection."""
+    size = 0
+    try:
+        while size < MEGABYTE and (piece := await stream.receive_some()):
+            size += len(piece)
+    except trio.BrokenResourceError:
+        size = 0
+    whole.append(size >= MEGABYTE)

@@ -463,6 +463,10 @@ async def test_a_client_that_waits_to_be_told_is_told_to_go_on(autojump_clock):
     async with connected() as client:
         stream_id = await client.call("echo", ("expect", "100-continue"), end=False, text="x")
         await client.until_stream(stream_id, h2.events.InformationalResponseReceived)
+        (told,) = [
+            e for e in client.events[stream_id] if isinstance(e, h2.events.InformationalResponseReceived)
+        ]
+        assert dict(told.headers)[":status"] == "100"
 
 
 @pytest.mark.parametrize(("sends", "waits"), [(b"", False), (b" ", True)])

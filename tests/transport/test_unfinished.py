@@ -1,6 +1,7 @@
 """Bodies that come slowly: what has come of them is counted, and the longest is given up when there is too much."""
 
 import json
+from contextlib import suppress
 
 import pytest
 import trio
@@ -92,6 +93,39 @@ async def test_what_has_come_counts_whatever_its_pieces(pieces, autojump_clock):
         upload.say(b"", more=False)
         await trio.sleep(1)
         assert (upload.status, home.bus.statistics().held_bytes) == (400, 0)
+
+
+@pytest.mark.parametrize(("rest", "whole"), [(b"", b"12345678"), (b"9", None)])
+async def test_a_body_that_is_as_long_as_it_may_be_is_read_to_its_end(rest, whole):
+    budget = Budget(10**9, ReachedLimits())
+
+    async def come(_until):
+        await trio.lowlevel.checkpoint()
+        return rest, True
+
+    read = await read_unfinished(
+        b"12345678", come, limit=8, rate=MinDataRate(1, 1), until=0, budget=budget, peer=LOCAL
+    )
+    assert (read, budget.held) == (whole, 0)
+
+
+@pytest.mark.parametrize("failure", [trio.BrokenResourceError, trio.Cancelled], ids=["broken", "cancelled"])
+async def test_a_body_that_is_not_read_to_its_end_is_not_kept(failure):
+    budget, scope = Budget(10**9, ReachedLimits()), trio.CancelScope()
+
+    async def fail(_until):
+        assert budget.held == 4
+        if failure is trio.Cancelled:
+            scope.cancel()
+        await trio.lowlevel.checkpoint()
+        raise failure
+
+    with suppress(trio.BrokenResourceError), scope:
+        await read_unfinished(
+            b"half", fail, limit=8, rate=MinDataRate(1, 1), until=0, budget=budget, peer=LOCAL
+        )
+        raise AssertionError
+    assert (budget.held, scope.cancelled_caught) == (0, failure is trio.Cancelled)
 
 
 async def test_whoever_brings_much_leaves_everybody_else_a_turn_before_the_next_who_does():

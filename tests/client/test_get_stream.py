@@ -223,6 +223,28 @@ async def test_a_server_that_has_none_is_asked_once_and_all_else_goes_on(said):
     assert server.sessions == 1
 
 
+async def test_who_waits_for_notifications_waits_on_where_there_is_no_stream_and_a_new_session_may_have_one():
+    heard = []
+
+    async def take(client):
+        heard.append((await client.next_notification())[0])
+
+    async with streaming(NO_STREAM, open_with(event(TOOLS))) as (client, server):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(take, client)
+            await server.until(lambda: server.gets)
+            with pytest.raises(ClientError, match="405 Method Not Allowed"):
+                async with client.listen(tools=True):
+                    pass
+            assert not heard
+            nursery.cancel_scope.cancel()
+        server.ended.add("s1")
+        await client.list_tools()
+        await take(client)
+    assert heard == [TOOLS]
+    assert [fields["mcp-session-id"] for fields in server.gets] == ["s1", "s2"]
+
+
 async def test_no_call_waits_for_the_stream():
     async def never(stream):
         await stream.receive_some()
@@ -258,7 +280,8 @@ async def test_a_stream_that_ended_is_come_back_to_where_it_was(pauses):  # W-14
 
 async def test_a_stream_that_breaks_is_come_back_to_without_an_id_too(pauses):
     cut = answer(event(TOOLS).encode(), "text/event-stream", content_length=1000)
-    async with streaming(cut, b"", FAILED, open_with(event(TOOLS))) as (client, server):
+    taken = answer(status="409 Conflict")
+    async with streaming(cut, taken, FAILED, open_with(event(TOOLS))) as (client, server):
         assert [(await client.next_notification())[0] for _ in range(2)] == [TOOLS, TOOLS]
     assert [fields.get("last-event-id") for fields in server.gets] == [None] * 4
     assert pauses == [1, 2, 4]
@@ -327,6 +350,7 @@ async def test_a_listen_ends_with_its_session():
         await client.list_tools()
         assert [change async for change in changes] == []
         await server.until(lambda: len(server.gets) == 2)
+        await server.until(lambda: server.open == 1)
     assert [fields["mcp-session-id"] for fields in server.gets] == ["s1", "s2"]
 
 

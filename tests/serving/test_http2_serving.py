@@ -435,6 +435,21 @@ async def test_a_body_that_is_said_to_be_too_long_is_refused_before_it_comes(aut
         assert trio.current_time() < 1
 
 
+@pytest.mark.parametrize("length", [2000, 60_000])
+async def test_a_body_that_comes_steadily_is_waited_for_however_long_that_takes(length, autojump_clock):
+    """A short one without a task, a long one in one."""
+    limits = Limits(body_timeout=10, body_bytes_per_second=length / 100)
+    async with connected(limits=limits) as client:
+        began, stream_id = trio.current_time(), await client.post("echo")
+        for _ in range(20):
+            await client.send_data(stream_id, b" " * (length // 20))
+            await trio.sleep(4)
+        await client.send_data(stream_id, b"{", end=True)
+        assert await client.answered(stream_id) == "400"
+        assert trio.current_time() - began >= 80
+        assert client.bus.statistics().limits_reached == {}
+
+
 @pytest.mark.parametrize("length", [1001, 200_000])
 async def test_a_body_that_turns_out_too_long_is_refused(length, autojump_clock):
     async with connected(http={"max_body_bytes": 1000}) as client:

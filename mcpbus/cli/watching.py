@@ -16,16 +16,23 @@ from mcpbus.client.errors import ClientError
 @click.argument("uris", nargs=-1, metavar="[URI]...")
 def watch(given: Connecting, uris: tuple[str, ...]) -> None:
     """Print changes of a server's lists and resources, as they come. Each is a JSON object on a line; Ctrl-C ends it."""
+    listening = False
 
     async def talk(client: Client, patience: Patience) -> None:
+        nonlocal listening
         async with client.listen(tools=True, prompts=True, resources=True, uris=uris) as changes:
+            listening = True
             click.echo("listening, until Ctrl-C", err=True)
             with patience.asking():  # it may be silent for as long as it likes
                 async for method, params in changes:
                     _echo(method, params)
         raise ClientError("the server tells no more changes")
 
-    converse(given, talk)
+    try:
+        converse(given, talk)
+    except KeyboardInterrupt:
+        if not listening:
+            raise
 
 
 def _echo(method: str, params: dict[str, Any]) -> None:

@@ -1,6 +1,8 @@
 """`mcpbus read` and `mcpbus watch`: what a resource holds, and what changes."""
 
 import json
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -105,3 +107,13 @@ def test_changes_are_lines_of_json_until_the_server_ends(revision, tmp_path):
     assert result.exit_code == 1
     listening, error = result.stderr.splitlines()
     assert (listening, error[:7]) == ("listening, until Ctrl-C", "Error: ")
+
+
+def test_ctrl_c_ends_listening_as_it_was_told(shelf):
+    take = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mcpbus.cli import main; main()"
+    command = [sys.executable, "-c", take, "watch", shelf]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr.readline() == "listening, until Ctrl-C\n"
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=60) == ("", "")
+    assert child.returncode == 0

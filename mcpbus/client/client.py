@@ -256,8 +256,12 @@ class Client(Conversation):
             if self._hearing is not None:
                 await self._hearing.opened()
             for uri in uris:
-                await self.request("resources/subscribe", {"uri": uri})
-                subscribed.append(uri)
+                subscribed.append(uri)  # who does not wait for the answer does not know that it is not
+                try:
+                    await self.request("resources/subscribe", {"uri": uri})
+                except ProtocolError:
+                    subscribed.pop()
+                    raise
             capabilities = (await self.describe()).capabilities
             told = {f"{kind}ListChanged": True for kind in kinds if tells(capabilities, kind)}
             listen.acknowledged = {"notifications": {**told, "resourceSubscriptions": subscribed}}

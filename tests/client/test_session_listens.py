@@ -144,6 +144,14 @@ async def test_a_subscription_that_is_refused_is_raised_and_what_was_subscribed_
         assert len(wall.client.notifications) == 1
 
 
+async def test_who_gives_up_listening_before_the_answer_came_is_subscribed_to_nothing(autojump_clock):
+    async with walled(revision=REVISIONS["2025-11-25"]) as wall, trio.open_nursery() as nursery:
+        nursery.start_soon(listen, wall, "res://a")
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert asked(wall)[-1] == ("resources/unsubscribe", "res://a")
+
+
 @pytest.mark.parametrize(
     ("named", "changed", "heard"),
     [

@@ -92,7 +92,7 @@ $(CORE): pyproject.toml
 	}
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(INSTALL) '.[asking]'
+	@$(INSTALL) '.[asking,client]'
 	@touch $@
 
 $(TOKENS): $(CORE)

@@ -147,6 +147,26 @@ async def test_redis_keeps_no_task_for_ever(engines):
     store.close()
 
 
+@pytest.mark.parametrize("hours", [-5, 5])
+async def test_a_task_in_redis_goes_by_the_clock_of_redis(engines, hours, monkeypatch):
+    """A process whose clock is slow still has what came of its tasks, and one whose clock is fast takes none of others'."""
+    store = RedisTaskStore(engines("valkey").url, namespace=f"clocks {hours}")
+    redis = RedisConnection(engines("valkey").url)
+    now = time.time()
+    await store.put(record("other", created=now), None)
+    elsewhere = now + hours * 3600
+    with monkeypatch.context() as patch:
+        patch.setattr(redis_tasks.time, "time", lambda: elsewhere)
+        await store.put(record(created=elsewhere, status=TaskStatus.COMPLETED, size=2), b"{}")
+    assert await store.payload("t") == b"{}"
+    assert 0 < await redis.call("PTTL", f"{{mcpbus:clocks {hours}}}:t:t") <= 120_000
+    assert {kept.id for kept in await store.load()} == {"t", "other"}
+    for task in ("t", "other"):
+        await store.delete(task)
+    redis.close()
+    store.close()
+
+
 # -- a restart ---------------------------------------------------------------------------------------------------------
 
 

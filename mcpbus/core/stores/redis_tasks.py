@@ -16,10 +16,13 @@ from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive
 
 # A task is a hash: the bus that has it, its record and its payload. All of them are in a sorted set, by when they go. That a bus
-# lives, its lease says.
+# lives, its lease says. When something goes is said in milliseconds from now: the clocks of buses may be far from that of Redis.
 _PUT: Final = Script("""
 local task, all = KEYS[1], KEYS[2]
-local id, bus, record, payload, now, goes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local id, bus, record, payload, left = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local goes = string.format('%.0f', now + left)
 local has = redis.call('HGET', task, 'bus')
 if has and has ~= bus then return 0 end
 redis.call('HSET', task, 'bus', bus, 'record', record, 'payload', payload)
@@ -76,12 +79,11 @@ class RedisTaskStore:
 
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:
         """See `TaskStore.put`."""
-        # One that runs is given as long again when it ends.
-        left = 0 if record.status.final else record.ttl_ms
-        goes = round(record.expires * 1000) + left + _GRACE_MS
-        now = round(time.time() * 1000)
+        left = round((record.expires - time.time()) * 1000) + _GRACE_MS
+        if not record.status.final:
+            left += record.ttl_ms  # it is given as long again when it ends
         kept = b"" if payload is None else b"+" + payload  # what is empty is none
-        arguments: list[Value] = [record.id, record.bus, _encode(record), kept, now, goes]
+        arguments: list[Value] = [record.id, record.bus, _encode(record), kept, left]
         if not await self._redis.run(_PUT, [self._place(record.id), self._all], arguments):
             raise TaskTakenError
 

@@ -20,48 +20,50 @@ class RememberedTokens:
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, tuple[Verified, int]] = OrderedDict()
+        # Each with when it was found out: to a clock that was set back, what is believed for a minute would be good for hours.
+        self._known: OrderedDict[bytes, tuple[Verified, float, int]] = OrderedDict()
         self._size = 0
         # A server that remembers what clients send hands in the very same object again; to digest it takes longest of all.
-        self._recent: dict[int, tuple[bytes, Verified]] = {}
+        self._recent: dict[int, tuple[bytes, Verified, float]] = {}
 
     def find(self, credentials: bytes, now: float) -> Verified | bytes:
         """Return what is known of the token in an Authorization field, as long as that may be believed; or else their digest."""
         recent = self._recent.get(id(credentials))
         # As long as it is kept there, nothing else has its id.
-        if recent is not None and now < recent[1].until:
+        if recent is not None and recent[2] <= now < recent[1].until:
             return recent[1]
         digest = sha256(credentials).digest()
         found = self._known.get(digest)
         if found is None:
             return digest
-        verified, _ = found
-        if now >= verified.until:
+        verified, since, _ = found
+        if not since <= now < verified.until:
             self._forget(digest)
             return digest
         self._known.move_to_end(digest)
         if len(self._recent) >= _MOST_RECENT:
             self._recent.clear()
-        self._recent[id(credentials)] = credentials, verified
+        self._recent[id(credentials)] = credentials, verified, since
         return verified
 
-    def keep(self, digest: bytes, verified: Verified, size: int) -> None:
+    def keep(self, digest: bytes, verified: Verified, since: float, size: int) -> None:
         """Remember what was found out about a token that is good.
 
         Args:
             digest: Of the field that has brought it.
             verified: What was found out.
+            since: When that was, in seconds since the epoch.
             size: How long the token is.
         """
         if digest in self._known:
             self._forget(digest)
-        self._known[digest] = verified, size
+        self._known[digest] = verified, since, size
         self._size += size
         while len(self._known) > MOST_TOKENS or self._size > MOST_BYTES:
             self._forget(next(iter(self._known)))
 
     def _forget(self, digest: bytes) -> None:
-        _, size = self._known.pop(digest, (None, 0))
+        _, _, size = self._known.pop(digest, (None, 0.0, 0))
         self._size -= size
 
     def __len__(self) -> int:

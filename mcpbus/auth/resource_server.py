@@ -140,8 +140,9 @@ class ResourceServer:
 
     async def find(self, new: NewToken) -> Principal | Answer:
         """See `Authorizer`."""
+        now = self.clock()
         try:
-            verified = await self.verifier.verify(new.token, self.resource, self.clock())
+            verified = await self.verifier.verify(new.token, self.resource, now)
         except InvalidTokenError as error:
             return self._invalid(str(error))
         except UnavailableError as error:
@@ -150,7 +151,7 @@ class ResourceServer:
             return refusal(
                 503, invalid_request("tokens cannot be verified at the moment; try again"), None, wait
             )
-        self._remembered.keep(new.digest, verified, len(new.token))
+        self._remembered.keep(new.digest, verified, now, len(new.token))
         return verified.principal
 
     def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:

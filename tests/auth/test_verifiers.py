@@ -55,6 +55,17 @@ async def test_an_issuer_is_asked_about_a_token_once_a_minute(autojump_clock):
         )
 
 
+async def test_a_clock_that_is_set_back_does_not_have_an_answer_believed_for_longer(autojump_clock):
+    async with guarded(verifier=introspecting) as it:
+        token, auth = it.issuer.token("ada", GOOD), it.bus.server.auth
+        fast, auth.clock = 1800.0, lambda: it.issuer.now() + fast
+        assert (await it.send("modern", bearing(token))).status == 200
+        it.issuer.revoke(token)
+        fast = 0.0
+        await trio.sleep(61)
+        assert (await it.send("modern", bearing(token))).status == 401
+
+
 async def test_it_is_asked_once_for_all_requests_that_bring_the_same_new_token(autojump_clock):
     async with guarded(verifier=introspecting) as it:
         it.issuer.delay = 3
@@ -405,8 +416,8 @@ def some(until=100.0):
     return Verified(Principal("https://a", "ada", "app"), until)
 
 
-def keep(known, credentials, verified):
-    known.keep(sha256(credentials).digest(), verified, len(credentials))
+def keep(known, credentials, verified, since=0.0):
+    known.keep(sha256(credentials).digest(), verified, since, len(credentials))
 
 
 def knows(known, credentials, now=0.0):
@@ -431,6 +442,15 @@ def test_what_is_remembered_is_believed_until_then_and_not_at_that_moment():
     assert [knows(known, token, now) for now in (99.9, 99.9, 100.0)] == [True, True, False]
     keep(known, token, some(100.0))
     assert not knows(known, bytes(bytearray(token)), 100.0)
+
+
+def test_what_is_remembered_is_not_believed_by_a_clock_that_was_set_back():
+    known, token = RememberedTokens(), b"Bearer x"
+    for since in (5000.0, 0.0):
+        keep(known, token, some(since + 60), since)
+        assert [knows(known, token, since + passed) for passed in (0, 59, 59)] == [True] * 3
+        assert not knows(known, token, since - 1)
+    assert len(known) == 0
 
 
 def test_of_those_who_come_again_and_again_some_are_at_hand():

@@ -5,6 +5,7 @@ BIND ?= 127.0.0.1:8000
 
 VENV := .venv
 BIN := $(VENV)/bin
+MADE := $(VENV)/.made
 CORE := $(VENV)/.core
 TOKENS := $(VENV)/.auth
 DEV := $(VENV)/.dev
@@ -83,7 +84,7 @@ lint: $(DEV) ## Check style and types
 clean: ## Remove what make has made
 	rm -rf $(VENV)
 
-# Stamps are written last, so that an installation which was cut short is done again.
+# Stamps are written last, so that an installation which was cut short is done again. An environment of yours is added to, and never cleared.
 $(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "mcpbus needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; \
@@ -91,7 +92,8 @@ $(CORE): pyproject.toml
 		exit 1; \
 	}
 	@echo "Setting up $(VENV) ..."
-	@$(PYTHON) -m venv --clear $(VENV)
+	@if [ -e $(VENV) ] && [ ! -e $(MADE) ]; then $(PYTHON) -m venv $(VENV); \
+	else $(PYTHON) -m venv --clear $(VENV) && touch $(MADE); fi
 	@$(INSTALL) '.[asking,client]'
 	@touch $@
 

@@ -10,10 +10,12 @@ import trio
 from mcpbus.auth.addresses import read_address
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.jwt import check_claims, read_audience, read_principal
+from mcpbus.auth.line import Line
 from mcpbus.auth.question import Question
-from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified
+from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified, brought_by
 from mcpbus.auth.web import SECONDS, HttpxWeb, Web, ask
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.validators import check_text
 
 BELIEVED_SECONDS: Final = 60.0
@@ -60,14 +62,14 @@ class IntrospectionVerifier:
         self._audience = read_audience(audience)
         self._address = address
         self._asking: dict[str, Question[Mapping[str, Any]]] = {}
-        # Whoever makes tokens up does not have the issuer flooded with questions, and others wait behind those for a while at most.
-        self._limiter = trio.CapacityLimiter(_AT_ONCE)
+        # Whoever makes tokens up does not have the issuer flooded with questions, and others wait behind those for their turn.
+        self._line = Line(_AT_ONCE)
 
     async def verify(self, token: str, resource: str, now: float) -> Verified:
         """See `TokenVerifier`."""
         question = self._asking.get(token)
         if question is None:
-            question = Question(partial(self._ask, token), f"a token of {self.issuer}")
+            question = Question(partial(self._ask, token, brought_by.get()), f"a token of {self.issuer}")
             self._asking[token] = question
         try:
             claims = await question.answer()
@@ -87,14 +89,14 @@ class IntrospectionVerifier:
         until = believed if expires is None else min(believed, expires)
         return Verified(read_principal(claims, self.issuer, expires), until)
 
-    async def _ask(self, token: str) -> Mapping[str, Any]:
+    async def _ask(self, token: str, peer: Peer | None) -> Mapping[str, Any]:
         """Return what the issuer says of a token.
 
         Raises:
             UnavailableError: It cannot be asked.
         """
         with trio.move_on_after(SECONDS) as line:
-            async with self._limiter:
+            async with self._line.turn(peer):
                 line.deadline = math.inf
                 address = self._address
                 if address is None:

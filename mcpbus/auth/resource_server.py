@@ -19,6 +19,7 @@ from mcpbus.auth.verifier import (
     TokenVerifier,
     UnavailableError,
     Verified,
+    brought_by,
     check_verifier,
 )
 from mcpbus.protocol.errors import invalid_request
@@ -138,9 +139,9 @@ class ResourceServer:
             return self._without_token
         return self._invalid("it is too long") if len(token) > LONGEST_TOKEN else NewToken(token, digest)
 
-    async def find(self, new: NewToken) -> Principal | Answer:
+    async def find(self, new: NewToken, peer: Peer) -> Principal | Answer:
         """See `Authorizer`."""
-        now = self.clock()
+        now, brought = self.clock(), brought_by.set(peer)
         try:
             verified = await self.verifier.verify(new.token, self.resource, now)
         except InvalidTokenError as error:
@@ -151,6 +152,8 @@ class ResourceServer:
             return refusal(
                 503, invalid_request("tokens cannot be verified at the moment; try again"), None, wait
             )
+        finally:
+            brought_by.reset(brought)
         self._remembered.keep(new.digest, verified, now, len(new.token))
         return verified.principal
 

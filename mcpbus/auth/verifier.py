@@ -1,15 +1,20 @@
 """What a resource server asks about each token that it has not seen yet."""
 
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Final, Protocol
 
 import msgspec
 
 from mcpbus.auth.principal import Principal
 from mcpbus.protocol.keywords import Explained, explained
+from mcpbus.protocol.owners import Peer
 
 LEEWAY: Final = 30.0
 """Seconds by which clocks may differ."""
+
+brought_by: Final[ContextVar[Peer | None]] = ContextVar("brought_by", default=None)
+"""From where the token came that is being verified, which says nothing about whether it is good."""
 
 
 class InvalidTokenError(Exception):

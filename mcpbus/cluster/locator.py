@@ -93,7 +93,7 @@ class Locator:
         return is_nobody and not self._node.hand_over.begun
 
     async def _adopt(self, http: HttpRequest, session: str, kept: Kept) -> str | Answer | None:
-        principal, refused = await authorize(self._bus.backend, http.head, http.peer)
+        principal, refused = await authorize(self._bus.backend, self._heads, http.head, http.peer)
         if refused is not None:
             return refused
         await self._node.adoptions.settled(session)  # somebody else may have been faster

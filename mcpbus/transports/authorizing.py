@@ -8,17 +8,19 @@ from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.authentication import Authenticate, Authorizer, Unauthorized
 from mcpbus.protocol.http.bearer import NewToken
+from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.messages import Answer, Head, refusal
 from mcpbus.protocol.owners import Peer
 
 
-async def authorize(backend: Backend, head: Head, peer: Peer) -> tuple[Any, Answer | None]:
+async def authorize(backend: Backend, heads: HeadJudge, head: Head, peer: Peer) -> tuple[Any, Answer | None]:
     """Ask who is behind a request.
 
     Args:
         backend: Whom it is for.
+        heads: Tells from where it really comes.
         head: The request.
-        peer: From where it came.
+        peer: From where its connection comes, which may be a proxy's.
 
     Returns:
         The principal, None where nobody is asked for; or None, and what the request is refused with.
@@ -30,15 +32,15 @@ async def authorize(backend: Backend, head: Head, peer: Peer) -> tuple[Any, Answ
     if auth is not None:
         found = auth.recall(head, peer)
         if isinstance(found, NewToken):
-            return await verify(auth, found)
+            return await verify(auth, found, heads.origin(head, peer))
         return (None, found) if isinstance(found, Answer) else (found, None)
     return (None, None) if backend.authenticate is None else await _authenticate(backend.authenticate, head)
 
 
-async def verify(auth: Authorizer, new: NewToken) -> tuple[Any, Answer | None]:
-    """Ask who brings a token that was not seen before; see `authorize`."""
+async def verify(auth: Authorizer, new: NewToken, peer: Peer) -> tuple[Any, Answer | None]:
+    """Ask who brings a token that was not seen before, from where it really comes; see `authorize`."""
     with ExceptionsOnly("auth"):
-        found = await auth.find(new)
+        found = await auth.find(new, peer)
     return (None, found) if isinstance(found, Answer) else (found, None)
 
 

@@ -162,11 +162,11 @@ class Endpoint:
                 if isinstance(found, Answer):
                     return self._access.refuse(found, head, outlet.peer)
                 return serve(head, body, found, outlet)
-            ask = partial(verify, auth, found)
+            ask = partial(verify, auth, found, self.heads.origin(head, outlet.peer))
         elif not self._authenticates:
             return serve(head, body, None, outlet)
         else:
-            ask = partial(authorize, self._backend, head, outlet.peer)
+            ask = partial(authorize, self._backend, self.heads, head, outlet.peer)
         eager = EagerTask(
             outlet.scope,
             coroutine=self._ask_and_serve(ask, serve, head, body, outlet),
@@ -228,7 +228,7 @@ class Endpoint:
         verdict = _POST if http.cleared else self._judge(head)
         if isinstance(verdict, Answer):
             return self._access.refuse(verdict, head, http.peer)
-        principal, refused = await authorize(self._backend, head, http.peer)
+        principal, refused = await authorize(self._backend, self.heads, head, http.peer)
         if refused is not None:
             return self._access.refuse(refused, head, http.peer)
         if verdict.verb == "POST":

@@ -125,7 +125,7 @@ class HttpSse:
         head, peer = http.head, http.peer
         principal, refused = None, None if http.cleared else self.judge(head)
         if refused is None:
-            principal, refused = await authorize(self._bus.backend, head, peer)
+            principal, refused = await authorize(self._bus.backend, self._heads, head, peer)
         if refused is not None:
             return self._access.refuse(refused, head, peer)
         return (

@@ -78,7 +78,7 @@ class WebSockets:
         Returns:
             The channel, whose block has to be left; or what the request is refused with. Then nothing was allocated.
         """
-        principal, refused = await authorize(self._bus.backend, head, peer)
+        principal, refused = await authorize(self._bus.backend, self._heads, head, peer)
         refused = refused or self._access.lacking(principal)
         if refused is not None:
             return self._access.refuse(refused, head, peer)

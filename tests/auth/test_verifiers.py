@@ -20,7 +20,9 @@ from mcpbus.auth import (
     UnavailableError,
     Verified,
 )
+from mcpbus.auth.line import Line
 from mcpbus.auth.remembered import MOST_BYTES, MOST_TOKENS, RememberedTokens
+from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
@@ -113,7 +115,7 @@ async def test_what_nobody_waits_for_any_more_is_not_asked(autojump_clock):
             nursery.start_soon(leave, number)
     left = trio.current_time()
     await trio.testing.wait_all_tasks_blocked()
-    assert (verifier._asking, verifier._limiter.borrowed_tokens) == ({}, 0)
+    assert (verifier._asking, verifier._line.served) == ({}, 0)
     await verifier.verify(issuer.token("ada"), RESOURCE, issuer.now())
     assert trio.current_time() - left == pytest.approx(6)  # with that for where to ask
 
@@ -140,6 +142,50 @@ async def test_nobody_waits_for_ever_behind_those_who_ask_too_much(autojump_cloc
         (UnavailableError, 10): 36,
     }
     assert verifier._asking == {}
+
+
+async def test_who_makes_tokens_up_delays_nobody_who_comes_from_elsewhere(autojump_clock):
+    issuer = Issuer()
+    auth, found = issuer.protect(), {}
+    auth.verifier, issuer.delay = introspecting(issuer, address=issuer.introspection_endpoint), 1
+
+    async def bring(token, address):
+        peer = Peer.at(address)
+        principal = await auth.find(NewToken(token, token.encode()), peer)
+        if isinstance(principal, Principal):
+            found[address] = trio.current_time() - begun
+
+    begun = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for number in range(1000):
+            nursery.start_soon(bring, f"made-up-{number}", "203.0.113.7")
+        await trio.testing.wait_all_tasks_blocked()
+        for address in ("198.51.100.1", "198.51.100.2", "203.0.113.7"):
+            nursery.start_soon(bring, issuer.token(address), address)
+    assert found == {"198.51.100.1": 2, "198.51.100.2": 2}
+
+
+@pytest.mark.parametrize("_", range(20))  # who is first in a turn of the scheduler is a matter of chance
+async def test_who_leaves_while_a_place_becomes_free_does_not_take_it_along(_, autojump_clock):
+    line, done = Line(1), []
+
+    async def go(name, seconds=1):
+        async with line.turn(Peer(name)):
+            await trio.sleep(seconds)
+        done.append(name)
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(go, "first")
+            await trio.testing.wait_all_tasks_blocked()
+            async with trio.open_nursery() as leaving:
+                for name in "aabbc":
+                    leaving.start_soon(go, name, 2)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(go, "c")
+                leaving.cancel_scope.deadline = trio.current_time() + 1
+    assert done == ["first", "c"]
+    assert (line.served, line._waiting) == (0, {})
 
 
 async def test_a_failure_that_nobody_foresaw_is_told_to_all_who_asked(autojump_clock):
@@ -287,7 +333,7 @@ async def test_who_comes_from_elsewhere_is_refused_such_a_token(autojump_clock):
     async with guarded(verifier=static) as it:
         head = Head("POST", "/mcp", Headers([(b"authorization", b"Bearer reads")]))
         auth = it.bus.server.auth
-        found = await auth.find(auth.recall(head, Peer.at("127.0.0.1")))
+        found = await auth.find(auth.recall(head, Peer.at("127.0.0.1")), Peer.at("127.0.0.1"))
         assert found == auth.recall(head, Peer.at("127.0.0.1"))
         assert found.scopes == {"files:read"}
         refused = auth.recall(head, Peer.at("203.0.113.7"))

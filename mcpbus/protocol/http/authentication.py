@@ -59,8 +59,13 @@ class Authorizer(Protocol):
             The principal; what to answer, if the request is refused; a `NewToken`, for which it may have to be waited.
         """
 
-    async def find(self, new: "NewToken") -> Any:
-        """Find out who brings a token that `recall` has returned; return the principal, or what to answer."""
+    async def find(self, new: "NewToken", peer: Peer) -> Any:
+        """Find out who brings a token that `recall` has returned; return the principal, or what to answer.
+
+        Args:
+            new: The token.
+            peer: From where it really comes.
+        """
 
     def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:
         """Return all that somebody's token has to allow for what they ask for; nothing if it does.

@@ -86,5 +86,5 @@ async def _bring(auth: ResourceServer, heads: Sequence[Head]) -> None:
     """
     for head in heads:
         new = auth.recall(head, _PEER)
-        if not isinstance(new, NewToken) or isinstance(await auth.find(new), Answer):
+        if not isinstance(new, NewToken) or isinstance(await auth.find(new, _PEER), Answer):
             raise RuntimeError(f"not let in: {head}")  # noqa: TRY004 - it is no argument of anybody's

@@ -18,8 +18,8 @@ from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.asgi_arrived import taking_arrived
-from mcpbus.transports.asgi_websocket import AsgiWebSocket
+from mcpbus.transports.asgi_arrived import arrived_in
+from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocket
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import Host
 from mcpbus.transports.unfinished import read_unfinished, take_turn
@@ -73,20 +73,18 @@ class AsgiApp:
             return
         try:
             if scope["type"] == "http":
-                await self._serve_http(scope, receive, _unless_gone(send))
+                # Here, and not in a coroutine of its own, which each wait for the server would go through.
+                request = _AsgiRequest(self._read(scope), scope, receive, send, self._bus)
+                with ExceptionsOnly("a request"):
+                    answer = await self._endpoint.serve(request)
+                if answer is not None:
+                    with self._endpoint.entered(answer):
+                        await request.answer(answer)
             else:
-                websocket = AsgiWebSocket(self._endpoint.websockets, scope, receive, _unless_gone(send))
+                websocket = AsgiWebSocket(self._endpoint.websockets, scope, receive, send)
                 await websocket.serve(_head(scope, "GET", scope["headers"]), _peer(scope))
         except* trio.BrokenResourceError:
             pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
-
-    async def _serve_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = _AsgiRequest(self._read(scope), scope, receive, send, self._bus)
-        with ExceptionsOnly("a request"):
-            answer = await self._endpoint.serve(request)
-        if answer is not None:
-            with self._endpoint.entered(answer):
-                await request.answer(answer)
 
     def _read(self, scope: Scope) -> "_Known":
         """Read the head of a request, or recall it: clients send the same few for ever."""
@@ -129,18 +127,6 @@ class _Known(msgspec.Struct, frozen=True):
     cleared: bool
 
 
-def _unless_gone(send: Send) -> Send:
-    """Return the same, with one exception for a client that has gone: ASGI's is any OSError (since its version 2.4)."""
-
-    async def send_or_break(message: Message) -> None:
-        try:
-            await send(message)
-        except OSError as error:
-            raise trio.BrokenResourceError("the client has gone") from error
-
-    return send_or_break
-
-
 def _head(scope: Scope, verb: str, fields: Fields) -> Head:
     root = scope.get("root_path", "")
     path = plain_path(scope["path"].removeprefix(root) or "/")
@@ -156,14 +142,12 @@ class _AsgiRequest:
     """An `HttpRequest` of the ASGI shell."""
 
     __slots__ = (
-        "_budget",
+        "_arrived",
+        "_bus",
         "_cors",
         "_ending",
-        "_limits",
-        "_reached",
         "_receive",
         "_send",
-        "_take",
         "_version",
         "cleared",
         "head",
@@ -177,12 +161,10 @@ class _AsgiRequest:
         self.peer = _peer(scope)
         self.cleared = known.cleared
         self._cors = known.cors
-        self._limits = bus.limits
-        self._budget = bus.budget
-        self._reached = bus.reached
+        self._bus = bus
         self._version = scope.get("http_version")
         self._receive = receive
-        self._take = taking_arrived(receive)
+        self._arrived = arrived_in(receive)
         self._send = send
         self._ending = False
 
@@ -194,7 +176,7 @@ class _AsgiRequest:
         - What was finished by that is handed on, and never counted: what is decoded of it is counted next.
         - The rest, which is long, or slow, is counted while it comes, in a scope for each piece, whose deadline moves.
         """
-        rate = self._limits.body_rate
+        rate = self._bus.limits.body_rate
         until = rate.begin(trio.current_time())
         body, more = await self._read_arrived()
         received = len(body)
@@ -208,9 +190,9 @@ class _AsgiRequest:
                     until, received = rate.go_on(until, trio.current_time(), received), 0
                     rest, more = await self._read_piece()
                     body, received = body + rest, len(rest)
-        if not more and (len(body) < LARGE_BYTES or not self._budget.line.locked()):
+        if not more and (len(body) < LARGE_BYTES or not self._bus.budget.line.locked()):
             if len(body) >= LARGE_BYTES:
-                await take_turn(self._budget.line)
+                await take_turn(self._bus.budget.line)
             return body if len(body) <= limit else None
         return await read_unfinished(
             body,
@@ -218,7 +200,7 @@ class _AsgiRequest:
             limit=limit,
             rate=rate,
             until=rate.go_on(until, trio.current_time(), received),
-            budget=self._budget,
+            budget=self._bus.budget,
             peer=self.peer,
             ended=not more,
         )
@@ -226,13 +208,13 @@ class _AsgiRequest:
     async def _read_arrived(self) -> tuple[bytes, bool]:
         """Read what is there of the body, and whether more comes: nothing has to bound a wait of one turn of the scheduler."""
         body, more, waited = b"", True, False
-        take = self._take
-        if take is None:
+        arrived = self._arrived
+        if arrived is None:
             return body, more
         await trio.lowlevel.checkpoint_if_cancelled()
         while more and len(body) < LARGE_BYTES:
             try:
-                piece, more = _piece(take())
+                piece, more = _piece(arrived.receive_nowait())
             except trio.WouldBlock:
                 if waited or not body:
                     break
@@ -254,7 +236,7 @@ class _AsgiRequest:
         with trio.move_on_after(_LAST_LOOK_SECONDS):
             piece, more = await self._read_piece()
             return piece, not more
-        self._reached.note("body_timeout", self.peer, "a request was answered 408")
+        self._bus.reached.note("body_timeout", self.peer, "a request was answered 408")
         await self.answer(_TOO_SLOW)
         raise trio.BrokenResourceError("the body of the request did not come in time")
 
@@ -267,26 +249,35 @@ class _AsgiRequest:
         headers = [*reply.headers, *self._cors]
         if reply.body and b"content-length" not in dict(headers):
             headers.append((b"content-length", b"%d" % len(reply.body)))  # else it goes out in chunks
-        deadline = self._limits.write_deadline
-        shielded = self._take is not None and self._version in _HTTP1 and len(reply.body) <= SHORT_BYTES
-        with _NO_BOUND if shielded else self._reached.writing(deadline, self.peer):
-            await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
-            self._ending = True
-            await self._send({"type": "http.response.body", "body": reply.body})
-            return
+        deadline = self._bus.limits.write_deadline
+        shielded = self._arrived is not None and self._version in _HTTP1 and len(reply.body) <= SHORT_BYTES
+        try:
+            with _NO_BOUND if shielded else self._bus.reached.writing(deadline, self.peer):
+                await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
+                self._ending = True
+                await self._send({"type": "http.response.body", "body": reply.body})
+                return
+        except OSError as error:
+            raise trio.BrokenResourceError(GONE) from error
         raise trio.BrokenResourceError(f"the client accepted nothing for {deadline:g} s")
 
     async def start_stream(self, headers: HeaderList) -> None:
         headers = [*headers, *self._cors]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._say({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def write(self, data: bytes, *, more: bool) -> None:
         # The end by itself: whoever has gone while the last of it was written is noticed before it.
         if more or data:
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+            await self._say({"type": "http.response.body", "body": data, "more_body": True})
         if not more:
             self._ending = True
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._say({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _say(self, message: Message) -> None:
+        try:
+            await self._send(message)
+        except OSError as error:
+            raise trio.BrokenResourceError(GONE) from error
 
     async def disconnected(self) -> None:
         """See `HttpRequest`. Plain hypercorn says so too of an answer that has ended, while it still makes the connection ready or closes it."""

@@ -11,8 +11,8 @@ T = TypeVar("T")
 _RECEIVE: Final = trio.MemoryReceiveChannel.receive
 
 
-def taking_arrived(receive: Callable[[], Awaitable[T]]) -> Callable[[], T] | None:
-    """Return what takes a message that is there, or raises `trio.WouldBlock`; None where nobody can tell.
+def arrived_in(receive: Callable[[], Awaitable[T]]) -> trio.MemoryReceiveChannel[T] | None:
+    """Return the channel that the messages come in, of which one that is there can be taken; None where nobody can tell.
 
     Args:
         receive: What the server handed in. With hypercorn on trio it is the method of a memory channel, unless something wraps it.
@@ -20,4 +20,4 @@ def taking_arrived(receive: Callable[[], Awaitable[T]]) -> Callable[[], T] | Non
     if getattr(receive, "__func__", None) is not _RECEIVE:
         return None
     channel: trio.MemoryReceiveChannel[T] = receive.__self__  # type: ignore[attr-defined]
-    return channel.receive_nowait
+    return channel

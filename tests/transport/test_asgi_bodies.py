@@ -12,7 +12,7 @@ from hypercorn.trio.task_group import TaskGroup
 from mcpbus import Limits, Server
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus
-from mcpbus.transports.asgi_arrived import taking_arrived
+from mcpbus.transports.asgi_arrived import arrived_in
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 FIELDS = {
@@ -212,7 +212,7 @@ async def test_hypercorn_lets_applications_look_what_is_there():
     seen = []
 
     async def application(_scope, receive, _send, *_threads):
-        seen.append(taking_arrived(receive))
+        seen.append(arrived_in(receive))
 
     async def send(_message):
         pass
@@ -220,4 +220,4 @@ async def test_hypercorn_lets_applications_look_what_is_there():
     async with TaskGroup() as group:
         put = await group.spawn_app(application, Config(), {}, send)
         await put({"type": "http.disconnect"})
-    assert seen[0]() == {"type": "http.disconnect"}
+    assert seen[0].receive_nowait() == {"type": "http.disconnect"}

@@ -10,7 +10,7 @@ from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
-from mcpbus import Context, Limits, Server
+from mcpbus import Context, Limits, Reason, Server
 from mcpbus.testing import open_bus
 
 CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "say", "arguments": {"count": %d}}}'
@@ -185,3 +185,60 @@ async def test_a_client_that_goes_ends_what_is_written_to_it_and_its_end_soon(en
         await app(scope, receiving.receive, send)
         assert trio.current_time() - begun == ending
         assert bus.statistics().discarded
+
+
+@pytest.mark.parametrize("fails", ["http.response.start", "http.response.body"])
+@pytest.mark.parametrize("call", [CALL % 10, CALL % 5000, CHAT], ids=["short", "long", "in parts"])
+async def test_a_server_that_raises_for_a_client_that_has_gone_hears_nothing_of_it(
+    fails, call, autojump_clock
+):
+    """As ASGI has it since its version 2.4; whoever looks at the books does hear of it."""
+    server = Server("test")
+    server.tool(tell, name="say", thread=False)
+    server.tool(chat)
+    said, receiving = trio.open_memory_channel(10)
+    said.send_nowait({"type": "http.request", "body": call})
+
+    async def send(message):
+        await trio.lowlevel.checkpoint()
+        if message["type"] == fails:
+            raise ConnectionResetError("the client has left")
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": encoded(FIELDS),
+    }
+    async with open_bus(server) as bus:
+        await bus.asgi(sessions="stateless")(scope, receiving.receive, send)
+        now = bus.statistics()
+        assert (now.delivered, set(now.discarded)) == (0, {Reason.LOST})
+
+
+@pytest.mark.parametrize("fails", ["websocket.accept", "websocket.send"])
+async def test_nor_does_one_that_raises_for_a_websocket(fails, autojump_clock):
+    said, receiving = trio.open_memory_channel(10)
+    said.send_nowait({"type": "websocket.connect"})
+    said.send_nowait({"type": "websocket.receive", "text": CHAT.decode()})
+
+    async def send(message):
+        await trio.lowlevel.checkpoint()
+        if message["type"] == fails:
+            raise ConnectionResetError("the client has left")
+
+    scope = {"type": "websocket", "path": "/mcp", "headers": encoded(FIELDS), "subprotocols": ["mcp"]}
+    async with open_bus(Server("test")) as bus:
+        await bus.asgi()(scope, receiving.receive, send)
+        assert bus.statistics().delivered == 0
+
+
+async def test_an_error_of_the_system_in_an_authors_code_is_no_client_that_has_gone():
+    async def authenticate(_head):
+        raise ConnectionRefusedError("no directory")
+
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": encoded(FIELDS)}
+    async with open_bus(Server("test", authenticate=authenticate)) as bus:
+        with pytest.raises(ConnectionRefusedError):
+            await bus.asgi()(scope, None, None)

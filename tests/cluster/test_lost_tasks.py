@@ -1,14 +1,18 @@
 """Tasks of processes that have ended, in a store that all have in common: each is found from any process."""
 
+from functools import partial
+
 import pytest
 import trio
 from several import kill, open_buses, quiet
 from test_forwarding import make, text
 
+from mcpbus import Context
 from mcpbus.tasks import TASKS, MemoryTaskStore
 from mcpbus.testing import MemoryDirectory
 
 DECLARED = {"extensions": {TASKS: {}}}
+ASKED = {**DECLARED, "elicitation": {}}
 LOST = "whether it had an effect is not known"
 
 
@@ -111,3 +115,72 @@ async def test_a_task_that_no_store_has_is_unknown(method, autojump_clock):
         task = await begin(probes[0])
         await kill(buses[0], directory)
         assert (await ask(probes[1], method, task))["error"]["code"] == -32602
+
+
+def make_asking(outcomes):
+    """Make a server with a tool that waits for an answer, and says when it is left."""
+    server = make()
+
+    @server.tool(task="optional")
+    async def sure(ctx: Context) -> str:
+        try:
+            answer = await ctx.elicit("Sure?", bool, key="sure")
+        finally:
+            outcomes.append("left")
+        return str(answer)
+
+    return server
+
+
+async def begin_asking(probe):
+    called = probe.request("tools/call", {"name": "sure", "arguments": {}}, capabilities=ASKED)
+    return {"taskId": (await called.reply())["result"]["taskId"]}
+
+
+async def test_who_was_taken_for_ended_lets_go_of_what_others_have_reported_failed(autojump_clock, caplog):
+    """Wherever its client asks for it then, the task has failed; its handler does not go on."""
+    directory, store, outcomes = MemoryDirectory(), MemoryTaskStore(), []
+    asking = partial(make_asking, outcomes)
+    async with open_buses(asking, directory=directory, task_store=store) as (buses, probes):
+        task, kept = await begin_asking(probes[0]), await begin(probes[0])
+        wanted = {"notifications": {"taskIds": [task["taskId"]]}}
+        listen = probes[0].request("subscriptions/listen", wanted, capabilities=DECLARED)
+        await listen.wait_for(lambda: len(listen.messages) == 2)
+        directory.lapse(buses[0].node.home)
+        await directory.cut()
+        failed = await look(probes[1], task)
+        assert (failed["status"], outcomes) == ("failed", [])
+        directory.renew(buses[0].node.home)
+        await trio.sleep(2)
+        assert outcomes == ["left"]
+        assert [await look(probe, task) for probe in probes] == [failed] * 2
+        assert listen.messages[-1]["params"]["error"] == failed["error"]
+        assert [len(bus.tasks) for bus in buses] == [1, 1]
+        await trio.sleep(10)
+        assert [text(await look(probe, kept)) for probe in probes] == ["worked"] * 2
+    assert "was reported failed by another process" in caplog.text
+
+
+async def test_whose_a_task_is_is_asked_until_the_store_tells(autojump_clock, monkeypatch):
+    directory, store, outcomes = MemoryDirectory(), MemoryTaskStore(), []
+
+    async def fail(*_):
+        raise OSError("down")
+
+    asking = partial(make_asking, outcomes)
+    async with open_buses(asking, directory=directory, task_store=store) as (buses, probes):
+        task = await begin_asking(probes[0])
+        directory.lapse(buses[0].node.home)
+        await store.claim(task["taskId"], buses[0].node.home, buses[1].node.home)
+        directory.renew(buses[0].node.home)
+        await trio.sleep(2)
+        # Whoever claimed it has not reported it yet.
+        assert ((await look(probes[0], task))["status"], outcomes) == ("input_required", [])
+        assert await buses[1].tasks.seek(task["taskId"], "") is None
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "claim", fail)
+            await trio.sleep(3)
+            assert outcomes == []
+        await trio.sleep(31)
+        assert outcomes == ["left"]
+        assert [(await look(probe, task))["status"] for probe in probes] == ["failed"] * 2

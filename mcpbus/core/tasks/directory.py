@@ -19,7 +19,7 @@ from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import TaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.core.tasks.table import Task, TaskTable, store_down
-from mcpbus.core.tasks.task import Close, Expire, Follow, Say, TaskActor
+from mcpbus.core.tasks.task import Close, Expire, Follow, Say, Taken, TaskActor
 from mcpbus.protocol.errors import process_lost
 from mcpbus.protocol.owners import owner_stored
 from mcpbus.protocol.principals import Owner
@@ -79,6 +79,28 @@ class TaskDirectory(TaskTable):
         if task_id not in self._tasks:  # somebody else may have been faster
             self._take_up(record, process_lost().message)
         return None
+
+    async def review(self) -> bool:
+        """Let go of what runs here and has been reported failed by another process, which took this one for ended.
+
+        Returns:
+            Whether all is known: if not, it is to be looked at once more.
+        """
+        known = True
+        for task in [task for task in self._tasks.values() if not task.record.status.final]:
+            task_id = task.record.id
+            try:
+                record = await self._breaker.call(partial(self.store.claim, task_id, self._name, self._name))
+                if record is None or record.bus == self._name or self._tasks.get(task_id) is not task:
+                    continue
+                payload = await self._breaker.call(partial(self.store.payload, task_id))
+            except StoreDownError:
+                return False
+            if record.status.final:
+                task.address.tell(Taken(record, payload))
+            else:
+                known = False  # who has it is about to report it
+        return known
 
     async def leave_store(self) -> None:
         """Leave what is in the store to whoever opens it next."""

@@ -22,7 +22,7 @@ from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.signals import End, Finished
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import TaskTakenError
-from mcpbus.core.tasks.record import TaskStatus, encode_error
+from mcpbus.core.tasks.record import TaskRecord, TaskStatus, encode_error
 from mcpbus.core.tasks.table import Task, TaskTable
 from mcpbus.features.asking.errors import AskError, cannot_ask
 from mcpbus.features.schemas import jsontypes
@@ -64,6 +64,18 @@ class Close(msgspec.Struct, frozen=True):
 
     why: str
     waiting: bool = False
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Another process has the task, which took this one for ended.
+
+    Attributes:
+        record: What is known of the task there.
+        payload: What came of it there.
+    """
+
+    record: TaskRecord
+    payload: bytes | None
 
 
 class Expire(msgspec.Struct, frozen=True):
@@ -334,6 +346,15 @@ class TaskActor:
         if self._writing is None and self._deleting is None:
             self._cell.stop()
 
+    def _taken(self, message: Taken) -> None:
+        """Leave it to who has it, as its clients have been told: what listens here hears that, and the handler is cancelled."""
+        if self._task.record.status.final:
+            return  # the store refuses that
+        _log.warning("a task that runs here was reported failed by another process, and is cancelled")
+        listeners = self._tasks.bus.topics.in_task(message.record.id)
+        self._tasks.tell(listeners, message.record.id, message.record.encode(message.payload))
+        self._cell.stop()
+
     def _ended(self, reason: StopReason) -> None:
         if self._call is not None:
             self._call.cancel()
@@ -356,6 +377,7 @@ class TaskActor:
         TaskEnded: _task_ended,
         _Look: _look_now,
         _WriteAgain: _write_again,
+        Taken: _taken,
         Expire: _expire,
         Close: _close,
     }

@@ -50,9 +50,8 @@ def draw(results: Results, scenarios: Sequence[Scenario], folder: Path) -> list[
         drawn.append(PARTS)
     for scenario in scenarios:
         rows = results.of(scenario.name)
-        if (
-            not rows or isinstance(scenario, Part) or len(scenario.metrics) > 8
-        ):  # a list of unlike figures is no picture
+        # A list of unlike figures is no picture.
+        if not rows or isinstance(scenario, Part) or len(scenario.metrics) > 8:
             continue
         sizes = sorted({row.size for row in rows})
         grows = scenario.grows is not None and len(sizes) > 2

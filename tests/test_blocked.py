@@ -159,9 +159,8 @@ async def test_of_a_handler_it_is_told_from_where_it_begins(lines):
     async with open_bus(server) as bus, bus.connect() as client:
         with soon_blocked():
             async with trio.open_nursery() as calling:
-                calling.start_soon(
-                    client.call_tool, "block"
-                )  # which takes the first line, before anybody else waits
+                # It takes the first line, before anybody else waits.
+                calling.start_soon(client.call_tool, "block")
             assert "goes on" in await trio.to_thread.run_sync(lines.next)
     assert lines.said[0].splitlines()[1].endswith("in block")
 

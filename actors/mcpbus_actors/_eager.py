@@ -127,9 +127,8 @@ class EagerTask(Task, kw_only=True, eq=False):
             try:
                 trap = step(function, value)
             except StopIteration as end:
-                del (
-                    value
-                )  # perhaps it was raised within, and its traceback holds this frame: without this, a cycle
+                # Perhaps it was raised within, and its traceback holds this frame: without this, a cycle.
+                del value
                 self._conclude(Succeeded(end.value))
                 return
             except BaseException as error:  # noqa: BLE001 - whoever asks for the outcome is told

@@ -43,9 +43,8 @@ def log_options(command: _Command) -> _Command:
         logging.basicConfig(level=log_level.upper(), handlers=[handler])
         if log_format == "text":
             return command(*args, **given)
-        announcing = ANNOUNCE.set(
-            logging.getLogger("mcpbus").info
-        )  # whoever reads JSON can read nothing else
+        # Whoever reads JSON can read nothing else, so the line that says where it serves is an entry of the log.
+        announcing = ANNOUNCE.set(logging.getLogger("mcpbus").info)
         try:
             return command(*args, **given)
         finally:

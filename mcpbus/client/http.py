@@ -88,20 +88,8 @@ async def connect_http(
     """
     fixed = None if revision is None else named(revision)
     raised: Exception | None = None
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as fault:
-        raise ClientError(f"{url!r} is no URL: {fault}") from None
-    if not parsed.host:
-        raise ClientError(f"{url!r} names no host")
-    if parsed.port is not None and not 0 < parsed.port < _PORTS:
-        raise ClientError(f"{url!r} names no port: they go from 1 to {_PORTS - 1}")
-    for name, value in (headers or {}).items():
-        if not _FIELD_TEXT.fullmatch(value):  # which may be a secret
-            raise ValueError(
-                f"header {name!r} has what none can have: what is no ASCII, or the end of a line"
-            )
-    fields = {"Accept-Encoding": "identity", **(headers or {})}
+    _check_url(url)
+    fields = {"Accept-Encoding": "identity", **_check_fields(headers or {})}
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
     async with httpx2.AsyncClient(headers=fields, timeout=timeout) as http, trio.open_nursery() as nursery:
         connection = _HttpConnection(http, url, nursery)
@@ -388,3 +376,33 @@ def _opens_session(message: Message) -> bool:
 def _has_ended(session: str | None, answer: httpx2.Response) -> TypeGuard[str]:
     """Tell whether the answer to what was sent in a session says that it has ended (rule W-34), but see `read_not_found`."""
     return session is not None and answer.status_code == HTTPStatus.NOT_FOUND
+
+
+def _check_url(url: str) -> None:
+    """Refuse what cannot be connected to.
+
+    Raises:
+        ClientError: The message says why.
+    """
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as fault:
+        raise ClientError(f"{url!r} is no URL: {fault}") from None
+    if not parsed.host:
+        raise ClientError(f"{url!r} names no host")
+    if parsed.port is not None and not 0 < parsed.port < _PORTS:
+        raise ClientError(f"{url!r} names no port: they go from 1 to {_PORTS - 1}")
+
+
+def _check_fields(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return header fields that can be sent.
+
+    Raises:
+        ValueError: One cannot; the message leaves out its value, which may be a secret.
+    """
+    for name, value in headers.items():
+        if not _FIELD_TEXT.fullmatch(value):
+            raise ValueError(
+                f"header {name!r} has what none can have: what is no ASCII, or the end of a line"
+            )
+    return headers

@@ -153,9 +153,8 @@ class Outbox:
         self.held = 0
         self.ease = 0
         # For a client that takes nothing for long, to whom much is said: what is known of the queue once it was full.
-        self._said: dict[_Said, OutboundMessage] | None = (
-            None  # who says what, each once; None while that is not known
-        )
+        # Who says what, each once; None while that is not known.
+        self._said: dict[_Said, OutboundMessage] | None = None
         self._logs_from = 0  # before this one there is no log line
         self.closed = False
 

@@ -128,9 +128,8 @@ class WorkerThreads:
         await trio.lowlevel.checkpoint_if_cancelled()
         context = copy_context()
         if current_async_library_cvar.get() is not None:
-            context.run(
-                current_async_library_cvar.set, None
-            )  # somebody has said what runs here, and not there
+            # What runs in trio's thread does not run in the worker's.
+            context.run(current_async_library_cvar.set, None)
         job = _Job(function, context, place, trio.lowlevel.current_task())
         await place.acquire_on_behalf_of(job)
         try:

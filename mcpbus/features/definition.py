@@ -29,9 +29,7 @@ from mcpbus.protocol.validators import told_seconds_fault
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
 _OF_THE_BUS = frozenset({"notifications/initialized", "notifications/cancelled"})
-
 
 SessionHook: TypeAlias = Callable[[Any], Awaitable[object]]
 

@@ -146,9 +146,8 @@ class Endpoint:
             runs the task that `outlet.scope` encloses has to finish it, or to leave that task if it has been cancelled.
         """
         sse = self._sse if head.path == self._sse_path else None
-        if (
-            cleared and len(body) <= self._longest
-        ):  # of a body in chunks the head does not tell how long it is
+        # The length is looked at again: the head of a chunked body does not tell it.
+        if cleared and len(body) <= self._longest:
             serve = self._post if sse is None else sse.receive
         else:
             verdict = self._judge(head) if sse is None else sse.judge(head)

@@ -287,9 +287,8 @@ async def test_a_defect_of_the_bus_is_no_fault_of_the_handler_that_speaks_and_en
         @stage.server.tool
         async def speaks(ctx: Context) -> str:
             if message is not OutboundNotification:
-                await (
-                    trio.lowlevel.checkpoint()
-                )  # what is said without waiting needs no stream, nor does its end a turn
+                # What is said without waiting needs no stream, and its end no turn.
+                await trio.lowlevel.checkpoint()
             await ctx.info("hello")
             return "done"
 

@@ -530,9 +530,8 @@ def test_who_still_runs_a_function_when_the_run_ends_hears_of_its_end():
         await wait_all_tasks_blocked()
 
     heard = []
-    for _ in range(
-        20
-    ):  # who is cancelled first, this or the task that hands functions out, is left to chance
+    # Who is cancelled first, this or the task that hands functions out, is left to chance.
+    for _ in range(20):
         trio.run(main)
     assert heard == [0] * 20
 

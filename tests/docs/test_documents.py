@@ -74,11 +74,8 @@ def test_every_command_is_there(command):
             assert importlib.util.find_spec(module)
         case ["pip", "install", "."]:
             assert (ROOT / "pyproject.toml").exists()
-        case [
-            "pip",
-            "install",
-            "'.[auth]'" | "'.[client]'" as extra,
-        ]:  # quoted, since to some shells it is a pattern of file names
+        # Quoted, since to some shells it is a pattern of file names.
+        case ["pip", "install", "'.[auth]'" | "'.[client]'" as extra]:
             project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
             assert extra.strip("'.[]") in project["optional-dependencies"]
         case ["mcpbus", name, _, *options]:

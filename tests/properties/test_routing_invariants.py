@@ -51,9 +51,8 @@ def test_a_program_does_the_same_each_time():
 @pytest.mark.parametrize("part", range(PARTS))
 def test_invariant_12_neither_era_notices_the_other(part, tally, monkeypatch):
     """Each client's transcript is the same whether the other one is there or not."""
-    monkeypatch.setattr(
-        "mcpbus.core.session.secrets.randbits", lambda _: 0
-    )  # where the ids of questions begin
+    # Ids of questions begin at the same number in both runs.
+    monkeypatch.setattr("mcpbus.core.session.secrets.randbits", lambda _: 0)
     for number in range(part, DUETS, PARTS):
         piece = Piece.drawn(SEED + number)
         together = Duet(piece, ("legacy", "modern")).run()

@@ -93,9 +93,8 @@ def test_an_error_may_say_by_null_that_it_lacks_one():  # J-9: MCP leaves it out
     assert decode(message(id=None, error=error)) == Response(None, None, ErrorObject(-32000, "no"))
 
 
-TOO_DEEP = (
-    1_000_000  # on any interpreter: the first had a bound of 1,000, later ones go by the stack that is left
-)
+# On any interpreter: the first had a bound of 1,000, later ones go by the stack that is left.
+TOO_DEEP = 1_000_000
 NESTED = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * TOO_DEEP + b"]" * TOO_DEEP + b"}"
 FAULTS = [
     # rule, text, code, the id that can still be answered, what the message names

@@ -47,9 +47,8 @@ async def open_flood(served, protocol):
         peer = Http2(stream)
         peer.connection.initiate_connection()
         peer.connection.increment_flow_control_window(2**30)
-        peer.connection.update_settings(
-            {4: 2**30}
-        )  # INITIAL_WINDOW_SIZE: flow control shall not spare the socket
+        # 4 is INITIAL_WINDOW_SIZE: flow control shall not spare the socket.
+        peer.connection.update_settings({4: 2**30})
         await peer.request(path="/flood")
 
 

@@ -33,10 +33,11 @@ async def fail():
 
 
 async def is_down(breaker, function):
+    # A stray Cancelled would end the test, and nothing else.
     with (
         pytest.raises(StoreDownError),
         ExceptionsOnly("the breaker"),
-    ):  # a stray Cancelled would end the test, and nothing else
+    ):
         await breaker.call(function)
     return True
 

@@ -98,9 +98,8 @@ async def test_sqlite_keeps_what_memory_keeps(seed):
         for store in (memory, sqlite):
             await store.append("s", stream, last[stream] + 1, events, final=False)
         last[stream] += len(events)
-        for after in range(
-            last[stream]
-        ):  # where nothing follows, it makes no difference whether the stream is known
+        # Where nothing follows, it makes no difference whether the stream is known.
+        for after in range(last[stream]):
             assert await sqlite.replay("s", stream, after) == await memory.replay("s", stream, after)
         assert (sqlite._items, sqlite._bytes) == (len(memory), memory._bytes)
     sqlite.close()

@@ -163,9 +163,8 @@ async def test_what_was_lost_with_a_connection_goes_out_together_on_the_next_one
     began = trio.current_time()
     assert [await promise for promise in promised] == [*range(100)]
     assert redis_engine.done == ["first", *range(100)]
-    assert trio.current_time() - began == pytest.approx(
-        0.05
-    )  # the pause between two connections, and no more
+    # The pause between two connections, and no more.
+    assert trio.current_time() - began == pytest.approx(0.05)
 
 
 async def test_what_is_asked_for_later_is_done_later_though_the_connection_was_lost(

@@ -256,9 +256,8 @@ async def test_no_more_is_answered_than_may_wait_by_handlers_that_do_not_wait(au
         client.reads = trio.Event()
         client.say(*(call(n, "large", modern=True) for n in range(10)))
         await trio.sleep(5)
-        assert (
-            home.bus.budget.held < 2 * 4 * 21_000
-        )  # three are too many; what is being written is there twice
+        # Three are too many; what is being written is there twice.
+        assert home.bus.budget.held < 2 * 4 * 21_000
         client.reads.set()
         await trio.sleep(5)
         assert client.ids == list(range(10))
@@ -280,9 +279,8 @@ async def test_nothing_more_begins_once_nobody_is_connected(batched, autojump_cl
         client.say(*([calls] if batched else calls))
         await home.quiet()
         assert client.ended is not None
-        assert (
-            len(begun) < 250
-        )  # in the few turns in which the connection ends others begin still, 16 in each
+        # Others still begin in the few turns in which the connection ends, 16 in each.
+        assert len(begun) < 250
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -132,9 +132,8 @@ async def test_a_fault_ends_the_connection_with_its_code(said, code, ws, autojum
         await client.ended()
         assert client.close == code
         assert outcomes == [" ended"]
-        assert (
-            1 <= trio.current_time() - begun < 2
-        )  # it was waited for the client's close, which did not come
+        # The server waited for the client's close, which did not come.
+        assert 1 <= trio.current_time() - begun < 2
         await home.assert_nothing_is_left()
 
 

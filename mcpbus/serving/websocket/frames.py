@@ -77,9 +77,8 @@ class Frames:
         *,
         binary: bool = False,
     ) -> None:
-        self._connection: Connection | None = (
-            None  # most of the time, and then it takes a sixth of what is kept for a client
-        )
+        # None most of the time: what is kept for a quiet client is a sixth then.
+        self._connection: Connection | None = None
         self._events: Iterable[Event] = ()
         self._boundaries: Boundaries | None = None  # of what wsproto has read
         self._text: bytes | None = None  # a message that came as most do

@@ -14,6 +14,7 @@ from mcpbus.protocol.routes import StreamKind
 
 _EVENT_ID = re.compile(r"([A-Za-z0-9_-]{1,128})\.([0-9]{1,15})")
 _GET, _REQUEST = "g", "r"
+_RANDOM_BYTES = 9
 
 T = TypeVar("T")
 """Streams."""
@@ -54,12 +55,12 @@ class EventLog:
         store: Keeps it.
         breaker: Calls the store.
         session: The id of the session that it belongs to.
-        kind: What kind of stream it is.
+        name: The stream's name in the store, and in its events' ids; see `ResumableStreams.new_name`.
         primes: Whether it begins with an id without data, as 2025-11-25 has it.
 
     Attributes:
         session: The id of the session that it belongs to.
-        name: The stream's name in the store, and in its events' ids.
+        name: The same.
         offered: Whether an event id has gone out: only then can a client come back.
         finished: Whether the last message of the stream was kept.
         used: Whether the store may have something of it.
@@ -78,16 +79,14 @@ class EventLog:
         "used",
     )
 
-    def __init__(
-        self, store: EventStore, breaker: Breaker, session: str, kind: StreamKind, *, primes: bool
-    ) -> None:
+    def __init__(self, store: EventStore, breaker: Breaker, session: str, name: str, *, primes: bool) -> None:
         self._store = store
         self._breaker = breaker
         self.session = session
         self._primes = primes
         self._last = 0
         self._broken = False
-        self.name = (_GET if kind is StreamKind.STANDALONE else _REQUEST) + secrets.token_urlsafe(12)
+        self.name = name
         self.offered = False
         self.finished = False
         self.used = False
@@ -168,14 +167,27 @@ class ResumableStreams(Generic[T]):
     those with a gap, where the store failed, nothing is replayed, whatever it has of them later on.
     """
 
-    __slots__ = ("_broken", "_ended", "_live", "_used")
+    __slots__ = ("_broken", "_ended", "_live", "_names", "_opened", "_used")
 
     def __init__(self) -> None:
         self._live: dict[str, tuple[T | None, EventLog]] = {}
         # Most sessions have no such streams, and there are many sessions.
         self._ended: dict[str, int] | None = None
         self._broken: dict[str, int] | None = None
+        self._names = ""
+        self._opened = 0
         self._used = False
+
+    def new_name(self, kind: StreamKind) -> str:
+        """Return a name for one more stream.
+
+        Names follow each other, so that a store finds those of a session close together. Another process that has the session, before
+        or after this one, begins them otherwise.
+        """
+        if not self._names:
+            self._names = secrets.token_urlsafe(_RANDOM_BYTES)
+        self._opened += 1
+        return f"{_GET if kind is StreamKind.STANDALONE else _REQUEST}{self._names}{self._opened}"
 
     def add(self, stream: T | None, log: EventLog) -> None:
         """Enter a stream; or the log alone of what is answered without one."""

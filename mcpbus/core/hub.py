@@ -205,7 +205,8 @@ class Hub(Services):
         revision = session.revision
         if self.event_store is None or revision is None:
             return None
-        log = EventLog(self.event_store, self.event_breaker, session.id, kind, primes=revision.priming)
+        name = session.streams.new_name(kind)
+        log = EventLog(self.event_store, self.event_breaker, session.id, name, primes=revision.priming)
         session.streams.add(stream, log)
         return log
 

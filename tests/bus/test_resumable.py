@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcpbus.core.event_log import ResumableStreams
+from mcpbus.core.event_log import ResumableStreams, is_get_stream, parse_event_id
+from mcpbus.protocol.routes import StreamKind
 
 FEW, MANY = 32, 1000
 
@@ -66,3 +67,15 @@ def test_what_has_ended_otherwise_is_not_known():
     assert not streams.ended_with("without its reply", 3)
     assert not streams.has_gap("without its reply")
     assert not streams.ended_with("complete", 2)
+
+
+def test_names_of_a_session_follow_each_other_and_those_of_another_process_are_others():
+    here, elsewhere = ResumableStreams(), ResumableStreams()
+    names = [here.new_name(StreamKind.RESPONSE) for _ in range(5)]
+    assert names == sorted(set(names))
+    assert set(names).isdisjoint(elsewhere.new_name(StreamKind.RESPONSE) for _ in range(5))
+    assert [is_get_stream(here.new_name(kind)) for kind in (StreamKind.STANDALONE, StreamKind.RESPONSE)] == [
+        True,
+        False,
+    ]
+    assert parse_event_id(f"{names[0]}.3") == (names[0], 3)

@@ -69,6 +69,7 @@ class Breaker:
 
     def __init__(self, store: str, limits: Limits, reached: ReachedLimits) -> None:
         self._store = store
+        self._exceptions_only = ExceptionsOnly(f"the {store}")
         self._reached = reached
         self._deadline = limits.store_deadline
         self._pause = limits.store_pause
@@ -111,7 +112,7 @@ class Breaker:
             return
         tries = self._enter()
         try:
-            with ExceptionsOnly(f"the {self._store}"):
+            with self._exceptions_only:
                 begun = function()
         except Exception as error:  # noqa: BLE001 - as below
             begun = Promise(ended=True, error=error)
@@ -155,7 +156,7 @@ class Breaker:
         self._calls.add(scope)
         failure: Exception | None = None
         try:
-            with scope, ExceptionsOnly(f"the {self._store}"):
+            with scope, self._exceptions_only:
                 result = await function()
         except Exception as error:  # noqa: BLE001 - a store is somebody else's code, and what goes on without it goes on
             failure = error

@@ -138,7 +138,8 @@ async def test_redis_keeps_no_task_for_ever(engines):
     assert [0 < await redis.call("PTTL", key) <= 180_000 for key in keys] == [True] * 2
     await store.put(record("gone", created=now - 300, status=TaskStatus.FAILED), b"{}")
     assert [kept.id for kept in await store.load()] == ["t"]
-    await store.put(record("u", created=now), None)
+    await store.put(record("u", created=now + 86_400), None)  # its clock was fast
+    assert 0 < await redis.call("PTTL", "{mcpbus:for ever}:t:u") <= 180_000
     assert await redis.call("ZCARD", "{mcpbus:for ever}:tasks") == 2
     for task in "tu":
         await store.delete(task)
@@ -265,6 +266,19 @@ async def test_a_result_keeps_the_time_that_it_had(autojump_clock):
         assert [kept.id for kept in await store.load()] == ["new"]
         assert (await look(client, {"taskId": "new"}))["result"] == {}
         await trio.sleep(30)
+        assert await store.load() == []
+        await settle(stage.bus)
+        assert len(stage.bus.tasks) == 0
+
+
+async def test_a_result_is_kept_no_longer_than_its_time_where_the_clock_was_set_back(autojump_clock):
+    store, now = MemoryTaskStore(), time.time()
+    kept = record("fast", TaskStatus.COMPLETED, owner=Owner(None).digest, created=now + 86_400, size=2)
+    await store.put(kept, b"{}")
+    async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        await trio.sleep(59)
+        assert (await look(client, {"taskId": "fast"}))["result"] == {}
+        await trio.sleep(2)
         assert await store.load() == []
         await settle(stage.bus)
         assert len(stage.bus.tasks) == 0

@@ -79,7 +79,7 @@ class RedisTaskStore:
 
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:
         """See `TaskStore.put`."""
-        left = round((record.expires - time.time()) * 1000) + _GRACE_MS
+        left = round(record.seconds_left(time.time()) * 1000) + _GRACE_MS
         if not record.status.final:
             left += record.ttl_ms  # it is given as long again when it ends
         kept = b"" if payload is None else b"+" + payload  # what is empty is none

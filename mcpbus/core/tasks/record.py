@@ -67,6 +67,10 @@ class TaskRecord(msgspec.Struct, frozen=True):
         """When it may be forgotten, in seconds since 1970."""
         return self.created + self.ttl_ms / 1000
 
+    def seconds_left(self, now: float) -> float:
+        """Return for how long it may not be forgotten; never more than its time, where the clock was fast when it was created."""
+        return min(self.expires - now, self.ttl_ms / 1000)
+
     def encode(self, payload: bytes | None = None) -> bytes:
         """Return the JSON object of the task, with what belongs to its status.
 

@@ -126,7 +126,7 @@ class TaskActor:
         task.address = cell.address
         tasks.enter(task)
         cell.on_stop(self._ended)
-        self._timer: Timer = cell.after(max(0.0, task.record.expires - time.time()), Expire())
+        self._timer: Timer = cell.after(max(0.0, task.record.seconds_left(time.time())), Expire())
         if call is None and not task.record.status.final:
             self._fail(ProtocolError(INTERNAL_ERROR, lost))
 

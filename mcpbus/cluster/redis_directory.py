@@ -24,7 +24,7 @@ from mcpbus.cluster.directory import (
 )
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.tcp import Place, TlsPair
-from mcpbus.core.lease import Lease
+from mcpbus.core.lease import Lease, elapsed
 from mcpbus.core.stores.redis_commands import RedisError, Script, Value
 from mcpbus.core.stores.redis_connection import RedisConnection
 
@@ -149,7 +149,7 @@ class RedisDirectory:
     async def _renew(self, home: str, place: Place) -> None:
         keys = [f"{self._prefix}:{name}" for name in (f"r:{home}", "R", "E")]
         milliseconds = round(self._lease * 1000)
-        asked_at = trio.current_time()
+        asked_at = elapsed()
         was, data_set, age = await self._redis.run(
             scripts.LEASE, keys, [home, str(place), milliseconds, self._renewal]
         )
@@ -162,7 +162,7 @@ class RedisDirectory:
             self._refilled_at = trio.current_time() + _REFILL * self._lease - max(age, 0) / 1000
         self._found_data_set = data_set
         # By its own time it lapses earlier than in Redis.
-        lapsed = not was or trio.current_time() > self._renewed_until
+        lapsed = not was or elapsed() > self._renewed_until
         self._renewed_until = asked_at + self._lease - min(_MARGIN * self._lease, _LONGEST_MARGIN)
         if lapsed or data_set != self._data_set:
             self._in_doubt = True

@@ -2,11 +2,14 @@
 
 import pytest
 import trio
+from lua_redis import LuaRedis
 from several import at, open_buses, quiet
 from test_adoption import only
 from test_forwarding import CHANGED, call, make, text
 from test_held import held, said, say
+from troubled_network import Directory, Network
 
+from mcpbus.core.lease import Lease
 from mcpbus.core.receipt import DELIVERED, MOVED, Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
@@ -114,3 +117,25 @@ async def test_what_a_client_has_not_taken_yet_waits_as_well(returns, autojump_c
         directory.renew(buses[0].node.home)
         await trio.sleep(2)
         assert said(stream) == [*before, 2, 3, 4, 5]
+
+
+async def test_the_lease_of_a_machine_that_was_suspended_has_lapsed_when_it_goes_on(
+    autojump_clock, nursery, monkeypatch
+):
+    """Trio's clock has stood still then, and that of Redis has gone on."""
+    suspended, lease = [7.0], Lease()
+    monkeypatch.setattr("mcpbus.core.lease._suspended", lambda: suspended[-1])
+    network, redis = Network(), LuaRedis()
+    monkeypatch.setattr("mcpbus.cluster.redis_directory.tcp", network)
+    directory = Directory(network, redis, 0, 4.0)
+    await nursery.start(directory.listen, "home", None, lease)
+    await trio.sleep(60)
+    assert lease.lasts
+    suspended.append(7.0 + 3600.0)
+    assert not lease.lasts
+    redis.restore({}, {})
+    await trio.sleep(2)
+    assert not lease.lasts
+    await directory.tend([], 60)
+    assert lease.lasts
+    nursery.cancel_scope.cancel()

@@ -1,3 +1,5 @@
+"""The command line: how servers are named and served, its options, and what it says of mistakes."""
+
 import json
 import logging
 import os

@@ -1,3 +1,5 @@
+"""Addresses: telling an actor something, and what becomes of it where its queue is full or it has ended."""
+
 import contextvars
 import copy
 import pickle

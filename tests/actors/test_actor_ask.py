@@ -1,3 +1,5 @@
+"""Questions to actors: each ends with a reply, a failure, a refusal or a timeout."""
+
 import mcpbus_actors as actors
 import pytest
 import trio

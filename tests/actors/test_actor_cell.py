@@ -1,3 +1,5 @@
+"""What an actor does through its cell: children, watching, stopping."""
+
 import contextvars
 import gc
 import weakref

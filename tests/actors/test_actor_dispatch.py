@@ -1,3 +1,5 @@
+"""Dispatch: one message after the other, within a budget, in nobody else's context."""
+
 import contextvars
 import signal
 

@@ -1,3 +1,5 @@
+"""Eager tasks, whose first step is taken by whoever starts them, and those who adopt them."""
+
 import asyncio
 import contextvars
 import gc

@@ -1,3 +1,5 @@
+"""Names under which actors are found, for as long as they live."""
+
 import mcpbus_actors as actors
 import pytest
 from actor_doubles import Recorder, boom, stage, stop

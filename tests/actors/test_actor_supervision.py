@@ -1,3 +1,5 @@
+"""What becomes of an actor that raised: its parent decides, and restarts are bounded."""
+
 import logging
 
 import mcpbus_actors as actors

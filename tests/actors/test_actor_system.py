@@ -1,3 +1,5 @@
+"""A system of actors: what its end leaves behind, which is nothing, and who hears of dead letters."""
+
 import mcpbus_actors as actors
 import pytest
 import trio

@@ -1,3 +1,5 @@
+"""Tasks that actors start: their ends are told, their failures hurt nobody else."""
+
 import contextvars
 import gc
 import logging

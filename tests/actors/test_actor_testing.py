@@ -1,3 +1,5 @@
+"""Probes and settling, for tests of actors."""
+
 import mcpbus_actors as actors
 import pytest
 import trio

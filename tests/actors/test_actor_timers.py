@@ -1,3 +1,5 @@
+"""Timers: in order, in one task, and gone when they are cancelled."""
+
 import math
 
 import pytest

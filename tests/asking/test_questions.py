@@ -193,7 +193,7 @@ def test_a_user_may_refuse(question, answer, read):
     assert question.read(answer) == read
 
 
-def test_acceptance():
+def test_an_accepted_form_has_its_value_and_an_accepted_page_none():
     assert FORM.read({"action": "accept", "content": {"value": "x"}}) == Accepted("x")
     assert URL.read({"action": "accept"}) == Accepted(None)
     assert URL.read({"action": "accept", "content": {"ignored": 1}}) == Accepted(None)
@@ -220,7 +220,7 @@ def test_a_sample_may_have_several_blocks_of_several_kinds():
     assert sampled.content[3].tool_use_id == "u1"
 
 
-def test_roots():
+def test_roots_are_read_with_and_without_names():
     answer = {"roots": [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]}
     assert ROOTS.read(answer) == [Root("file:///a", "A"), Root("file:///b")]
 

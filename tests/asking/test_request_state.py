@@ -117,7 +117,7 @@ def test_a_state_is_bound_to_the_principal(maker, user):  # V-8
         refused(sealer, state, Binding.of(request(), user))
 
 
-def test_a_state_lapses():  # V-8
+def test_a_state_is_good_until_its_time_is_over_and_no_longer():  # V-8
     now = 1000.0
     sealer = Sealer([NEW], clock=lambda: now)
     state = sealer.seal(BOUND, "c", {}, 60)[1]
@@ -127,7 +127,7 @@ def test_a_state_lapses():  # V-8
     refused(sealer, state)
 
 
-def test_keys_rotate():
+def test_the_first_key_seals_and_each_one_opens():
     before, during, after = Sealer([OLD]), Sealer([NEW, OLD]), Sealer([NEW])
     old, new = (sealer.seal(BOUND, "c", {}, 60)[1] for sealer in (before, during))
     assert during.open(old, BOUND).call == during.open(new, BOUND).call == "c"

@@ -60,7 +60,7 @@ async def asked(path, *arguments, web=None):
                 nursery.cancel_scope.cancel()
 
 
-async def test_a_document():
+async def test_a_document_is_asked_for_as_json_and_without_credentials():
     said = await asked("/said")
     assert (said["verb"], said["fields"]["accept"], "authorization" in said["fields"]) == (
         "GET",
@@ -105,11 +105,11 @@ async def test_whom_to_trust_is_read_once_and_beside_everything_else(monkeypatch
         ("/\x00", "cannot be asked"),
     ],
 )
-async def test_what_is_not_believed(path, why):
+async def test_an_answer_that_is_too_long_elsewhere_packed_or_unaskable_is_unavailable(path, why):
     with pytest.RaisesGroup(pytest.RaisesExc(UnavailableError, match=why), flatten_subgroups=True):
         await asked(path)
 
 
-async def test_who_is_not_there():
+async def test_an_issuer_that_cannot_be_connected_to_is_unavailable():
     with pytest.raises(UnavailableError, match="cannot be asked"):
         await ask(HttpxWeb(), "GET", "http://127.0.0.1:1/keys")

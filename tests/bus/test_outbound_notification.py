@@ -32,7 +32,7 @@ def message(method, **params):
 
 
 @given(st.sampled_from(list(LogLevel)), VALUES, st.none() | TEXTS)
-def test_a_log_line(level, data, logger):
+def test_a_log_line_is_one_line_with_its_level_its_data_and_its_logger_if_it_has_one(level, data, logger):
     line = notification.log(Ledger(), Kind.LOG, level.value, data, logger)
     named = {} if logger is None else {"logger": logger}
     assert json.loads(line.data) == message(notification.MESSAGE, level=level.value, data=data, **named)

@@ -97,7 +97,9 @@ async def test_a_method_that_does_not_exist_is_not_asked_for_its_params(revision
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("stateless", [False, True])
-def test_capabilities(everything, revision, stateless):  # L-17, L-19, Q-1, TL-1
+def test_capabilities_are_those_that_the_revision_and_the_way_of_serving_have(
+    everything, revision, stateless
+):  # L-17, L-19, Q-1, TL-1
     declared = server_capabilities(everything.features, REVISIONS[revision], stateless=stateless)
     live = not stateless or revision in MODERN_VERSIONS
     changes = {"listChanged": True} if live else {}
@@ -121,7 +123,7 @@ def test_only_what_is_there_or_declared_is_offered():
     assert server_capabilities(gateway.features, REVISIONS["2025-11-25"], stateless=True) == {"prompts": {}}
 
 
-def test_discovery(connect):  # M-5
+def test_discovery_tells_revisions_capabilities_instructions_and_who_the_server_is(connect):  # M-5
     server = Server("s", version="2", instructions="Be kind.", list_ttl=1)
     assert connect(server).ask("server/discover") == {
         "supportedVersions": list(MODERN_VERSIONS),

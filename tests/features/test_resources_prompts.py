@@ -30,7 +30,9 @@ RESOURCE = {"uri": "x://a"}
         (File("t", uri="x://b"), {"uri": "x://b", "text": "t", "mimeType": "text/plain"}),
     ],
 )
-async def test_what_is_read(server, client, value, contents):
+async def test_a_value_is_read_as_text_or_blob_with_the_mime_type_of_its_kind(
+    server, client, value, contents
+):
     @server.resource("x://a")
     async def read() -> Any:
         return value

@@ -9,6 +9,6 @@ pytestmark = TOLERATED
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_over_http(check, revision):
+async def test_the_sdks_client_does_all_over_streamable_http(check, revision):
     async with over_http(revision, log_level="warning") as link:
         await check(link)

@@ -17,7 +17,7 @@ def to_sse(url, revision, **options):
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_over_http_sse(revision):
+async def test_the_sdks_client_does_all_over_http_sse(revision):
     async with served() as server, to_sse(server.url, revision, log_level="warning") as link:
         for check in CHECKS:
             await check(link)

@@ -8,7 +8,7 @@ pytestmark = TOLERATED
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_over_stdio(revision):
+async def test_the_sdks_client_does_all_over_stdio(revision):
     async with over_stdio(revision, log_level="warning") as link:
         for check in CHECKS:
             await check(link)

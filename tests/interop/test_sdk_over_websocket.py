@@ -83,7 +83,7 @@ async def websocket_client(url):
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_over_websocket(revision):
+async def test_the_sdks_client_does_all_over_websocket(revision):
     async with (
         served() as server,
         connected("websocket", websocket_client(server.url), revision, log_level="warning") as link,

@@ -114,7 +114,7 @@ def test_without_a_token_there_is_none():
 # -- the claim ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_claim():  # M-1
+def test_a_claim_has_all_that_meta_says_of_its_client():  # M-1
     claim = Meta(
         {
             **REQUIRED,

@@ -93,7 +93,7 @@ def test_only_a_modern_revision_may_be_claimed(version, found):  # D-6
     assert modern(version) is found
 
 
-def test_the_named_rows():
+def test_which_revision_is_assumed_which_is_the_newest_and_which_are_modern():
     assert (ASSUMED.name, LATEST_LEGACY.name, LATEST.name, MODERN_VERSIONS) == (B, D, E, (E,))
 
 

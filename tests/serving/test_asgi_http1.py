@@ -45,7 +45,7 @@ async def ask(app, request, turns, *, bodiless=False):
 
 
 @pytest.mark.parametrize("target", ["/a%20b/c/?q=%20&r", "http://localhost/a%20b/c/?q=%20&r"])
-async def test_the_scope(target, turns, autojump_clock):
+async def test_the_scope_tells_the_application_what_the_head_said(target, turns, autojump_clock):
     app = answers(start(), body())
     lines = b"X-One: a", b"x-two: b", b"x-ONE: c"
     await ask(app, get(target, *lines), turns)

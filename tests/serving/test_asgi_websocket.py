@@ -63,7 +63,7 @@ async def said(client):
     return frames(await client.all())
 
 
-async def test_the_scope(turns, autojump_clock):
+async def test_the_scope_tells_the_application_what_the_upgrade_said(turns, autojump_clock):
     app = App({"type": "websocket.accept", "subprotocol": "b", "headers": [(b"X-One", b"1")]})
     async with open_lane(app=app, turns=turns) as house:
         _, fields = await opened(house, b"sec-websocket-protocol: a, b")

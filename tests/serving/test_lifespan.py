@@ -1,3 +1,5 @@
+"""The lifespan of an application that is served: entered before the first request, left after the last one."""
+
 import pytest
 import trio
 from peers import get, respond, serving

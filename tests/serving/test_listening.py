@@ -1,3 +1,5 @@
+"""Addresses that are listened on, and why one cannot be."""
+
 import socket
 from functools import partial
 

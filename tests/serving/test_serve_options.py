@@ -8,14 +8,14 @@ from mcpbus.serving import ServeOptions
 @pytest.mark.parametrize(
     "bind", ["127.0.0.1:8000", "localhost:0", "[::1]:8000", "0.0.0.0:65535", "unix:/run/mcp.sock", "fd://3"]
 )
-def test_what_may_be_bound(bind):
+def test_an_address_is_host_and_port_a_path_or_a_descriptor(bind):
     assert ServeOptions(bind=bind).bind == (bind,)
 
 
 @pytest.mark.parametrize(
     "bind", ["", "localhost", "localhost:http", "::1:8000", "127.0.0.1:65536", "http://a:80"]
 )
-def test_what_may_not(bind):
+def test_what_is_no_address_to_bind_is_refused(bind):
     with pytest.raises(ValueError, match="HOST:PORT"):
         ServeOptions(bind=bind)
 

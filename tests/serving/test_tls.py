@@ -31,13 +31,13 @@ async def connect(served, *protocols):
     return stream
 
 
-async def test_http1_over_tls():
+async def test_http1_is_served_over_tls():
     async with serving(hello, **FILES) as served:
         assert urlsplit(served.url).scheme == "https"
         assert b"ok" in await get(await connect(served, "http/1.1"))
 
 
-async def test_http2_over_tls():
+async def test_http2_is_served_over_tls_to_who_offers_it():
     async with serving(hello, **FILES) as served:
         peer = await Http2(await connect(served, "h2", "http/1.1")).start()
         stream_id = await peer.request()

@@ -233,7 +233,7 @@ class Player:
 
 
 @cases
-def test_frame_by_frame(case):
+def test_messages_that_come_frame_by_frame_are_read(case):
     player = Player().send(*case.sent)
     assert (player.messages, player.said) == (case.messages, case.said)
 
@@ -243,13 +243,13 @@ def test_frame_by_frame(case):
     [case for case in ALL if sum(map(len, case.sent)) < 1000],
     ids=[case.number for case in ALL if sum(map(len, case.sent)) < 1000],
 )
-def test_byte_by_byte(case):
+def test_messages_that_come_byte_by_byte_are_read_alike(case):
     player = Player().send(*(bytes([byte]) for sent in case.sent for byte in sent))
     assert (player.messages, player.said) == (case.messages, case.said)
 
 
 @cases
-def test_all_at_once(case):
+def test_messages_that_come_all_at_once_are_read_alike_and_the_last_ping_is_answered(case):
     player = Player().send(b"".join(case.sent))
     pongs = [said for said in case.said if said[0] == PONG]
     assert player.messages == case.messages

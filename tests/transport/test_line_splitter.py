@@ -33,7 +33,7 @@ def split(*pieces, most=MOST):
         ([], [], []),
     ],
 )
-def test_what_a_line_is(pieces, lines, last):
+def test_lines_are_split_and_those_that_are_too_long_are_told(pieces, lines, last):
     assert split(*pieces) == (lines, last)
 
 

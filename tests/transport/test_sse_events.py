@@ -40,7 +40,7 @@ def test_an_event_is_its_data():
     assert encode_event(b'{"a":1}') == b'data: {"a":1}\n\n'
 
 
-def test_all_fields():
+def test_an_event_has_each_field_that_it_is_given():
     stream = encode_event(b"x", id="7", event="endpoint", retry=500)
     assert parse(stream) == [{"retry": "500", "id": "7", "event": "endpoint", "data": "x"}]
 

@@ -219,6 +219,27 @@ async def test_a_drain_lets_tasks_end_and_fails_the_rest_with_the_reason(autojum
         assert stage.bus.statistics().actors == 0
 
 
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_a_task_that_asks_while_it_drains_is_not_waited_for(stubborn, autojump_clock):
+    """Nobody could answer it any more."""
+    store = MemoryTaskStore()
+    async with tasking(store=store) as stage:
+
+        @stage.server.tool(task="optional")
+        async def thoughtful(ctx: Context) -> str:
+            await trio.sleep(1)
+            with trio.CancelScope(shield=stubborn):
+                return str(await ctx.elicit("Sure?", bool))
+
+        async with stage.bus.connect(capabilities=DECLARED) as client:
+            await begin(client, "thoughtful")
+        began = trio.current_time()
+        await stage.bus.drain(60.0)
+        assert trio.current_time() - began == pytest.approx(1.0, abs=0.01)
+        assert await kept(store) == {"failed": ["The server is shutting down"]}
+        await stage.assert_nothing_is_left()
+
+
 async def test_a_drain_without_tasks_that_run_takes_no_time(autojump_clock):
     async with tasking() as stage:
         async with stage.bus.connect(capabilities=DECLARED) as client:

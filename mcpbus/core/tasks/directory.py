@@ -41,7 +41,6 @@ class TaskDirectory(TaskTable):
     def __init__(self, bus: Services, store: TaskStore) -> None:
         super().__init__(bus, store)
         self._name = bus.process or secrets.token_urlsafe(12)
-        self._closed = False
 
     def find(self, task_id: str, principal: Any) -> Task | None:
         """Return the task of that id, if it is `principal`'s own; None is the answer for both faults."""
@@ -180,8 +179,8 @@ class TaskDirectory(TaskTable):
         Raises:
             Overloaded: There is none for one of this owner's.
         """
-        if self._closed:
-            raise Overloaded(_SHUTDOWN)
+        if self.closed is not None:
+            raise Overloaded(self.closed)
         limit = self.bus.limits.max_running_tasks
         with self._noted("max_running_tasks", owner, f"Too many tasks: at most {limit} run at once"):
             self._running.make_room(owner)
@@ -258,7 +257,7 @@ class TaskDirectory(TaskTable):
 
     def close(self) -> None:
         """Begin no more tasks, and fail those that wait for their client, which can answer no more."""
-        self._closed = True
+        self.closed = _SHUTDOWN
         for task in tuple(self._tasks.values()):
             task.address.tell(Close(_SHUTDOWN, waiting=True))
 

@@ -61,12 +61,14 @@ class TaskTable:
     Attributes:
         bus: What the bus has for them.
         store: Where they are kept.
+        closed: Why no task begins any more, or may wait for its client; None as long as they may.
     """
 
     def __init__(self, bus: Services, store: TaskStore) -> None:
         limits = bus.limits
         self.bus = bus
         self.store = store
+        self.closed: str | None = None
         self._breaker = Breaker("task store", limits, bus.reached)
         self._tasks: dict[str, Task] = {}
         self._kept = Shares(limits.max_tasks, Task.idle_since)

@@ -144,6 +144,8 @@ class TaskActor:
             self._change(self._task.record.status, self._task.payload, message.message)
 
     def _ask(self, ask: Ask) -> None:
+        if self._tasks.closed is not None and not self._task.record.status.final:
+            self._give_up(self._tasks.closed)
         if self._task.record.status.final:
             ask.fail(cannot_ask("its task has ended"))
         else:

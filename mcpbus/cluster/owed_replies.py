@@ -14,6 +14,18 @@ from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.transports import answers
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
+_READS: Final = frozenset(
+    {
+        "ping",
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "tasks/get",
+    }
+)
+"""The methods that have no effect, and run nobody's handler: they may be asked again."""
 _split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -49,9 +61,9 @@ class OwedReplies:
             self._said += _replies_to(bytes(element))
 
     def whole(self) -> Answer | None:
-        """Return an answer that says of each request that it is lost; None if there is none, so that all may be asked again."""
+        """Return an answer that says of each request that it is lost; None if none had an effect, so that all may be asked again."""
         lost = self._lost()
-        if not lost:
+        if not lost or all(method in _READS for method in self._methods()):
             return None
         if not self._head.headers.accepted.json:
             return Answer(200, HEADERS, encode_events(lost))
@@ -73,6 +85,9 @@ class OwedReplies:
     def _lost(self) -> list[bytes]:
         """Return the errors for what has had no reply."""
         return [encode_error(owed, process_lost()) for owed in self._owed()]
+
+    def _methods(self) -> list[str]:
+        return [each.method for each in read_messages(self._body) if isinstance(each, Request)]
 
     def _owed(self) -> list[RequestId | None]:
         """Return the ids of what has had no reply."""

@@ -311,26 +311,52 @@ async def test_a_get_stream_that_nobody_can_go_on_with_is_cut(autojump_clock):
         await stream.wait_for(lambda: stream.aborted)
 
 
+def cut_first(bus, directory):
+    """Have all links be lost while a process serves what it is asked next; returns how often that was."""
+    (endpoint,) = bus.node._endpoints
+    respond, cuts = endpoint.respond_here, []
+
+    async def cut(_):
+        cuts.append(1)
+        await directory.cut()
+        await trio.sleep_forever()
+
+    def cut_once(head, body, outlet, **_):
+        endpoint.respond_here = respond
+        outlet.answer_apart(cut)
+
+    endpoint.respond_here = cut_once
+    return cuts
+
+
 async def test_what_has_no_reply_is_said_again(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):
         session = at(await probes[0].initialize(), probes[1])
-        (endpoint,) = buses[0].node._endpoints
-        respond, cuts = endpoint.respond_here, []
-
-        async def cut(_):
-            cuts.append(1)
-            await directory.cut()
-            await trio.sleep_forever()
-
-        def cut_first(head, body, outlet, **_):
-            endpoint.respond_here = respond
-            outlet.answer_apart(cut)
-
-        endpoint.respond_here = cut_first
+        cuts = cut_first(buses[0], directory)
         assert (await session.delete().ended()).status == 204
         assert cuts
         assert not buses[0].sessions
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "again"),
+    [
+        ("ping", {}, True),
+        ("tools/list", {}, True),
+        ("tools/call", {"name": "echo", "arguments": {"text": "x"}}, False),
+        ("prompts/get", {"name": "none"}, False),
+    ],
+)
+async def test_what_has_no_effect_is_asked_again(method, params, again, autojump_clock):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = at(await probes[0].initialize(), probes[1])
+        cuts = cut_first(buses[0], directory)
+        reply = await session.request(method, params).reply()
+        assert (bool(cuts), "result" in reply) == (True, again)
+        if not again:
+            assert GONE in reply["error"]["message"]
 
 
 async def test_sessions_of_which_nothing_is_kept_are_unknown(autojump_clock):

@@ -46,6 +46,18 @@ async def test_a_task_whose_process_has_ended_has_failed_wherever_it_is_asked_fo
         assert (await listen.message())["params"]["status"] == "failed"
 
 
+async def test_who_asks_for_a_task_as_its_process_ends_hears_what_became_of_it(autojump_clock, monkeypatch):
+    directory, store = MemoryDirectory(), MemoryTaskStore()
+    async with open_buses(make, directory=directory, task_store=store) as (buses, probes):
+        task = await begin(probes[0])
+        (endpoint,) = buses[0].node._endpoints
+        monkeypatch.setattr(endpoint, "respond_here", lambda *_, **__: None)  # it has stopped
+        looking = probes[1].request("tasks/get", task, capabilities=DECLARED)
+        await quiet(buses)
+        await kill(buses[0], directory)
+        assert (await looking.reply())["result"]["status"] == "failed"
+
+
 async def test_who_takes_a_task_over_may_end_as_well(autojump_clock):
     directory, store = MemoryDirectory(), MemoryTaskStore()
     async with open_buses(make, 3, directory=directory, task_store=store) as (buses, probes):

@@ -121,7 +121,7 @@ def _unusable(path: str | Path, error: sqlite3.DatabaseError) -> sqlite3.Operati
 
 
 def _open(path: str | Path, layout: Layout, pragmas: Sequence[str], timeout: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout, check_same_thread=False, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=timeout, check_same_thread=False, isolation_level=None)
     try:
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")

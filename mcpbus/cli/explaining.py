@@ -35,11 +35,10 @@ class ExplainingGroup(click.Group):
         return sorted(self._places)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, if there is one of that name; if there is none, click proposes those that it knows."""
-        for each in (cmd_name,) if cmd_name in self._places else self._places:
-            if each not in self.commands:
-                module, _, name = self._places[each].rpartition(".")
-                self.add_command(getattr(_import_at_once(module), name))
+        """Return a command, if there is one of that name."""
+        if cmd_name in self._places and cmd_name not in self.commands:
+            module, _, name = self._places[cmd_name].rpartition(".")
+            self.add_command(getattr(_import_at_once(module), name))
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(
@@ -48,15 +47,20 @@ class ExplainingGroup(click.Group):
         """Find the command that is asked for.
 
         Raises:
-            click.UsageError: There is none; the message names those that there are.
+            click.UsageError: There is none; the message names those that there are, and the nearest.
         """
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchOption:
             raise
         except click.UsageError as error:
-            known = ", ".join(self.list_commands(ctx))
-            raise click.UsageError(f"{error.format_message()} There are {known}.", ctx) from None
+            import difflib  # noqa: PLC0415 - only who has made a mistake waits for it
+
+            known = self.list_commands(ctx)
+            # Click proposes one too since 8.4, of those that are imported.
+            near = difflib.get_close_matches(args[0], known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"{error.message}{hint} There are {', '.join(known)}.", ctx) from None
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         """Enter a command."""

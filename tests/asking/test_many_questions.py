@@ -21,6 +21,7 @@ class Work:
     def __enter__(self):
         self.done = 0
         self._before = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # 3.12 looks for it when a trace is set
         sys.settrace(self._enter)
         return self
 

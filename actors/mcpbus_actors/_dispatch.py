@@ -145,7 +145,7 @@ class Dispatcher:
             await trio.lowlevel.cancel_shielded_checkpoint()
 
     def make_room(self) -> None:
-        """Take the turns that the task has yet to take, if it is only that which is waited for: by a full mailbox, or what is large."""
+        """Take the turns that the task has yet to take, if they are all that a full mailbox, or something large, waits for."""
         if self.behind:
             self._catch_up()
             self.behind = self.busy = True  # until the task has found out what is left

@@ -22,14 +22,14 @@ class StreamPlace:
         session: The session in which the stream was opened.
         id: The last event id that was read; None, or empty, if there is nothing to come back with.
         seconds: How long to wait at least.
-        returns: How often in a row it was come back to since a message came.
+        returns: How often in a row the client has come back since a message came.
     """
 
     session: str | None
     id: str | None = None
     seconds: float = _SECONDS
     returns: int = 0
-    # How often it was come back to at all, and how often before each of the last events was read.
+    # How often the client has come back at all, and how often it had when each of the last events was read.
     _turns: int = attrs.field(default=0, init=False, eq=False)
     _read: dict[str, int] = attrs.field(factory=dict, init=False, eq=False)
 
@@ -53,14 +53,14 @@ class StreamPlace:
         return read != self._turns
 
     def turn_back(self) -> bool:
-        """Come back once more; returns whether it was not done too often."""
+        """Count one more return; returns whether there were not too many."""
         self.returns += 1
         self._turns += 1
         return self.returns <= _MOST_RETURNS
 
     @property
     def pause(self) -> float:
-        """How many seconds to wait before it is come back to: as long as the server says, and longer each time it says nothing new."""
+        """How many seconds to wait before coming back: as many as the server says, and twice as many each time it says nothing new."""
         return float(min(self.seconds * 2 ** (self.returns - 1), _MOST_SECONDS))
 
     @property

@@ -50,7 +50,7 @@ async def serve_both(
     async with trio.open_nursery() as nursery:
         await nursery.start(lambda task_status: serve(agreeable, options, task_status=task_status))
         form = "-d grant_type=client_credentials -d 'scope=demo demo:secret'"
-        sys.stderr.write(f"a token is to be had by: curl -s {issuer.url}/token {form}\n")
+        sys.stderr.write(f"get a token by: curl -s {issuer.url}/token {form}\n")
         await server.serve(bind=f"{host}:{port}", shutdown=shutdown, task_status=task_status)
         nursery.cancel_scope.cancel()
 

@@ -17,7 +17,7 @@ class Function:
         signature: How it is called.
         thread: Whether a plain function runs in a worker thread.
         timeout: Seconds after which a call is cancelled and `CallTimeoutError` is raised; None for no limit.
-        origins: The mounted servers through which it is offered, that which it was registered with first.
+        origins: The mounted servers through which it is offered; the one with which it was registered comes first.
         wrapped: Whether there is more to do than to call it: to end it in time, to make what it depends on, or to go through
             other servers.
         waits: Whether a call may wait for something. One of an async function without an ``await`` cannot.

@@ -1,16 +1,23 @@
 """Tokens that were found good, so that a client that goes on with one costs no second look."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 from mcpbus.auth.verifier import Verified
 
 _MOST_RECENT: Final = 1024
 
 MOST_TOKENS: Final = 16 * 1024
-MOST_BYTES: Final = 16 * 1024 * 1024
-"""How many tokens are remembered, and how long they may be together: what is kept of one is no larger."""
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""How many tokens are remembered, and how much memory what is known of them may take, which is mostly claims."""
+
+_TOKEN_BYTES: Final = 600
+_MAPPING_BYTES: Final = 240
+_ITEM_BYTES: Final = 40
+_VALUE_BYTES: Final = 50
+"""About how much memory a token takes besides its claims, and of those an object, a place in it, and what is there, or in a list."""
 
 
 class RememberedTokens:
@@ -46,21 +53,25 @@ class RememberedTokens:
         self._recent[id(credentials)] = credentials, verified, since
         return verified
 
-    def keep(self, digest: bytes, verified: Verified, since: float, size: int) -> None:
+    def keep(self, digest: bytes, verified: Verified, since: float) -> None:
         """Remember what was found out about a token that is good.
 
         Args:
             digest: Of the field that has brought it.
             verified: What was found out.
             since: When that was, in seconds since the epoch.
-            size: How long the token is.
         """
         if digest in self._known:
             self._forget(digest)
+        size = _weigh(verified.principal.claims)
         self._known[digest] = verified, since, size
         self._size += size
-        while len(self._known) > MOST_TOKENS or self._size > MOST_BYTES:
+        while self._known and self._is_one_too_many(*next(iter(self._known.values())), now=since):
             self._forget(next(iter(self._known)))
+
+    def _is_one_too_many(self, verified: Verified, _since: float, _size: int, *, now: float) -> bool:
+        """Whether what was not asked for longest has to go: nobody asks for what is believed no more."""
+        return len(self._known) > MOST_TOKENS or self._size > MOST_BYTES or verified.until <= now
 
     def _forget(self, digest: bytes) -> None:
         _, _, size = self._known.pop(digest, (None, 0.0, 0))
@@ -68,3 +79,19 @@ class RememberedTokens:
 
     def __len__(self) -> int:
         return len(self._known)
+
+
+def _weigh(claims: Mapping[str, Any]) -> int:
+    """Return about how many bytes of memory it takes to remember a token with these claims."""
+    size, left = _TOKEN_BYTES, [claims]
+    while left:
+        value: Any = left.pop()
+        if isinstance(value, Mapping):
+            size += _MAPPING_BYTES + _ITEM_BYTES * len(value)
+            left += value.values()  # of most names there is one for all tokens
+        elif isinstance(value, tuple):
+            size += _VALUE_BYTES
+            left += value
+        else:
+            size += _VALUE_BYTES + (len(value) if isinstance(value, str) else 0)
+    return size

@@ -154,7 +154,7 @@ class ResourceServer:
             )
         finally:
             brought_by.reset(brought)
-        self._remembered.keep(new.digest, verified, now, len(new.token))
+        self._remembered.keep(new.digest, verified, now)
         return verified.principal
 
     def missing(self, principal: Any, scopes: Collection[str] = ()) -> Sequence[str]:

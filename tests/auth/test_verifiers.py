@@ -1,6 +1,7 @@
 """Tokens that are asked about, tokens that are written down, and verifiers of one's own."""
 
 import gc
+import tracemalloc
 from collections import Counter
 from hashlib import sha256
 
@@ -458,12 +459,12 @@ def test_several_are_at_least_one():
 # -- what is remembered ---------------------------------------------------------------------------
 
 
-def some(until=100.0):
-    return Verified(Principal("https://a", "ada", "app"), until)
+def some(until=100.0, claims=None):
+    return Verified(Principal("https://a", "ada", "app", claims=claims or {}), until)
 
 
 def keep(known, credentials, verified, since=0.0):
-    known.keep(sha256(credentials).digest(), verified, since, len(credentials))
+    known.keep(sha256(credentials).digest(), verified, since)
 
 
 def knows(known, credentials, now=0.0):
@@ -509,31 +510,63 @@ def test_of_those_who_come_again_and_again_some_are_at_hand():
     assert len(known) == 1
 
 
-def test_long_tokens_are_fewer():
-    known = RememberedTokens()
-    long = 16_000
-    for number in range(2000):
-        keep(known, b"%d" % number + b"x" * long, some())
-    assert len(known) == MOST_BYTES // (long + 4)
+@pytest.mark.parametrize(
+    "claims",
+    [
+        lambda n: {},
+        lambda n: {
+            "iss": "https://id.example.com",
+            "sub": f"user {n}",
+            "exp": 1_800_000_000 + n,
+            "scope": "a b",
+        },
+        lambda n: {"groups": [f"/staff/{n}/{each}" for each in range(100)]},
+        lambda n: {f"client {each}": {"roles": [f"role {n}"]} for each in range(100)},
+        lambda n: {"picture": f"{n:10000}"},
+    ],
+)
+def test_what_is_known_of_tokens_takes_no_more_memory_than_there_is_for_it(claims):
+    known, most = RememberedTokens(), 4 * 1024 * 1024
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            if known._size > most:
+                break
+            verified = Verified(Principal("https://a", f"{number}", "app", claims=claims(number)), 100.0)
+            keep(known, b"%d" % number, verified)
+        assert known._size / 2 < tracemalloc.get_traced_memory()[0] < known._size * 1.25
+    finally:
+        tracemalloc.stop()
 
 
-def test_as_much_is_remembered_as_there_is_room_for():
-    known = RememberedTokens()
-    for character in b"xy":
-        keep(known, bytes([character]) * (MOST_BYTES // 2), some())
-    assert len(known) == 2
-    keep(known, b"z", some())
-    assert len(known) == 2
+def test_who_has_much_to_claim_leaves_room_for_fewer():
+    known, much = RememberedTokens(), {"about": "x" * (MOST_BYTES // 3)}
+    for token in (b"1", b"2", b"3"):
+        keep(known, token, some(claims=much))
+    assert [knows(known, token) for token in (b"1", b"2", b"3")] == [False, True, True]
+    keep(known, b"4", some(claims={"about": "x" * MOST_BYTES}))
+    assert (len(known), known._size) == (0, 0)
 
 
 def test_what_was_kept_twice_counts_once():
     known = RememberedTokens()
     for _ in range(100):
-        keep(known, b"x" * (MOST_BYTES // 4), some())
-    keep(known, b"y" * (MOST_BYTES // 4), some())
+        keep(known, b"x", some(claims={"about": "x" * (MOST_BYTES // 4)}))
+    keep(known, b"y", some(claims={"about": "y" * (MOST_BYTES // 4)}))
     assert len(known) == 2
-    assert not knows(known, b"x" * (MOST_BYTES // 4), 100.0)
+    assert not knows(known, b"x", 100.0)
     assert len(known) == 1
+
+
+def test_of_what_is_believed_no_more_nothing_is_left():
+    known = RememberedTokens()
+    for number in range(1000):
+        keep(known, b"%d" % number, some(60.0))
+    keep(known, b"lasts", some(100.0))
+    keep(known, b"new", some(200.0), 60.0)
+    assert [knows(known, token, 60.0) for token in (b"0", b"lasts", b"new")] == [False, True, True]
+    assert len(known) == 2
 
 
 async def test_the_token_itself_is_kept_nowhere(autojump_clock):

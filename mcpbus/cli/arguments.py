@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import click
 import msgspec
 
 from mcpbus.cli.schemas import faults, parse_typed
@@ -21,8 +22,7 @@ def read_arguments(words: Sequence[str], schema: Any) -> dict[str, Any]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     arguments: dict[str, Any] = {}
     for word in words:
-        if not _is_unicode(word):
-            raise ValueError(f"{word!r} is not in UTF-8, as JSON is")
+        _check_unicode(word)
         given = _read_object(word) if word.startswith("{") else _read_pair(word, properties, schema)
         for key in given.keys() & arguments.keys():
             raise ValueError(f"{key} is given twice; a list is written as {key}:='[1, 2]'")
@@ -31,6 +31,20 @@ def read_arguments(words: Sequence[str], schema: Any) -> dict[str, Any]:
     if wrong is not None:
         raise ValueError(wrong)
     return arguments
+
+
+def checked_unicode(_ctx: click.Context, _param: click.Parameter, given: str | tuple[str, ...]) -> Any:
+    """Return what was typed, one word or several, if it is text: for what is sent as it is, such as a URI.
+
+    Raises:
+        click.BadParameter: It is not.
+    """
+    for word in (given,) if isinstance(given, str) else given:
+        try:
+            _check_unicode(word)
+        except ValueError as wrong:
+            raise click.BadParameter(str(wrong)) from None
+    return given
 
 
 def _read_pair(word: str, properties: Any, schema: Any) -> dict[str, Any]:
@@ -50,13 +64,12 @@ def _read_object(word: str) -> dict[str, Any]:
     return given
 
 
-def _is_unicode(word: str) -> bool:
-    """Whether it has no bytes that could not be decoded, which Python keeps as halves of surrogate pairs."""
+def _check_unicode(word: str) -> None:
+    """Raise a ValueError if it has bytes that could not be decoded, which Python keeps as halves of surrogate pairs."""
     try:
         word.encode()
     except UnicodeEncodeError:
-        return False
-    return True
+        raise ValueError(f"{word!r} is not in UTF-8, as JSON is") from None
 
 
 def _read_json(word: str, text: str) -> Any:

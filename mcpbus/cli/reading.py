@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from mcpbus.cli.arguments import checked_unicode
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.terminal import echo_json, printable
 from mcpbus.client.client import Client
@@ -14,7 +15,7 @@ from mcpbus.client.client import Client
 
 @click.command()
 @client_options
-@click.argument("uri")
+@click.argument("uri", callback=checked_unicode)
 @click.option("--json", "as_json", is_flag=True, help="Print all contents, as JSON.")
 def read(given: Connecting, uri: str, as_json: bool) -> None:
     """Print a resource. Into a file or a pipe it goes to the byte; bytes are not written to a terminal."""

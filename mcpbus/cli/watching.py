@@ -5,6 +5,7 @@ from typing import Any
 import click
 import msgspec
 
+from mcpbus.cli.arguments import checked_unicode
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
@@ -13,7 +14,7 @@ from mcpbus.client.errors import ClientError
 
 @click.command()
 @client_options
-@click.argument("uris", nargs=-1, metavar="[URI]...")
+@click.argument("uris", callback=checked_unicode, nargs=-1, metavar="[URI]...")
 def watch(given: Connecting, uris: tuple[str, ...]) -> None:
     """Print changes of a server's lists and resources, as they come. Each is a JSON object on a line; Ctrl-C ends it."""
     listening = False

@@ -109,6 +109,13 @@ def test_changes_are_lines_of_json_until_the_server_ends(revision, tmp_path):
     assert (listening, error[:7]) == ("listening, until Ctrl-C", "Error: ")
 
 
+@pytest.mark.parametrize("command", ["read", "watch"])
+def test_a_uri_that_the_locale_could_not_decode_is_refused(shelf, command):
+    result = run(command, shelf, "shelf://\udcff")
+    assert result.exit_code == 2
+    assert r"'shelf://\udcff' is not in UTF-8, as JSON is" in result.stderr
+
+
 def test_ctrl_c_ends_listening_as_it_was_told(shelf):
     take = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from mcpbus.cli import main; main()"
     command = [sys.executable, "-c", take, "watch", shelf]

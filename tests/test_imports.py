@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import mcpbus
-from mcpbus import Context, ProtocolError, RegistrationError, Server
+from mcpbus import Context, ProtocolError, RegistrationError, Server, testing
 from mcpbus.cli.explaining import _import_at_once
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus, open_client, open_probe
@@ -161,6 +161,14 @@ async def test_a_state_that_nobody_can_have_sealed_is_refused(missing, autojump_
     async with open_client(server) as client:
         with pytest.raises(ProtocolError, match="it is not a state of this request"):
             await client.request("tools/call", {"name": "ask", "requestState": "Zm9yZ2Vk"})
+
+
+def test_an_issuer_says_what_to_install(monkeypatch):
+    for name in [each for each in sys.modules if each.startswith(("mcpbus.auth", "mcpbus.testing.issuer"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "joserfc", None)
+    with pytest.raises(ImportError, match=r"'mcpbus-server\[auth\]'$"):
+        _ = testing.Issuer
 
 
 async def test_a_client_of_http2_says_what_to_install(monkeypatch, autojump_clock):

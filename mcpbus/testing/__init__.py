@@ -64,5 +64,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import what needs the extra ``auth`` when it is asked for, and not before."""
     if name == "Issuer":
+        import_module("mcpbus.auth")  # which says what to install
         return import_module("mcpbus.testing.issuer").Issuer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -124,8 +124,9 @@ class Soak:
         ends = time.monotonic() + 3 * patience + 60
         async with inspector() as http:
             books = await self.books(http, thorough=True)
+            rest = before or next(iter(self.samples), books)
             while any(books[name] for name in ("sessions", "parked", "kept", "topics", "pending")) or (
-                books["requests"] > 1 or books["tasks"] > self.samples[0]["tasks"]
+                books["requests"] > 1 or books["tasks"] > rest["tasks"]
             ):
                 if time.monotonic() > ends:
                     break
@@ -204,7 +205,7 @@ def run(seed: int, seconds: float, visitors: int, patience: float, log: IO[bytes
 
 def report(result: Soak, before: dict[str, int], after: dict[str, int]) -> str:
     """What came of it, for people."""
-    most = {name: max(sample[name] for sample in result.samples) for name in after}
+    most = {name: max((sample[name] for sample in result.samples), default=0) for name in after}
     visits = "\n".join(
         f"  {way} {outcome}: {count:,}" for (way, outcome), count in sorted(result.visits.items())
     )

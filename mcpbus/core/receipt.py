@@ -12,7 +12,7 @@ the client read them: no protocol revision acknowledges a notification.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, overload
 
 import msgspec
 import trio
@@ -308,7 +308,11 @@ class Broadcast(Sequence[Receipt]):
         self._receipts = tuple(receipts)
         self.elsewhere: tuple[Elsewhere, ...] = ()
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - as Sequence has it
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Receipt]: ...
+    def __getitem__(self, index: int | slice) -> Receipt | Sequence[Receipt]:
         return self._receipts[index]
 
     def __len__(self) -> int:

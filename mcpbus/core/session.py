@@ -142,10 +142,10 @@ class Session(SessionFeatures, Asking):
     ) -> None:
         super().__init__()
         self.bus = bus
-        self.id = session_id
+        self.id: str = session_id
         self.transport = transport
-        self.principal = principal
-        self.owner = owner
+        self.principal: object = principal
+        self.owner: Hashable = owner
         self._asked = secrets.randbits(_ID_BITS)
         self._open = OpenQuestions()
         self._awaited: trio.Event | None = None

@@ -56,9 +56,11 @@ class ProtocolError(Exception):
         if not isinstance(message, str):
             raise TypeError(f"the message of an error is a text, got {message!r}")
         self.code = code
-        self.message = message.encode(errors="replace").decode()
+        self.message: str = message.encode(errors="replace").decode()
         self.data = data
-        self.encoded_data = None if data is None else msgspec.Raw(msgspec.json.encode(data))
+        self.encoded_data: msgspec.Raw | None = (
+            None if data is None else msgspec.Raw(msgspec.json.encode(data))
+        )
         super().__init__(code, self.message)
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """The base of enumerations that key the bus's tables."""
 
 import enum
+from typing import TYPE_CHECKING
 
 
 class IdentityEnum(enum.Enum):
@@ -9,4 +10,5 @@ class IdentityEnum(enum.Enum):
     `enum.Enum` hashes the member's name in Python code, which the look-ups of a single request do twenty times.
     """
 
-    __hash__ = object.__hash__
+    if not TYPE_CHECKING:  # to checkers it is the `__hash__` that they know
+        __hash__ = object.__hash__

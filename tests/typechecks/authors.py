@@ -1,10 +1,10 @@
 """What type checkers see of what authors write: checked by `make lint`, and never run."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, assert_type
 
-from mcpbus import Bus, Context, Depends, Server, Session, SyncContext, Tool
+from mcpbus import Bus, Context, Depends, Receipt, Server, Session, SyncContext, Tool
 from mcpbus.auth import Principal
 
 
@@ -105,3 +105,6 @@ async def main() -> None:
     async with server.open() as bus:
         assert_type(bus, Bus[Database])
         assert_type(bus.state, Database)
+        told = bus.resource_updated("weather://oslo")
+        assert_type(told[0], Receipt)
+        assert_type(told[:2], Sequence[Receipt])

@@ -1,7 +1,8 @@
 """An MCP server runtime for trio whose inside is a message bus."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mcpbus.protocol.lazy_names import later
 
 if TYPE_CHECKING:
     from mcpbus.asking import (
@@ -64,85 +65,79 @@ if TYPE_CHECKING:
     from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.signals import shutdown_on_signals
 else:
-    _NAMES = {
-        "asking": (
-            "Accepted",
-            "AnswerTimeoutError",
-            "AskError",
-            "Cancelled",
-            "CannotAskError",
-            "ClientRefusedError",
-            "Declined",
-            "Elicit",
-            "ElicitUrl",
-            "InputRequired",
-            "InvalidAnswerError",
-            "ListRoots",
-            "Root",
-            "Sample",
-            "Sampled",
-            "Titles",
-            "ToolUse",
-            "ToolUseResult",
-        ),
-        "bus": ("Bus",),
-        "client.client": ("Client",),
-        "core.client_notification": ("ClientNotification",),
-        "core.context": ("ClientInfo", "Context"),
-        "core.limits": ("Limits",),
-        "core.receipt": ("DELIVERED", "STORED", "Broadcast", "Fate", "Place", "Receipt", "Verdict"),
-        "core.remote_session": ("RemoteSession",),
-        "core.session": ("Session",),
-        "core.statistics": ("Statistics",),
-        "core.sync_bus": ("SyncBus",),
-        "core.sync_context": ("SyncContext",),
-        "dispatch.runner": ("CallNext", "Invocation", "Middleware"),
-        "features.completion": ("Completion",),
-        "features.content": ("Audio", "File", "Image", "PromptMessage", "ToolResult"),
-        "features.depends": ("Depends",),
-        "features.errors": ("RegistrationError", "ResourceNotFoundError", "ToolError"),
-        "features.tool": ("Tool", "tool"),
-        "protocol.errors": ("ProtocolError",),
-        "protocol.http.authentication": ("Unauthorized",),
-        "protocol.http.messages": ("Head",),
-        "protocol.http.origin": ("HttpOptions",),
-        "protocol.levels": ("LogLevel",),
-        "protocol.messages": (
-            "Annotations",
-            "AudioContent",
-            "BlobResourceContents",
-            "ContentBlock",
-            "EmbeddedResource",
-            "Icon",
-            "ImageContent",
-            "ResourceLink",
-            "TextContent",
-            "TextResourceContents",
-            "ToolAnnotations",
-        ),
-        "protocol.routes": ("Reason",),
-        "server": ("Server",),
-        "serving.options": ("ServeOptions",),
-        "serving.signals": ("shutdown_on_signals",),
-    }
-    """Where each name is. It is imported when it is asked for: clients have no use for servers, nor the command line for either at once."""
-    _PLACES = {name: place for place, names in _NAMES.items() for name in names}
-    _PARTS = {place.partition(".")[0] for place in _NAMES}
-    """Which are attributes of the package, as for who checks types: `mcpbus.asking` needs no import of its own."""
-
-    def __getattr__(name: str) -> Any:
-        """Import what is asked for."""
-        if name in _PARTS:
-            return import_module(f"{__name__}.{name}")
-        if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-        return found
-
-    def __dir__() -> list[str]:
-        """Name all of it, for whoever completes what is typed."""
-        return sorted({*globals(), *_PLACES})
-
+    # Clients have no use for servers, nor the command line for either at once.
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "mcpbus.asking": (
+                "Accepted",
+                "AnswerTimeoutError",
+                "AskError",
+                "Cancelled",
+                "CannotAskError",
+                "ClientRefusedError",
+                "Declined",
+                "Elicit",
+                "ElicitUrl",
+                "InputRequired",
+                "InvalidAnswerError",
+                "ListRoots",
+                "Root",
+                "Sample",
+                "Sampled",
+                "Titles",
+                "ToolUse",
+                "ToolUseResult",
+            ),
+            "mcpbus.bus": ("Bus",),
+            "mcpbus.client.client": ("Client",),
+            "mcpbus.core.client_notification": ("ClientNotification",),
+            "mcpbus.core.context": ("ClientInfo", "Context"),
+            "mcpbus.core.limits": ("Limits",),
+            "mcpbus.core.receipt": (
+                "DELIVERED",
+                "STORED",
+                "Broadcast",
+                "Fate",
+                "Place",
+                "Receipt",
+                "Verdict",
+            ),
+            "mcpbus.core.remote_session": ("RemoteSession",),
+            "mcpbus.core.session": ("Session",),
+            "mcpbus.core.statistics": ("Statistics",),
+            "mcpbus.core.sync_bus": ("SyncBus",),
+            "mcpbus.core.sync_context": ("SyncContext",),
+            "mcpbus.dispatch.runner": ("CallNext", "Invocation", "Middleware"),
+            "mcpbus.features.completion": ("Completion",),
+            "mcpbus.features.content": ("Audio", "File", "Image", "PromptMessage", "ToolResult"),
+            "mcpbus.features.depends": ("Depends",),
+            "mcpbus.features.errors": ("RegistrationError", "ResourceNotFoundError", "ToolError"),
+            "mcpbus.features.tool": ("Tool", "tool"),
+            "mcpbus.protocol.errors": ("ProtocolError",),
+            "mcpbus.protocol.http.authentication": ("Unauthorized",),
+            "mcpbus.protocol.http.messages": ("Head",),
+            "mcpbus.protocol.http.origin": ("HttpOptions",),
+            "mcpbus.protocol.levels": ("LogLevel",),
+            "mcpbus.protocol.messages": (
+                "Annotations",
+                "AudioContent",
+                "BlobResourceContents",
+                "ContentBlock",
+                "EmbeddedResource",
+                "Icon",
+                "ImageContent",
+                "ResourceLink",
+                "TextContent",
+                "TextResourceContents",
+                "ToolAnnotations",
+            ),
+            "mcpbus.protocol.routes": ("Reason",),
+            "mcpbus.server": ("Server",),
+            "mcpbus.serving.options": ("ServeOptions",),
+            "mcpbus.serving.signals": ("shutdown_on_signals",),
+        },
+    )
 
 __version__ = "0.1.0"
 

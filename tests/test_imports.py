@@ -6,12 +6,12 @@ import json
 import subprocess
 import sys
 from contextlib import asynccontextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
 import pytest
 
-import mcpbus
 from mcpbus import Context, ProtocolError, RegistrationError, Server, testing
 from mcpbus.cli.explaining import _import_at_once
 from mcpbus.protocol.revisions import LATEST
@@ -179,40 +179,29 @@ async def test_a_client_of_http2_says_what_to_install(monkeypatch, autojump_cloc
             await open_probe(bus.asgi(), shell="http2").__aenter__()
 
 
-def test_each_name_of_the_clients_is_imported_from_where_type_checkers_see_it():
-    [checked] = [
-        node for node in ast.parse(Path(mcpbus.client.__file__).read_text()).body if isinstance(node, ast.If)
-    ]
-    seen = {
-        alias.name: each.module.removeprefix("mcpbus.client.")
-        for each in checked.body
-        if isinstance(each, ast.ImportFrom)
-        for alias in each.names
-    }
-    assert seen == mcpbus.client._PLACES
-    assert set(seen) == set(mcpbus.client.__all__) <= set(dir(mcpbus.client))
-    for name, module in seen.items():
-        assert getattr(mcpbus.client, name) is getattr(sys.modules[f"mcpbus.client.{module}"], name)
-    with pytest.raises(AttributeError, match="has no attribute 'Clinet'"):
-        _ = mcpbus.client.Clinet
-
-
-def test_each_name_is_imported_from_where_type_checkers_see_it():
-    [checked] = [
-        node for node in ast.parse(Path(mcpbus.__file__).read_text()).body if isinstance(node, ast.If)
+@pytest.mark.parametrize(
+    "name",
+    ["mcpbus", "mcpbus.client", "mcpbus.cluster", "mcpbus.serving", "mcpbus.stores", "mcpbus.tasks"],
+)
+def test_each_name_is_imported_from_where_type_checkers_see_it(name):
+    package = import_module(name)
+    [choice] = [
+        node for node in ast.parse(Path(package.__file__).read_text()).body if isinstance(node, ast.If)
     ]
     seen = {
         each.module: {alias.name for alias in each.names}
-        for each in checked.body
+        for each in choice.body
         if isinstance(each, ast.ImportFrom)
     }
-    assert seen == {f"mcpbus.{place}": set(names) for place, names in mcpbus._NAMES.items()}
-    assert set.union(*seen.values()) | {"__version__"} == set(mcpbus.__all__) <= set(dir(mcpbus))
+    [made] = choice.orelse
+    told = ast.literal_eval(made.value.args[1])
+    assert {place: set(names) for place, names in told.items()} == seen
+    assert set.union(*seen.values()) <= set(package.__all__) <= set(dir(package))
     for place, names in seen.items():
-        for name in names:
-            assert getattr(mcpbus, name) is getattr(sys.modules[place], name)
-    with pytest.raises(AttributeError, match="has no attribute 'Bussy'"):
-        _ = mcpbus.Bussy
+        for each in names:
+            assert getattr(package, each) is getattr(sys.modules[place], each)
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'Clinet'"):
+        _ = package.Clinet
 
 
 @pytest.mark.parametrize(

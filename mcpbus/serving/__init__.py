@@ -1,8 +1,8 @@
 """Serving over HTTP/1.1, HTTP/2 and WebSocket: mcpbus's own endpoint straight, and other applications through ASGI."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mcpbus.protocol.lazy_names import later
 from mcpbus.serving.errors import CannotListenError, LifespanError, ServingError
 from mcpbus.serving.signals import shutdown_on_signals
 
@@ -11,6 +11,17 @@ if TYPE_CHECKING:
     from mcpbus.serving.counters import Counters
     from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.run import serve
+else:
+    # A program on stdio has no use for what reads and writes HTTP.
+    __getattr__, __dir__ = later(
+        __name__,
+        {
+            "mcpbus.serving.asgi": ("AsgiApp", "Drainable"),
+            "mcpbus.serving.counters": ("Counters",),
+            "mcpbus.serving.options": ("ServeOptions",),
+            "mcpbus.serving.run": ("serve",),
+        },
+    )
 
 __all__ = [
     "AsgiApp",
@@ -23,18 +34,3 @@ __all__ = [
     "serve",
     "shutdown_on_signals",
 ]
-
-_LATER = {
-    "AsgiApp": "asgi",
-    "Counters": "counters",
-    "Drainable": "asgi",
-    "ServeOptions": "options",
-    "serve": "run",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what reads and writes HTTP when it is asked for: a program on stdio has no use for it."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -1,15 +1,19 @@
 """Event stores: what lets a legacy client come back to a stream that it lost."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpbus.core.event_log import EventLog, parse_event_id
 from mcpbus.core.stores.memory import MemoryEventStore
 from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.protocol import EventStore, Replay
 from mcpbus.core.stores.sqlite import SqliteEventStore
+from mcpbus.protocol.lazy_names import later
 
 if TYPE_CHECKING:
     from mcpbus.core.stores.redis_events import RedisEventStore
+else:
+    # It needs coredis: most do not, and it takes longer than all else.
+    __getattr__, __dir__ = later(__name__, {"mcpbus.core.stores.redis_events": ("RedisEventStore",)})
 
 __all__ = [
     "EventLog",
@@ -21,12 +25,3 @@ __all__ = [
     "SqliteEventStore",
     "parse_event_id",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs coredis when somebody asks for it: most do not, and it takes longer than all else."""
-    if name == "RedisEventStore":
-        from mcpbus.core.stores.redis_events import RedisEventStore  # noqa: PLC0415
-
-        return RedisEventStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

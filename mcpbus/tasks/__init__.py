@@ -1,15 +1,19 @@
 """The tasks extension of 2026-07-28: calls that are answered with a handle, and go on."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import TaskStore, TaskTakenError
 from mcpbus.core.stores.sqlite import SqliteTaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
+from mcpbus.protocol.lazy_names import later
 from mcpbus.protocol.task_extension import TASKS, TaskSupport
 
 if TYPE_CHECKING:
     from mcpbus.core.stores.redis_tasks import RedisTaskStore
+else:
+    # It needs coredis: most do not, and it takes longer than all else.
+    __getattr__, __dir__ = later(__name__, {"mcpbus.core.stores.redis_tasks": ("RedisTaskStore",)})
 
 __all__ = [
     "TASKS",
@@ -22,12 +26,3 @@ __all__ = [
     "TaskSupport",
     "TaskTakenError",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs coredis when somebody asks for it: most do not, and it takes longer than all else."""
-    if name == "RedisTaskStore":
-        from mcpbus.core.stores.redis_tasks import RedisTaskStore  # noqa: PLC0415
-
-        return RedisTaskStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -46,6 +46,15 @@ from mcpbus.testing.recording import Recording, StreamEnded
 
 if TYPE_CHECKING:
     from mcpbus.testing.issuer import Issuer
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import what needs the extra ``auth`` when it is asked for, and not before."""
+        if name == "Issuer":
+            import_module("mcpbus.auth")  # which says what to install
+            return import_module("mcpbus.testing.issuer").Issuer
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "AsgiProbe",
@@ -59,11 +68,3 @@ __all__ = [
     "open_probe",
     "settle",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs the extra ``auth`` when it is asked for, and not before."""
-    if name == "Issuer":
-        import_module("mcpbus.auth")  # which says what to install
-        return import_module("mcpbus.testing.issuer").Issuer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -497,6 +497,7 @@ def test_what_is_remembered_is_not_believed_by_a_clock_that_was_set_back():
         keep(known, token, some(since + 60), since)
         assert [knows(known, token, since + passed) for passed in (0, 59, 59)] == [True] * 3
         assert not knows(known, token, since - 1)
+        assert not knows(known, token, since + 1)  # which may be long after that
     assert len(known) == 0
 
 

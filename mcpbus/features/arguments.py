@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.fields import Factory
 from mcpbus.features.keywords import check_told
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
@@ -90,6 +91,7 @@ class TypedArguments:
         self.schema = msgspec.Raw(msgspec.json.encode(document))
         self.document = document
         self._kind = kind
+        self._asdict = _given if any(each is msgspec.UNSET for each in kind.__struct_defaults__) else asdict
         # Text and numbers give the collector nothing to look through, however long they are.
         self._flat = all(map(_is_scalar, document["properties"].values()))
         self._decode = decode if self._flat else partial(decode_large, decode)
@@ -112,7 +114,7 @@ class TypedArguments:
     def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
         """See `Arguments.decode`."""
         if isinstance(raw, msgspec.Struct):
-            return asdict(raw)
+            return self._asdict(raw)
         try:
             try:
                 given = self._decode(raw)
@@ -120,7 +122,7 @@ class TypedArguments:
                 if not jsontypes.wants_whole_numbers(error):
                     raise
                 given = self._decode(jsontypes.with_whole_numbers(raw))
-            return asdict(given)
+            return self._asdict(given)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgumentsError(_explain(str(error), self.document)) from error
 
@@ -183,7 +185,7 @@ def _typed(signature: Signature) -> TypedArguments:
     if not document["required"]:
         del document["required"]
     for parameter in signature.parameters:
-        if not parameter.required:
+        if not (parameter.required or isinstance(parameter.default, Factory)):
             schema, told = document["properties"][parameter.name], _default(parameter, signature.owner)
             if find_non_finite(told) is None:
                 schema["default"] = told
@@ -191,6 +193,11 @@ def _typed(signature: Signature) -> TypedArguments:
                 schema.pop("default", None)
     check_told(f"{signature.owner}, input schema", document)
     return TypedArguments(struct, document)
+
+
+def _given(arguments: msgspec.Struct) -> dict[str, Any]:
+    """The arguments but for those that the function has a default for, or a factory, which nobody else is to see."""
+    return {name: value for name, value in asdict(arguments).items() if value is not msgspec.UNSET}
 
 
 def _is_scalar(schema: dict[str, Any]) -> bool:
@@ -202,6 +209,8 @@ def _is_scalar(schema: dict[str, Any]) -> bool:
 def _field(parameter: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
     if parameter.required:
         return parameter.name, parameter.annotation
+    if isinstance(parameter.default, Factory):
+        return parameter.name, parameter.annotation | msgspec.UnsetType, msgspec.UNSET
     if type(parameter.default) not in _CONSTANTS and not isinstance(parameter.default, enum.Enum):
         # One call must not see what another did to the default. And msgspec, which puts constants into the schema, fails at those of a
         # type that was taught to it, such as a path; see `_default`.

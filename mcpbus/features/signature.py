@@ -41,6 +41,7 @@ class Parameter(msgspec.Struct, frozen=True):
     annotation: Any
     """As written, `Any` where nothing is; descriptions and constraints are in one `msgspec.Meta`."""
     default: Any = MISSING
+    """As written; a `fields.Factory` is called by the function of the `Signature` itself."""
     by_field: bool = False
     """Whether the default is that of a pydantic ``Field``: a call has to give it, since the function has none, or the ``Field``."""
 
@@ -173,17 +174,12 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
             context = given.name
         else:
             check_nearly_context(annotation, given.name, owner)
-            default = given.default
-            if fields.is_field(default):
-                annotation, default = Annotated[annotation, default], MISSING
-            if by_field := default is MISSING:
-                default = fields.default_of(annotation, place)
-            annotation = _with_description(annotation, docstring.parameters.get(given.name))
-            annotation = _gather_meta(annotation, place)
-            parameters.append(Parameter(given.name, annotation, default, by_field and default is not MISSING))
+            described = docstring.parameters.get(given.name)
+            parameters.append(_read_parameter(given, annotation, described, place))
+    factories = {each.name: each.default for each in parameters if isinstance(each.default, fields.Factory)}
     returns = _final(hints.get("return", MISSING))
     return Signature(
-        function,
+        fields.with_factories(function, factories) if factories else function,
         owner,
         tuple(parameters),
         context,
@@ -192,6 +188,20 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         docstring.description,
         make_plan(dependencies, owner),
     )
+
+
+def _read_parameter(
+    given: inspect.Parameter, annotation: Any, described: str | None, place: str
+) -> Parameter:
+    """Read a parameter that a client fills, and the docstring describes, or does not."""
+    default = given.default
+    if fields.is_field(default):
+        annotation, default = Annotated[annotation, default], MISSING
+    if by_field := default is MISSING:
+        default = fields.default_of(annotation, place)
+        by_field = default is not MISSING and not isinstance(default, fields.Factory)
+    annotation = _gather_meta(_with_description(annotation, described), place)
+    return Parameter(given.name, annotation, default, by_field)
 
 
 def _final(returns: Any) -> Any:
@@ -306,7 +316,7 @@ def _read_meta(extras: Iterable[Any], owner: str) -> dict[str, Any]:
         fields.check_taken(extra, owner)
         said = {field: getattr(extra, field, None) for field in (*_BOUNDS, *_TOLD)}
         if fields.is_field(extra):
-            said["extra_json_schema"] = fields.schema_of(extra) or None
+            said["extra_json_schema"] = fields.schema_of(extra, owner) or None
         found |= {field: value for field, value in said.items() if value is not None}
     return found
 

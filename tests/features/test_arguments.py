@@ -6,6 +6,7 @@ import datetime as dt
 import enum
 import functools
 import inspect
+import itertools
 import math
 from decimal import Decimal
 from pathlib import Path
@@ -231,6 +232,62 @@ async def test_who_asks_for_a_prompt_or_a_resource_without_an_argument_gets_the_
         assert (await client.read_resource("notes://a"))[0]["text"] == "a 3"
 
 
+async def test_what_the_factory_of_a_field_makes_is_made_for_each_call_and_told_to_nobody():
+    server, made = Server("factories"), itertools.count()
+
+    @server.tool
+    @server.prompt
+    @server.resource("numbers://{end}{?number}")
+    async def numbers(
+        end: str,
+        number: Annotated[int, pydantic.Field(ge=0, description="Which", default_factory=lambda: next(made))],
+    ) -> str:
+        return f"{number}{end}"
+
+    schema = tool(numbers).arguments.document
+    assert schema["required"] == ["end"]
+    assert schema["properties"]["number"] == {"type": "integer", "minimum": 0, "description": "Which"}
+    seen = []
+    async with open_client(server) as client:
+        for given in ({}, {}, {"number": 7}):
+            result = await client.call_tool("numbers", {"end": "!", **given})
+            seen.append(result["content"][0]["text"])
+        seen.append((await client.get_prompt("numbers", {"end": "?"}))[0]["content"]["text"])
+        seen.append((await client.read_resource("numbers://."))[0]["text"])
+    assert seen == ["0!", "1!", "7!", "2?", "3."]
+
+
+async def test_what_a_factory_raises_the_call_has_raised(caplog):
+    server = Server("factories")
+
+    @server.tool
+    async def never(number: int = pydantic.Field(default_factory=lambda: 1 // 0)) -> int:
+        return number
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("never"))["isError"]
+        assert (await client.call_tool("never", {"number": 1}))["content"][0]["text"] == "1"
+    assert caplog.records[0].exc_info[0] is ZeroDivisionError
+
+
+async def test_middleware_sees_what_was_given_and_nothing_in_the_place_of_the_rest():
+    seen = []
+
+    async def look(invocation, call_next):
+        seen.append(invocation.arguments)
+        return await call_next(invocation)
+
+    server = Server("factories", middleware=[look])
+
+    @server.tool
+    async def add(a: int, b: int = pydantic.Field(default_factory=lambda: 2)) -> int:
+        return a + b
+
+    async with open_client(server) as client:
+        assert (await client.call_tool("add", {"a": 1}))["content"][0]["text"] == "3"
+    assert seen == [{"a": 1}]
+
+
 def test_nobody_fills_a_field_of_what_is_depended_on():
     def connect(size: int = pydantic.Field(4)): ...
     async def act(connection: Annotated[object, Depends(connect)]): ...
@@ -425,6 +482,7 @@ def takes_impossible(a: Annotated[int, pydantic.Field(pattern="(")]) -> None: ..
 def takes_alias(a: str = pydantic.Field(alias="from")) -> None: ...
 def takes_digits(a: Annotated[Decimal, pydantic.Field(max_digits=3)]) -> None: ...
 def takes_made(a: str = pydantic.Field(default_factory=str.title)) -> None: ...
+def takes_changed(a: list[Annotated[int, pydantic.Field(json_schema_extra=dict.clear)]]) -> None: ...
 async def generates(a: int) -> Any:
     yield a
 
@@ -444,7 +502,8 @@ async def generates(a: int) -> Any:
         (takes_impossible, "parameter 'a'"),
         (takes_alias, "parameter 'a': alias of a Field is not taken: name the parameter as clients do"),
         (takes_digits, "parameter 'a': max_digits of a Field is not taken: check it in the function"),
-        (takes_made, "parameter 'a': a Field with a default_factory"),
+        (takes_made, "parameter 'a': the default_factory of a Field takes nothing"),
+        (takes_changed, "parameter 'a': json_schema_extra of a Field is a dict here, not a function"),
         (generates, "generator"),
         (lambda: None, "tool '<lambda>': a name is"),
         (3, "it is not a function"),

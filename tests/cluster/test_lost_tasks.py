@@ -154,6 +154,7 @@ async def test_who_was_taken_for_ended_lets_go_of_what_others_have_reported_fail
     directory, store, outcomes = MemoryDirectory(), MemoryTaskStore(), []
     asking = partial(make_asking, outcomes)
     async with open_buses(asking, directory=directory, task_store=store) as (buses, probes):
+        await probes[0].initialize()  # by whose session it is known that the lease lasts again
         task, kept = await begin_asking(probes[0]), await begin(probes[0])
         wanted = {"notifications": {"taskIds": [task["taskId"]]}}
         listen = probes[0].request("subscriptions/listen", wanted, capabilities=DECLARED)
@@ -181,11 +182,13 @@ async def test_whose_a_task_is_is_asked_until_the_store_tells(autojump_clock, mo
 
     asking = partial(make_asking, outcomes)
     async with open_buses(asking, directory=directory, task_store=store) as (buses, probes):
+        await probes[0].initialize()  # by whose session it is known that the lease lasts again
         task = await begin_asking(probes[0])
         directory.lapse(buses[0].node.home)
         await store.claim(task["taskId"], buses[0].node.home, buses[1].node.home)
         directory.renew(buses[0].node.home)
         await trio.sleep(2)
+        assert buses[0].lease.lasts
         # Whoever claimed it has not reported it yet.
         assert ((await look(probes[0], task))["status"], outcomes) == ("input_required", [])
         assert await buses[1].tasks.seek(task["taskId"], "") is None

@@ -52,3 +52,26 @@ def said():
 def test_what_is_quoted_of_the_log_is_what_the_code_says(line, said):
     for piece in filter(None, (each.strip(" :") for each in line.split("…"))):
         assert any(piece in text for text in said), piece
+
+
+def warnings() -> Iterator[str]:
+    """Yield what the log of a server says at the level of a warning and above, as it is in the code."""
+    for path in (ROOT / "mcpbus").rglob("*.py"):
+        if "client" in path.parts:  # whose programs have logs of their own
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Name("_log" | "_logger"), attr="warning" | "error" | "exception"
+                    ),
+                    args=[ast.Constant(str(text)), *_],
+                ) if text != "%s":
+                    yield text
+
+
+def test_every_warning_has_something_to_do():
+    rows = [".*".join(re.escape(each.strip(" :")) for each in line.split("…")) for line in QUOTED]
+    said = list(warnings())
+    assert len(said) > 30
+    assert [text for text in said if not any(re.search(row, text) for row in rows)] == []

@@ -47,6 +47,7 @@ from mcpbus import (
     tool,
 )
 from mcpbus.auth import AnyOf, IntrospectionVerifier, JwtVerifier, ResourceServer, StaticTokens
+from mcpbus.client import connect_http, connect_process
 from mcpbus.cluster import Redis
 from mcpbus.middleware import (
     RateLimitingMiddleware,
@@ -802,6 +803,63 @@ async def test_a_mistake_in_a_test_gets_such_a_sentence_too(mistake, sentence):
     async with open_bus(Server("s")) as bus:
         with pytest.raises((TypeError, ValueError), match=sentence):
             await mistake(bus)
+
+
+URL = "http://127.0.0.1:9/mcp"
+TRUE = [sys.executable, "-c", ""]
+
+
+@pytest.mark.parametrize(
+    ("opening", "sentence"),
+    [
+        *(
+            (partial(connect, **options), sentence)
+            for connect in (
+                partial(connect_http, URL),
+                partial(connect_process, TRUE),
+                partial(open_client, Server("s")),
+            )
+            for options, sentence in (
+                ({"on_question": 5}, "on_question is an async function of the method and the params, not 5"),
+                (
+                    {"capabilities": ["sampling"]},
+                    "capabilities is a dict, such as {\"elicitation\": {}}, not ['sampling']",
+                ),
+                ({"revision": []}, "revision is []: it must be one of 2024-11-05, "),
+                ({"revison": "2025-11-25"}, "has no option 'revison'; did you mean 'revision'?"),
+            )
+        ),
+        (connect_process, "connect_process() needs 'command'"),
+        (partial(connect_process, []), 'command is empty: it needs at least the program, such as ["python'),
+        (
+            partial(connect_process, "python server.py"),
+            'such as ["python", "server.py"], and this is of type str',
+        ),
+        (partial(connect_process, {"python"}), 'such as ["python", "server.py"], and this is of type set'),
+        (partial(connect_process, ["python", 8]), "command[1] is a text or a path, and this is of type int"),
+        (
+            partial(connect_process, ["python", "a\0"]),
+            "command[1] cannot be given to a program: it has a null",
+        ),
+        (partial(connect_process, ["python", "\ud83d"]), "command[1] cannot be given to a program"),
+        (partial(connect_http, 5), "connect_http(): url is a text, and this is of type int"),
+        (
+            partial(connect_http, URL, {}),
+            "connect_http() takes url by position; give the rest by keyword: headers=",
+        ),
+        (
+            partial(connect_http, URL, headers="a: b"),
+            'headers is a dict, such as {"Authorization": "Bearer ..."}',
+        ),
+        (partial(connect_http, URL, headers={"a": 5}), "header 'a' is a text, and this is of type int"),
+        (partial(connect_http, URL, headers={"a b": "c"}), "header 'a b' has no name of a header"),
+        (partial(connect_http, URL, headers={5: "c"}), "header 5 has no name of a header"),
+        (partial(connect_http, URL, headers={"a": "b\n"}), "header 'a' has what none can have"),
+    ],
+)
+async def test_what_no_client_can_be_connected_with_is_told_before_anything_is_opened(opening, sentence):
+    with pytest.raises((TypeError, ValueError), match=re.escape(sentence)):
+        await opened(opening())
 
 
 async def look_up():

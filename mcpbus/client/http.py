@@ -4,7 +4,6 @@ Of older revisions the session is kept, one that the server has ended is followe
 back to. Not there is HTTP+SSE of 2024-11-05.
 """
 
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -38,16 +37,18 @@ from mcpbus.client.http_answers import (
 from mcpbus.client.http_session import HttpSession
 from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
+from mcpbus.client.options import check_client, check_fields
 from mcpbus.client.pending import Pending
 from mcpbus.client.server_questions import OnQuestion
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import encode_message
 from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, Era, named
+from mcpbus.protocol.validators import check_text
 
 _CONNECT_SECONDS: Final = 10
 _PORTS: Final = 2**16
-_FIELD_TEXT: Final = re.compile(r"[\t -~]*")
 _TELL_SECONDS: Final = 30
 """How long a server may take to accept what it owes no answer."""
 _MOST_APART: Final = 1_000
@@ -56,6 +57,7 @@ _CLOSE_SECONDS: Final = 2
 
 
 @asynccontextmanager
+@explained
 async def connect_http(
     url: str,
     *,
@@ -82,14 +84,17 @@ async def connect_http(
         on_question: Answers what the server asks, as for `Bus.connect`.
 
     Raises:
+        TypeError: Something is not of its type.
         ValueError: There is no such revision, or a header field cannot be sent.
         ProtocolError: The server refused.
         ClientError: There is no answer.
     """
     fixed = None if revision is None else named(revision)
     raised: Exception | None = None
+    check_text("connect_http()", url=url)
     _check_url(url)
-    fields = {"Accept-Encoding": "identity", **_check_fields(headers or {})}
+    check_client(capabilities, on_question)
+    fields = {"Accept-Encoding": "identity", **check_fields(headers)}
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
     async with httpx2.AsyncClient(headers=fields, timeout=timeout) as http, trio.open_nursery() as nursery:
         connection = _HttpConnection(http, url, nursery)
@@ -97,7 +102,7 @@ async def connect_http(
             fixed or LATEST,
             connection.send,
             nursery,
-            capabilities=capabilities or {},
+            capabilities=dict(capabilities or {}),
             on_question=on_question,
             hearing=connection.stream,
         )
@@ -392,17 +397,3 @@ def _check_url(url: str) -> None:
         raise ClientError(f"{url!r} names no host")
     if parsed.port is not None and not 0 < parsed.port < _PORTS:
         raise ClientError(f"{url!r} names no port: they go from 1 to {_PORTS - 1}")
-
-
-def _check_fields(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return header fields that can be sent.
-
-    Raises:
-        ValueError: One cannot; the message leaves out its value, which may be a secret.
-    """
-    for name, value in headers.items():
-        if not _FIELD_TEXT.fullmatch(value):
-            raise ValueError(
-                f"header {name!r} has what none can have: what is no ASCII, or the end of a line"
-            )
-    return headers

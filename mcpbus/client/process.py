@@ -12,10 +12,12 @@ from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.negotiation import negotiate
+from mcpbus.client.options import check_client, check_command
 from mcpbus.client.pending import Pending
 from mcpbus.client.server_questions import OnQuestion
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
 from mcpbus.protocol.jsonrpc import Undecodable
+from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, named
 
 _PROBE_SECONDS: Final = 10
@@ -27,6 +29,7 @@ _MOST_NOISE: Final = 1_000
 
 
 @asynccontextmanager
+@explained
 async def connect_process(
     command: Sequence[str],
     *,
@@ -43,11 +46,14 @@ async def connect_process(
         on_question: Answers what the server asks, as for `Bus.connect`.
 
     Raises:
-        ValueError: There is no such revision.
+        TypeError: Something is not of its type.
+        ValueError: There is no such revision, or no program can be given such a command.
         ProtocolError: The server refused.
         ClientError: It cannot be started, or there is no answer.
     """
     fixed = None if revision is None else named(revision)
+    check_command(command)
+    check_client(capabilities, on_question)
     raised: Exception | None = None
     try:
         process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -60,7 +66,7 @@ async def connect_process(
                 fixed or LATEST,
                 connection.send,
                 nursery,
-                capabilities=capabilities or {},
+                capabilities=dict(capabilities or {}),
                 on_question=on_question,
             )
             nursery.start_soon(connection.write)

@@ -242,13 +242,13 @@ MODERN_VERSIONS: Final = tuple(_MODERN)
 """What server/discover and -32022 list: the versions that a request may claim for itself (M-4, M-5)."""
 
 
-def named(name: str) -> Revision:
+def named(name: object) -> Revision:
     """The revision that a program names.
 
     Raises:
         ValueError: There is no such revision.
     """
-    row = REVISIONS.get(name)
+    row = REVISIONS.get(name) if isinstance(name, str) else None
     if row is None:
         raise ValueError(f"revision is {name!r}: it must be one of {', '.join(REVISIONS)}")
     return row

@@ -14,6 +14,7 @@ import trio
 from mcpbus_actors import EagerTask, Leader, WorkQueue
 
 from mcpbus.client.client import Client
+from mcpbus.client.options import check_client
 from mcpbus.client.pending import Pending
 from mcpbus.client.server_questions import OnQuestion
 from mcpbus.core.hub import Hub
@@ -46,10 +47,7 @@ async def connect(
         ProtocolError: The server takes no more connections, or refused the handshake.
     """
     row = named(revision)
-    if capabilities is not None and not isinstance(capabilities, Mapping):
-        raise TypeError(f'capabilities is a dict, such as {{"elicitation": {{}}}}, not {capabilities!r}')
-    if on_question is not None and not callable(on_question):
-        raise TypeError(f"on_question is an async function of the method and the params, not {on_question!r}")
+    check_client(capabilities, on_question)
     with Channel(bus, principal, spared=True) as channel:
         connection = _Connection(bus, channel)
         async with background() as nursery:

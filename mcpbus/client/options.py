@@ -1,0 +1,73 @@
+"""What is given to whoever connects a client, checked before anything is opened."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+_FIELD_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIELD_TEXT: Final = re.compile(r"[\t -~]*")
+
+
+def check_client(capabilities: Any, on_question: Any) -> None:
+    """Refuse what no client can be made of.
+
+    Raises:
+        TypeError: `capabilities` is no dict, or `on_question` no function.
+    """
+    if capabilities is not None and not isinstance(capabilities, Mapping):
+        raise TypeError(f'capabilities is a dict, such as {{"elicitation": {{}}}}, not {capabilities!r}')
+    if on_question is not None and not callable(on_question):
+        raise TypeError(f"on_question is an async function of the method and the params, not {on_question!r}")
+
+
+def check_command(command: Any) -> None:
+    """Refuse what is no program with its arguments; they are not quoted, as one may be a secret.
+
+    Raises:
+        TypeError: It is no sequence of texts.
+        ValueError: It is empty, or no program can be given one of the texts.
+    """
+    if isinstance(command, str | bytes) or not isinstance(command, Sequence):
+        raise TypeError(
+            f'command is a list of the program and its arguments, such as ["python", "server.py"], and this is of type {type(command).__name__}'
+        )
+    if not command:
+        raise ValueError('command is empty: it needs at least the program, such as ["python", "server.py"]')
+    for index, word in enumerate(command):
+        if not isinstance(word, str | bytes | os.PathLike):
+            raise TypeError(
+                f"command[{index}] is a text or a path, and this is of type {type(word).__name__}"
+            )
+        try:
+            taken = b"\0" not in os.fsencode(word)
+        except UnicodeEncodeError:
+            taken = False
+        if not taken:
+            raise ValueError(
+                f"command[{index}] cannot be given to a program: it has a null, or half of a surrogate pair"
+            )
+
+
+def check_fields(headers: Any) -> dict[str, str]:
+    """Return header fields that can be sent.
+
+    Raises:
+        TypeError: It is no dict of texts.
+        ValueError: One cannot be sent; the message leaves out its value, which may be a secret.
+    """
+    if headers is not None and not isinstance(headers, Mapping):
+        raise TypeError(
+            f'headers is a dict, such as {{"Authorization": "Bearer ..."}}, and this is of type {type(headers).__name__}'
+        )
+    fields = dict(headers or {})
+    for name, value in fields.items():
+        if not isinstance(name, str) or not _FIELD_NAME.fullmatch(name):
+            raise ValueError(f"header {name!r} has no name of a header: letters, digits and hyphens")
+        if not isinstance(value, str):
+            raise TypeError(f"header {name!r} is a text, and this is of type {type(value).__name__}")
+        if not _FIELD_TEXT.fullmatch(value):
+            raise ValueError(
+                f"header {name!r} has what none can have: what is no ASCII, or the end of a line"
+            )
+    return fields

@@ -23,6 +23,7 @@ from mcpbus.auth import (
 )
 from mcpbus.auth.line import Line
 from mcpbus.auth.remembered import MOST_BYTES, MOST_TOKENS, RememberedTokens
+from mcpbus.auth.verifier import brought_by
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Answer, Head
@@ -187,6 +188,59 @@ async def test_who_leaves_while_a_place_becomes_free_does_not_take_it_along(_, a
                 leaving.cancel_scope.deadline = trio.current_time() + 1
     assert done == ["first", "c"]
     assert (line.served, line._waiting) == (0, {})
+
+
+async def test_of_those_who_wait_one_of_each_peer_has_its_turn_after_the_other(autojump_clock):
+    line, done = Line(1), []
+
+    async def go(name):
+        async with line.turn(Peer(name[0])):
+            await trio.sleep(1)
+        done.append(name)
+
+    async with trio.open_nursery() as nursery:
+        for name in ("first", "a1", "a2", "a3", "b1", "b2", "c1"):
+            nursery.start_soon(go, name)
+            await trio.testing.wait_all_tasks_blocked()
+    assert done == ["first", "a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+async def test_of_who_leaves_the_line_nothing_is_kept(autojump_clock):
+    line = Line(1)
+    async with line.turn(None):
+        for number in range(3):
+            with trio.move_on_after(1):
+                async with line.turn(Peer(f"{number}")):
+                    raise AssertionError("there is no place")
+        assert line._waiting == {}
+
+
+class Noting:
+    """Finds no token good, and notes from where they come."""
+
+    local = False
+    issuers = ("https://id.example.com",)
+
+    def __init__(self):
+        self.peers = []
+
+    async def verify(self, _token, _resource, _now):
+        self.peers.append(brought_by.get())
+        await trio.lowlevel.checkpoint()
+        raise InvalidTokenError("no")
+
+
+@pytest.mark.parametrize("shell", ["asgi", "http1", "http2"])
+@pytest.mark.parametrize("trusted", [["127.0.0.1", "unix"], []])
+async def test_a_token_comes_from_where_a_known_proxy_has_it_from(trusted, shell, autojump_clock):
+    noting = Noting()
+    async with guarded(verifier=lambda _: noting, http={"trusted_proxies": trusted}, shell=shell) as it:
+        for way in ("modern", "legacy", "get", "delete", "sse", "websocket"):
+            headers = {**bearing(way), "x-forwarded-for": "192.0.2.1"}
+            assert (await it.send(way, headers)).status == 401
+        await it.bus.server.auth.find(NewToken("x", b"x"), Peer.at("192.0.2.1"))
+        assert (noting.peers.pop(), brought_by.get()) == (Peer.at("192.0.2.1"), None)
+    assert [peer == Peer.at("192.0.2.1") for peer in noting.peers] == [bool(trusted)] * 6
 
 
 async def test_a_failure_that_nobody_foresaw_is_told_to_all_who_asked(autojump_clock):

@@ -1,5 +1,7 @@
 """A process that may have been taken for ended, though it lives: to clients whom another one may be speaking to it says nothing."""
 
+import time
+
 import pytest
 import trio
 from lua_redis import LuaRedis
@@ -9,7 +11,7 @@ from test_forwarding import CHANGED, call, make, text
 from test_held import held, said, say
 from troubled_network import Directory, Network
 
-from mcpbus.core.lease import Lease
+from mcpbus.core.lease import Lease, _suspended
 from mcpbus.core.receipt import DELIVERED, MOVED, Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
@@ -119,8 +121,16 @@ async def test_what_a_client_has_not_taken_yet_waits_as_well(returns, autojump_c
         assert said(stream) == [*before, 2, 3, 4, 5]
 
 
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="such a machine does not tell")
+def test_for_how_long_a_machine_was_suspended_is_what_one_of_its_clocks_has_counted_more(monkeypatch):
+    clocks = {time.CLOCK_BOOTTIME: 5000.123, time.CLOCK_MONOTONIC: 4000.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    assert _suspended() == 1000.12
+
+
+@pytest.mark.parametrize("forgets", [True, False], ids=["Redis has forgotten it", "Redis was suspended too"])
 async def test_the_lease_of_a_machine_that_was_suspended_has_lapsed_when_it_goes_on(
-    autojump_clock, nursery, monkeypatch
+    forgets, autojump_clock, nursery, monkeypatch
 ):
     """Trio's clock has stood still then, and that of Redis has gone on."""
     suspended, lease = [7.0], Lease()
@@ -133,7 +143,8 @@ async def test_the_lease_of_a_machine_that_was_suspended_has_lapsed_when_it_goes
     assert lease.lasts
     suspended.append(7.0 + 3600.0)
     assert not lease.lasts
-    redis.restore({}, {})
+    if forgets:
+        redis.restore({}, {})
     await trio.sleep(2)
     assert not lease.lasts
     await directory.tend([], 60)

@@ -14,10 +14,11 @@ import trio
 
 from mcpbus import Context, ServeOptions
 from mcpbus.auth import JwtVerifier, Principal, ResourceServer
+from mcpbus.core.nursery import background
 from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.examples.demo import server
 from mcpbus.program import until_signalled
-from mcpbus.serving import serve
+from mcpbus.serving import CannotListenError, serve
 from mcpbus.testing.issuer import Issuer
 
 
@@ -40,6 +41,9 @@ async def serve_both(
         port: Where the demo is.
         shutdown: Set it to end.
         task_status: Reports the demo's URL.
+
+    Raises:
+        CannotListenError: One of the two ports is taken.
     """
     issuer = Issuer(f"http://{host}:{port + 1}", clock=time.time)
     issuer.resource = f"http://{host}:{port}/mcp"
@@ -47,7 +51,7 @@ async def serve_both(
     server.auth = ResourceServer(issuer.resource, verifier, scopes=["demo"], name="The demo of mcpbus")
     server.add_tool(tell_secret, scopes=["demo:secret"])
     agreeable, options = AgreeableIssuer(issuer), ServeOptions(bind=f"{host}:{port + 1}")
-    async with trio.open_nursery() as nursery:
+    async with background() as nursery:
         await nursery.start(lambda task_status: serve(agreeable, options, task_status=task_status))
         form = "-d grant_type=client_credentials -d 'scope=demo demo:secret'"
         sys.stderr.write(f"get a token by: curl -s {issuer.url}/token {form}\n")
@@ -57,4 +61,7 @@ async def serve_both(
 
 if __name__ == "__main__":
     where, _, number = os.environ.get("BIND", "127.0.0.1:8000").rpartition(":")
-    trio.run(until_signalled, server.name, partial(serve_both, where, int(number)))
+    try:
+        trio.run(until_signalled, server.name, partial(serve_both, where, int(number)))
+    except CannotListenError as error:
+        sys.exit(f"Error: {error}")

@@ -102,6 +102,25 @@ async def test_the_demo_behind_tokens_says_how_to_get_one():
             nursery.cancel_scope.cancel()
 
 
+@OWN_PROCESSES
+@pytest.mark.parametrize("taken", [0, 1], ids=["the demo's", "the issuer's"])
+def test_the_demo_behind_tokens_says_in_a_line_that_a_port_is_taken(taken):
+    port = free_ports()
+    with socket.create_server(("127.0.0.1", port + taken)):
+        ended = subprocess.run(
+            [sys.executable, "-m", "mcpbus.examples.authorized"],
+            env={**os.environ, "BIND": f"127.0.0.1:{port}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 1
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"Error: cannot listen on 127.0.0.1:{port + taken}: ")
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("form", "error"),
     [

@@ -13,6 +13,7 @@ from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
 from mcpbus.client.pending import Listen, OnNotification, Pending
 from mcpbus.client.session_listens import tells
 from mcpbus.client.shared_lookup import SharedLookup
+from mcpbus.client.wire import encode_params
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import SERVER_INFO
@@ -92,6 +93,8 @@ class Client(Conversation):
                 ``logging/setLevel``.
 
         Raises:
+            TypeError: The parameters hold what has no JSON form.
+            ValueError: They hold half of a surrogate pair, which is no Unicode.
             ProtocolError: The server answered with an error.
             ClientError: There is no answer.
         """
@@ -236,9 +239,8 @@ class Client(Conversation):
         pending = self._pending[request_id] = Pending()
         params = {"notifications": wanted, "_meta": self._meta(None, None)}
         try:
-            self._send(
-                Request(request_id, "subscriptions/listen", msgspec.Raw(msgspec.json.encode(params))), pending
-            )
+            method = "subscriptions/listen"
+            self._send(Request(request_id, method, encode_params(method, params)), pending)
             await listen.acknowledgement(pending)
             yield listen
         finally:
@@ -259,7 +261,7 @@ class Client(Conversation):
                 subscribed.append(uri)  # who does not wait for the answer does not know that it is not
                 try:
                     await self.request("resources/subscribe", {"uri": uri})
-                except ProtocolError:
+                except (ProtocolError, TypeError, ValueError):
                     subscribed.pop()
                     raise
             capabilities = (await self.describe()).capabilities

@@ -19,6 +19,7 @@ from mcpbus.client.pending import (
 )
 from mcpbus.client.server_questions import OnQuestion, ServerQuestions
 from mcpbus.client.session_listens import SessionListens
+from mcpbus.client.wire import encode_params
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
@@ -158,7 +159,7 @@ class Conversation:
         if on_notification is not None:
             meta = {"progressToken": request_id, **meta}
         body = {**params, "_meta": meta} if meta else params
-        request = Request(request_id, method, msgspec.Raw(_encode(body)))
+        request = Request(request_id, method, encode_params(method, body))
         tool = params.get("name") if method == "tools/call" else None
         await trio.lowlevel.checkpoint_if_cancelled()
         pending = self._pending[request_id] = Pending(on_notification, tool)
@@ -200,7 +201,7 @@ class Conversation:
         Raises:
             Disconnected: The connection has ended.
         """
-        self._send(Notification(method, NO_PARAMS if params is None else msgspec.Raw(_encode(params))))
+        self._send(Notification(method, NO_PARAMS if params is None else encode_params(method, params)))
         await trio.lowlevel.checkpoint()
 
     async def next_notification(self) -> tuple[str, dict[str, Any]]:

@@ -1,10 +1,11 @@
 """Messages of a client, as they are written, and how long those of a server may be."""
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.json_faults import find_half, with_place
 from mcpbus.protocol.jsonrpc import (
     Notification,
     Request,
@@ -17,6 +18,28 @@ from mcpbus.protocol.jsonrpc import (
 
 MOST_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """How long one message of a server's may be."""
+
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_params(method: str, params: Any) -> msgspec.Raw:
+    """Write what is sent with a method.
+
+    Raises:
+        TypeError: It holds what has no JSON form.
+        ValueError: It, or the method, has half of a surrogate pair, which is no Unicode.
+    """
+    try:
+        if not method.isascii():
+            method.encode()
+        return msgspec.Raw(_encode(params))
+    except UnicodeEncodeError as error:
+        fault = find_half(method, "method") or find_half(params, "params") or error
+        raise ValueError(f"{method!a} cannot be sent: {fault}") from None
+    except TypeError as error:
+        told = with_place(error, params, _encode, "params")
+        raise TypeError(f"{method!a} cannot be sent: {told}") from None
 
 
 def encode_message(message: Request | Notification | Response) -> bytes:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 _HALF = re.compile("[\ud800-\udfff]")
+_AROUND = 40
+"""How many characters of a long text are shown on either side of its fault."""
 _NESTED = (dict, list, tuple)
 _CONTAINERS = (list, tuple, set, frozenset)
 
@@ -92,12 +94,13 @@ def find_non_finite(value: Any) -> str | None:
     return None
 
 
-def find_half(value: Any) -> str | None:
-    """Tell which text in `value` has half of a surrogate pair, and where; None if there is none."""
-    for part, place in _walk(value, "$", frozenset()):
+def find_half(value: Any, name: str = "$") -> str | None:
+    """Tell which text in `value`, which is of this name to its author, has half of a surrogate pair, and where; None if there is none."""
+    for part, place in _walk(value, name, frozenset()):
         for text in part if isinstance(part, Mapping) else (part,):
-            if isinstance(text, str) and _HALF.search(text):
-                return f"{text!r} has half of a surrogate pair, which is no Unicode; write the whole character - at `{place}`"
+            if isinstance(text, str) and (half := _HALF.search(text)):
+                around = text[max(0, half.start() - _AROUND) : half.end() + _AROUND]
+                return f"{around!r} has half of a surrogate pair, which is no Unicode; write the whole character - at `{place}`"
     return None
 
 

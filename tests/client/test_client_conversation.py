@@ -1,6 +1,7 @@
 """What a client makes of all that a server may say: each thing reaches whom it belongs to, and what belongs to nobody harms nothing."""
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -18,7 +19,7 @@ from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Response, Undecodable
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.revisions import REVISIONS
-from mcpbus.testing import open_bus
+from mcpbus.testing import open_bus, open_client
 
 
 def said(to, **members):
@@ -336,3 +337,37 @@ async def test_what_the_client_itself_makes_an_error_is_none_of_the_servers(auto
                 await client.call_tool("endless")
         with pytest.raises(Disconnected):
             await client.call_tool("endless")
+
+
+HALF = "a\ud83d"
+LONG = "x" * 1000 + "\ud83d"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("say", "told"),
+    [
+        (
+            lambda client: client.call_tool("t", {"to": [HALF]}),
+            r"'tools/call' cannot be sent: 'a\ud83d' has half of a surrogate pair, which is no Unicode; write the whole character - at `params.arguments.to[0]`",
+        ),
+        (lambda client: client.call_tool("t", {HALF: 1}), r"'a\ud83d' has half"),
+        (lambda client: client.read_resource(HALF), "at `params.uri`"),
+        (lambda client: client.notify("notifications/x", {"y": HALF}), "at `params.y`"),
+        (lambda client: client.request("m" + HALF), r"'ma\ud83d' cannot be sent: 'ma\ud83d' has half"),
+        (lambda client: client.call_tool("t", {"to": LONG}), "sent: '" + "x" * 40 + r"\ud83d' has half"),
+        (lambda client: listened(client, HALF), r"cannot be sent: 'a\ud83d' has half"),
+        (lambda client: client.call_tool("t", {"to": [object()]}), "at `params.arguments.to[0]`"),
+    ],
+)
+async def test_what_cannot_be_sent_is_told_with_its_place_and_the_client_goes_on(say, told, revision):
+    async with open_client(Server("s"), revision=revision) as client:
+        with pytest.raises((TypeError, ValueError), match=re.escape(told)) as caught:
+            await say(client)
+        assert not isinstance(caught.value, UnicodeError)
+        assert await client.list_tools() == []
+
+
+async def listened(client, uri):
+    async with client.listen(resources=True, uris=[uri]):
+        pass

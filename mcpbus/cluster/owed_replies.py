@@ -25,7 +25,7 @@ _READS: Final = frozenset(
         "tasks/get",
     }
 )
-"""The methods that have no effect, and run nobody's handler: they may be asked again."""
+"""The methods that have no effect, since no handler runs for them: they may be asked again."""
 _split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 

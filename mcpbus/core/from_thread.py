@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from functools import partial
+from threading import get_ident
 from typing import Final, TypeVar
 
 import trio
@@ -24,12 +25,27 @@ _log = logging.getLogger("mcpbus")
 class FromThread:
     """Does in the trio thread what other threads want. Made there."""
 
-    __slots__ = ("_awake", "_posted", "_token")
+    __slots__ = ("_awake", "_posted", "_thread", "_token")
 
     def __init__(self) -> None:
+        self._thread = get_ident()
         self._token = trio.lowlevel.current_trio_token()
         self._posted: deque[Callable[[], object]] = deque()
         self._awake = False  # whether somebody will look without being woken
+
+    def is_here(self) -> bool:
+        """Tell whether this is the trio thread itself.
+
+        Raises:
+            RuntimeError: This is another one, in which another trio runs: nothing there may block.
+        """
+        if get_ident() == self._thread:
+            return True
+        if trio.lowlevel.in_trio_run():
+            raise RuntimeError(
+                "a SyncContext blocks its thread, in which trio.run() was called: leave that out, write async def, and take ctx: Context"
+            )
+        return False
 
     def post(self, function: Callable[[], object]) -> None:
         """Have a function called soon, after all that was posted before; for worker threads. It is not waited for.
@@ -49,7 +65,7 @@ class FromThread:
 
     def run(self, function: Callable[[], T]) -> T:
         """Call a plain function after all that was posted, and return its result; from a worker thread or the trio thread itself."""
-        if trio.lowlevel.in_trio_run():
+        if self.is_here():
             return function()
         return trio.from_thread.run_sync(partial(self._run, function), trio_token=self._token)
 
@@ -57,12 +73,20 @@ class FromThread:
         """Run an async function after all that was posted, and wait for it in this worker thread.
 
         Raises:
-            RuntimeError: This is the trio thread, which must not wait.
+            RuntimeError: This is the trio thread, which must not wait, or no worker thread.
+            trio.Cancelled: What the thread is for was cancelled.
         """
-        if trio.lowlevel.in_trio_run():
+        if self.is_here():
             raise RuntimeError(
                 "a plain function that asks the client needs a worker thread: leave out thread=False"
             )
+        try:
+            trio.from_thread.check_cancelled()
+        except RuntimeError:
+            raise RuntimeError(
+                "a plain function waits for its client in the thread that it was called in, where a cancellation ends that: "
+                "ask there, and hand the answer to threads of your own"
+            ) from None
         return trio.from_thread.run(partial(self._wait, function))
 
     def wait_briefly(self, function: Callable[[], Awaitable[object]], seconds: float) -> bool:

@@ -33,7 +33,8 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
     """The context of a handler that is a plain function, in a thread of its own: what asks the client blocks that.
 
     The same as `Context` in all else. What it says is on its way when a method returns, and where it is, and what became of it, its
-    receipt tells a moment later. After a cancellation of the request what it says is discarded.
+    receipt tells a moment later. After a cancellation of the request what it says is discarded. Threads that the function starts itself
+    may say things as well; what waits for the client belongs to the function's own.
     """
 
     __slots__ = ("_bus", "_call", "_context", "_most_posted", "_patient", "_posted")
@@ -166,8 +167,9 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         self._bus.from_thread.run(lambda: tasks.say(call, message))
 
     def _say(self, make: Callable[..., OutboundNotification | Progress], *what: Any) -> Receipt:
+        here = self._bus.from_thread.is_here()
         said = make(self._bus.ledger, *what)
-        if trio.lowlevel.in_trio_run():
+        if here:
             self._call.carrier.say(said)
             return said.receipt
         self._bus.from_thread.post(lambda: self._call.carrier.say(said))

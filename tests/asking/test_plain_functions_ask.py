@@ -1,6 +1,7 @@
 """Plain functions ask too, and block their thread meanwhile. In real time, since threads know no other."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import pytest
@@ -114,3 +115,65 @@ async def test_one_that_runs_in_line_cannot_wait():
     ):
         await client.call_tool("ask")
         assert "leave out thread=False" in str(bus.outcomes[0])
+
+
+def in_a_thread(call):
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(call).result()
+
+
+def in_a_run(call):
+    async def main():
+        return call()
+
+    return trio.run(main)
+
+
+ASKED = {
+    "elicit": lambda ctx: ctx.elicit("Who?", str),
+    "elicit_url": lambda ctx: ctx.elicit_url("Who?", "https://example.com"),
+    "sample": lambda ctx: ctx.sample("Who?"),
+    "list_roots": lambda ctx: ctx.list_roots(),
+    "ask_all": lambda ctx: ctx.ask_all({}),
+    "begin_task": lambda ctx: ctx.begin_task(),
+}
+SAID = {"info": lambda ctx: ctx.info("x"), "tools_changed": lambda ctx: ctx.bus.tools_changed()}
+
+
+@pytest.mark.parametrize(
+    ("where", "call", "told"),
+    [
+        *((in_a_thread, call, "hand the answer to threads of your own") for call in ASKED.values()),
+        *(
+            (in_a_run, call, r"trio\.run\(\) was called: leave that out")
+            for call in {**ASKED, **SAID}.values()
+        ),
+    ],
+)
+async def test_what_no_thread_but_its_own_may_do_is_told_and_the_call_goes_on(where, call, told):
+    server = Server("threads")
+
+    @server.tool
+    def tool(ctx: SyncContext) -> str:
+        with pytest.raises(RuntimeError, match=told):
+            where(lambda: call(ctx))
+        return "done"
+
+    with trio.fail_after(30):
+        async with server.open() as bus, bus.connect() as client:
+            assert (await client.call_tool("tool"))["content"][0]["text"] == "done"
+            assert bus.statistics().emitted == 1  # the answer
+
+
+@pytest.mark.parametrize("call", SAID.values())
+async def test_a_thread_of_the_functions_own_may_say_things(call):
+    server = Server("threads")
+
+    @server.tool
+    def tool(ctx: SyncContext) -> str:
+        in_a_thread(lambda: call(ctx))
+        return "done"
+
+    with trio.fail_after(30):
+        async with server.open() as bus, bus.connect() as client:
+            assert (await client.call_tool("tool"))["content"][0]["text"] == "done"

@@ -39,13 +39,13 @@ class FromThread:
         Raises:
             RuntimeError: This is another one, in which another trio runs: nothing there may block.
         """
-        if get_ident() == self._thread:
-            return True
-        if trio.lowlevel.in_trio_run():
+        if not trio.lowlevel.in_trio_run():
+            return False
+        if get_ident() != self._thread:
             raise RuntimeError(
                 "a SyncContext blocks its thread, in which trio.run() was called: leave that out, write async def, and take ctx: Context"
             )
-        return False
+        return True
 
     def post(self, function: Callable[[], object]) -> None:
         """Have a function called soon, after all that was posted before; for worker threads. It is not waited for.

@@ -161,6 +161,15 @@ def test_nothing_is_posted_to_a_run_that_has_ended():
             there.post(print)
 
 
+def test_nothing_is_run_in_the_thread_of_a_run_that_has_ended():
+    async def make():
+        return FromThread()
+
+    there = trio.run(make)
+    with pytest.raises(trio.RunFinishedError):
+        there.run(list)
+
+
 async def call(stage, **arguments):
     """Call the tool `says` from a client that wants to hear everything, and return what it was told."""
     params = {"name": "says", "arguments": arguments}

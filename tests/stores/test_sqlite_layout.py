@@ -138,16 +138,18 @@ def test_a_file_that_cannot_be_used_is_named(make, name, why, tmp_path):
 
 
 @STORES
-async def test_a_file_that_is_damaged_is_named_at_the_start(make, path):
+async def test_a_file_that_is_damaged_is_named_at_the_start_and_closed(make, path):
     make(path).close()
     with closing(sqlite3.connect(path)) as connection:
         [size] = connection.execute("PRAGMA page_size").fetchone()
     with path.open("r+b") as file:
         file.seek(size)  # the first page tells the tables
         file.write(b"\xff" * (path.stat().st_size - size))
-    with pytest.raises(sqlite3.OperationalError) as caught:
-        await make(path).take_up("bus")
+    with pytest.raises(sqlite3.OperationalError) as caught, closing(make(path)) as store:
+        await store.take_up("bus")
     assert str(caught.value) == f"cannot use {path}: database disk image is malformed"
+    # SQLite removes it with the last connection.
+    assert not path.with_name(f"{path.name}-shm").exists()
 
 
 def test_two_stores_in_one_file_are_told_so(path):

@@ -131,8 +131,12 @@ class SqliteEventStore:
         self._max_bytes = max_bytes
         self._max_age = max_age
         self._connection = open_file(path, _EVENTS, ["journal_mode=WAL", "synchronous=NORMAL"], timeout=5.0)
-        with naming(path):
-            self._items, self._bytes = self._measure()
+        try:
+            with naming(path):
+                self._items, self._bytes = self._measure()
+        except BaseException:
+            self._connection.close()  # nobody gets a store that could be closed
+            raise
         self._oldest = -math.inf  # when the oldest batch came that is there, or one before it
         self._connection.execute(f"PRAGMA busy_timeout={_BUSY_MS}")
         self._file = SqliteFile(self._connection, path)

@@ -1,7 +1,6 @@
 """A client of the server that a command line names: a file or a module, a URL, or a program that is started."""
 
 import importlib
-import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -16,6 +15,7 @@ from mcpbus.cli.targets import complete_target, load_server
 from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, StatusError
+from mcpbus.client.options import check_fields
 from mcpbus.client.process import connect_process
 from mcpbus.client.server_questions import OnQuestion
 from mcpbus.features.function import sole_cause
@@ -26,8 +26,6 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 STDIO: Final = "stdio:"
 _URL: Final = ("http://", "https://")
-_FIELD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TEXT: Final = re.compile(r"[\t -~]*")
 _CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
 
 
@@ -108,9 +106,10 @@ def read_headers(_: click.Context, option: click.Parameter, values: tuple[str, .
     headers = {}
     for value in values:
         name, colon, text = value.partition(":")
-        if not colon or not _FIELD.fullmatch(name) or not _TEXT.fullmatch(text):
-            # What it holds may be a secret.
-            raise click.BadParameter("write it as 'Name: value', in ASCII", param=option)
+        try:
+            check_fields({name if colon else "": text})
+        except ValueError:  # what it holds may be a secret
+            raise click.BadParameter("write it as 'Name: value', in ASCII", param=option) from None
         headers[name] = text.strip()
     return headers
 

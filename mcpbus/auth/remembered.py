@@ -68,11 +68,14 @@ class RememberedTokens:
         size = _weigh(verified.principal.claims)
         self._known[digest] = verified, since, size
         self._size += size
-        while self._known and self._is_one_too_many(*next(iter(self._known.values())), now=since):
+        while self._has_one_too_many(since):
             self._forget(next(iter(self._known)))
 
-    def _is_one_too_many(self, verified: Verified, _since: float, _size: int, *, now: float) -> bool:
+    def _has_one_too_many(self, now: float) -> bool:
         """Whether what was not asked for longest has to go: nobody asks for what is believed no more."""
+        if not self._known:
+            return False
+        verified, _, _ = next(iter(self._known.values()))
         return len(self._known) > MOST_TOKENS or self._size > MOST_BYTES or verified.until <= now
 
     def _forget(self, digest: bytes) -> None:

@@ -63,7 +63,6 @@ class Hearing(Protocol):
         """
 
 
-_encode = msgspec.json.Encoder().encode
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -191,9 +190,9 @@ class Conversation:
         begun = pending.begun and pending.result is None
         pending.settle(why or Disconnected("nobody waits for it"))
         if begun:
-            params = msgspec.Raw(_encode({"requestId": request_id}))
+            method = "notifications/cancelled"
             with suppress(Disconnected):  # it takes nothing any more
-                self._send(Notification("notifications/cancelled", params))
+                self._send(Notification(method, encode_params(method, {"requestId": request_id})))
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification.

@@ -19,7 +19,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_arrived import arrived_in
-from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocket
+from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocket, say
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import Host
 from mcpbus.transports.unfinished import read_unfinished, take_turn
@@ -263,21 +263,15 @@ class _AsgiRequest:
 
     async def start_stream(self, headers: HeaderList) -> None:
         headers = [*headers, *self._cors]
-        await self._say({"type": "http.response.start", "status": 200, "headers": headers})
+        await say(self._send, {"type": "http.response.start", "status": 200, "headers": headers})
 
     async def write(self, data: bytes, *, more: bool) -> None:
         # The end by itself: whoever has gone while the last of it was written is noticed before it.
         if more or data:
-            await self._say({"type": "http.response.body", "body": data, "more_body": True})
+            await say(self._send, {"type": "http.response.body", "body": data, "more_body": True})
         if not more:
             self._ending = True
-            await self._say({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _say(self, message: Message) -> None:
-        try:
-            await self._send(message)
-        except OSError as error:
-            raise trio.BrokenResourceError(GONE) from error
+            await say(self._send, {"type": "http.response.body", "body": b"", "more_body": False})
 
     async def disconnected(self) -> None:
         """See `HttpRequest`. Plain hypercorn says so too of an answer that has ended, while it still makes the connection ready or closes it."""

@@ -18,6 +18,18 @@ GONE: Final = "the client has gone"
 """What ASGI says of it is any OSError (since its version 2.4); here there is one exception for it."""
 
 
+async def say(send: Send, message: MutableMapping[str, Any]) -> None:
+    """Give a message to an ASGI server.
+
+    Raises:
+        trio.BrokenResourceError: The client has gone.
+    """
+    try:
+        await send(message)
+    except OSError as error:
+        raise trio.BrokenResourceError(GONE) from error
+
+
 class AsgiWebSocket:
     """One connection, as an ASGI server shows it to its application.
 
@@ -50,16 +62,10 @@ class AsgiWebSocket:
             await self._refuse(opened)
             return
         with opened as channel:
-            await self._say({"type": "websocket.accept", "subprotocol": select(offered)})
+            await say(self._send, {"type": "websocket.accept", "subprotocol": select(offered)})
             code = await self._run(channel)
         if code is not None:
             await self._close(channel, code)
-
-    async def _say(self, message: MutableMapping[str, Any]) -> None:
-        try:
-            await self._send(message)
-        except OSError as error:
-            raise trio.BrokenResourceError(GONE) from error
 
     async def _run(self, channel: Channel) -> CloseCode | None:
         """Serve an open connection; return with which code to close it, if it is not gone or taken for dead."""
@@ -67,7 +73,7 @@ class AsgiWebSocket:
 
         async def send(messages: list[bytes]) -> None:
             for message in messages:
-                await self._say({"type": "websocket.send", "text": message.decode()})
+                await say(self._send, {"type": "websocket.send", "text": message.decode()})
 
         async def write() -> None:
             nonlocal code
@@ -99,7 +105,7 @@ class AsgiWebSocket:
     async def _close(self, channel: Channel, code: CloseCode) -> None:
         websockets = self._websockets
         with websockets.reached.writing(websockets.limits.write_deadline, channel.owner):
-            await self._say({"type": "websocket.close", "code": int(code), "reason": code.reason})
+            await say(self._send, {"type": "websocket.close", "code": int(code), "reason": code.reason})
         with trio.move_on_after(FAREWELL_SECONDS):
             while (await self._receive())["type"] != "websocket.disconnect":
                 pass
@@ -107,15 +113,16 @@ class AsgiWebSocket:
     async def _refuse(self, reply: Answer) -> None:
         if "websocket.http.response" not in (self._scope.get("extensions") or {}):
             code = int(CloseCode.POLICY_VIOLATION)
-            await self._say({"type": "websocket.close", "code": code, "reason": "refused"})
+            await say(self._send, {"type": "websocket.close", "code": code, "reason": "refused"})
             return
         # The connection has been promised to the other protocol: it cannot go on in HTTP/1.1.
         ends = [(b"connection", b"close")] if self._scope.get("http_version", "1.1") == "1.1" else []
-        await self._say(
+        await say(
+            self._send,
             {
                 "type": "websocket.http.response.start",
                 "status": reply.status,
                 "headers": [*reply.headers, *ends],
-            }
+            },
         )
-        await self._say({"type": "websocket.http.response.body", "body": reply.body})
+        await say(self._send, {"type": "websocket.http.response.body", "body": reply.body})

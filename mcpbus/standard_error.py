@@ -69,7 +69,7 @@ class Aside(io.TextIOBase):
         encoding: That of the text.
 
     Attributes:
-        dropped: How many entries were not written, because too many waited.
+        dropped: How many entries were not taken, because too many waited.
     """
 
     def __init__(self, descriptor: int, encoding: str) -> None:
@@ -95,22 +95,28 @@ class Aside(io.TextIOBase):
         super().close()
 
     def _run(self) -> None:
-        told = 0
+        told, failed, broken_off = 0, 0, ""
         while (text := self._waiting.get()) is not None:
-            if told < (dropped := self.dropped):
-                text = f"({dropped - told} entries of the log are not here: nobody read them)\n{text}"
-                told = dropped
-            try:
-                self._write(text.encode(self._encoding, "backslashreplace"))
-            except OSError:
-                return  # nobody can read it any more
+            if told < (lost := self.dropped + failed):
+                text = f"{broken_off}({lost - told} entries of the log are not here: they could not be written)\n{text}"
+            data = text.encode(self._encoding, "backslashreplace")
+            left = self._write(data)
+            if left:  # a disk that is full has room again one day; a pipe that is closed refuses at no cost
+                failed += 1
+                broken_off = "\n" if left < len(data) else broken_off
+            else:
+                told, broken_off = lost, ""
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> int:
+        """Write as much of it as can be; returns how many bytes are left."""
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
             except BlockingIOError:  # who has the other end of it may have made it so
                 select.select([], [self._descriptor], [])
+            except OSError:
+                break
+        return len(data)
 
 
 def _stream_handlers() -> Iterator["logging.StreamHandler[Any]"]:

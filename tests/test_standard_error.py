@@ -1,5 +1,6 @@
 """The log of a program, and a standard error that somebody reads, or nobody."""
 
+import errno
 import io
 import logging
 import os
@@ -86,6 +87,32 @@ def test_a_pipe_that_is_closed_or_does_not_block_is_no_fault(pipe, monkeypatch):
     assert len(reader.read(100_000)) == 100_000
     reader.close()
     aside.close()
+
+
+def test_a_full_disk_that_has_room_again_gets_what_is_said_from_then_on(tmp_path, monkeypatch):
+    path, write, room, refused = tmp_path / "log", os.write, 3, threading.Semaphore(0)
+
+    def write_what_fits(descriptor, data):
+        nonlocal room
+        if not room:
+            refused.release()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, data[:room])
+        room -= written
+        return written
+
+    monkeypatch.setattr(standard_error.os, "write", write_what_fits)
+    with path.open("wb") as file:
+        aside = Aside(file.fileno(), "utf-8")
+        for word in ("cut off\n", "lost\n"):
+            aside.write(word)
+            assert refused.acquire(timeout=60)
+        room = 1000
+        aside.write("again\n")
+        aside.write("and again\n")
+        aside.close()
+    missing = "(2 entries of the log are not here: they could not be written)"
+    assert path.read_text("utf-8").splitlines() == ["cut", missing, "again", "and again"]
 
 
 def test_handlers_that_write_to_standard_error_are_moved_aside_for_a_while(pipe, monkeypatch):

@@ -22,6 +22,8 @@ BEGIN_SECONDS: Final = 300.0
 """A worker that has not begun to serve for as long is killed; what its author loads before may take minutes."""
 HUNG_SECONDS: Final = 30.0
 """One that serves, and says nothing for as long, is killed."""
+_TURNS: Final = 30
+"""In so many parts that time passes."""
 
 
 class WorkerProcess:
@@ -141,9 +143,7 @@ class WorkerProcess:
         with suppress(trio.BrokenResourceError):
             said, lacking, patience = b"", "not begun to serve", BEGIN_SECONDS
             while True:
-                data = None
-                with trio.move_on_after(patience):
-                    data = await control.receive_some()
+                data = await _hear(control, patience)
                 if data is None:
                     _log.error("worker %d has %s for %g s, and is killed", self.number, lacking, patience)
                     process.kill()
@@ -155,3 +155,15 @@ class WorkerProcess:
                     self.ready_at = trio.current_time()
                     self.begun.set()
                     lacking, patience = "said nothing", HUNG_SECONDS
+
+
+async def _hear(control: trio.abc.ReceiveStream, patience: float) -> bytes | bytearray | None:
+    """Receive what comes within so many seconds; None if nothing does.
+
+    A container or machine that stands still stops all processes, and to this one all that time has passed when it goes on, perhaps
+    before the others do. It is no more than one part of its patience then.
+    """
+    for _ in range(_TURNS):
+        with trio.move_on_after(patience / _TURNS):
+            return await control.receive_some()
+    return None

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import trio
-from trio.testing import memory_stream_pair
+from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from mcpbus import ServeOptions, worker_process, workers
 from mcpbus.serving import CannotListenError
@@ -183,6 +183,21 @@ async def test_one_is_waited_for_no_longer_than_it_may_take(says, lacking, secon
     assert killed == [pytest.approx(seconds)]
     assert worker.ready == bool(says)
     assert caplog.messages == [f"worker 3 has {lacking} for {seconds} s, and is killed"]
+
+
+async def test_one_that_stood_still_with_who_keeps_it_may_speak_first(caplog, mock_clock):
+    worker = worker_process.WorkerProcess(Orders(3, "home", b"", "", "", 0, []), 0, lambda _: None)
+    control, its_end = memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(worker._listen, SimpleNamespace(kill=nursery.cancel_scope.cancel), control)
+        await its_end.send_all(b'{"name": "it", "urls": []}\n')
+        for _ in range(3):
+            await wait_all_tasks_blocked()
+            mock_clock.jump(3600)
+            await wait_all_tasks_blocked()
+            await its_end.send_all(b"\n")
+        await its_end.aclose()
+    assert caplog.messages == []
 
 
 def test_one_that_is_heard_of_is_not(keep, caplog, monkeypatch):

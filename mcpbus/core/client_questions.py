@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 from mcpbus_actors import Address
@@ -16,6 +17,7 @@ from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.jsonrpc import RequestId, Response, encode_id, encode_notification, encode_request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import ProgressParams
+from mcpbus.protocol.nesting import TOO_DEEP, nests_too_deeply
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Kind, Reason
 
@@ -105,9 +107,9 @@ class ClientQuestions:
                 raise invalid_answer(response.fault)
             if response.error is not None:
                 error = response.error
-                data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+                data = None if error.data is msgspec.UNSET else _read(error.data)
                 raise ClientRefusedError(error.code, error.message, data)
-            answer = decode_large(msgspec.json.decode, response.result or b"null")
+            answer = _read(response.result or b"null")
             ask.answer(key, answer)
             if self._used is not None:
                 self._used[key] = jsontypes.encode(answer)
@@ -166,3 +168,9 @@ def _with_token(params: msgspec.Raw, token: RequestId) -> msgspec.Raw:
     meta = b'"_meta":{"progressToken":%b}}' % encode_id(token)
     members = bytes(params)[:-1]
     return msgspec.Raw(members + (meta if members == b"{" else b"," + meta))
+
+
+def _read(text: bytes | msgspec.Raw) -> Any:
+    if nests_too_deeply(text):
+        raise invalid_answer(TOO_DEEP)
+    return decode_large(msgspec.json.decode, text)

@@ -44,6 +44,7 @@ from mcpbus.protocol.messages import (
     decode_params,
 )
 from mcpbus.protocol.meta import Retry
+from mcpbus.protocol.nesting import check_nesting
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
@@ -318,6 +319,7 @@ def _tell(  # noqa: PLR0917 - called in one place
     owner = owner_of(principal, peer) if session is None else session.owner
     if len(notification.params) >= LARGE_BYTES:
         bus.budget.check(weigh(notification.params), owner)
+    check_nesting(notification.params)
     params = decode_params(dict, notification.params)
     slot = bus.admission.admit(object(), None if session is None else session.in_flight, CountedTo(owner))
     known = None if session is None or session.revision is None else session

@@ -187,7 +187,7 @@ def decode_batch(data: bytes | str) -> "list[Request | Notification | Response |
         data: what `decode` has refused as an array.
 
     Raises:
-        Undecodable: if the array is empty, or longer than `MAX_BATCH`.
+        Undecodable: if the array is empty, longer than `MAX_BATCH`, or nested too deeply to be read.
     """
     elements = _split(data)
     if not elements:
@@ -200,6 +200,8 @@ def decode_batch(data: bytes | str) -> "list[Request | Notification | Response |
 def _split(data: bytes | str) -> list[bytes]:
     try:
         return [bytes(element) for element in _arrays.decode(data)]
+    except RecursionError as fault:
+        _cannot_parse(fault, data)
     except msgspec.DecodeError:  # there is half of a surrogate pair in one of them, or some
         text, mended = mend(data)
     elements, end = [], 0

@@ -16,6 +16,7 @@ from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId, Request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
+from mcpbus.protocol.nesting import check_nesting
 
 _T = TypeVar("_T")
 
@@ -208,8 +209,9 @@ def read_routing(params: msgspec.Raw) -> Routing:
     """Read what routes a message from its params.
 
     Raises:
-        ProtocolError: -32602 if `_meta` is not an object or too long, or what is read is nested too deeply.
+        ProtocolError: -32602 if `_meta` is not an object or too long, or values are nested too deeply.
     """
+    check_nesting(params)
     try:
         try:
             common = _common.decode(params)
@@ -247,6 +249,7 @@ def _read_meta(data: bytes) -> Meta:
         return meta
     if len(data) > MOST_OF_CLIENT:
         raise invalid_params(f"expected at most {MOST_OF_CLIENT} bytes, got {len(data)} - at `params._meta`")
+    check_nesting(data)
     values = _values.decode(data)
     if values is None:
         return NO_META

@@ -44,6 +44,7 @@ from mcpbus.protocol.jsonrpc import (
     decode,
 )
 from mcpbus.protocol.meta import Routing, guess_tool, read_request, read_routing
+from mcpbus.protocol.nesting import SHORTEST_NESTED, nests_too_deeply
 from mcpbus.protocol.revisions import LATEST, Era
 
 _CALL: Final = "tools/call"
@@ -89,7 +90,7 @@ class Exchange(Generic[SessionT]):
         identity: RequestId | None = None
         try:
             message: Request | Notification | Response
-            read = read_request(body) if len(body) < _LONG else self._read_long(head.headers, body)
+            read = read_request(body) if len(body) < SHORTEST_NESTED else self._read_long(head.headers, body)
             if read is not None:
                 message, routing = read
                 identity = message.id
@@ -114,12 +115,16 @@ class Exchange(Generic[SessionT]):
     def _read_long(self, headers: Headers, body: bytes) -> tuple[Request, Routing] | None:
         """Read a long body in one go where it is plain which tool is called, and not first to see where its arguments end.
 
-        Whatever is wrong with it is said by those who read it in parts; that it calls this tool is found out in its turn.
+        Whatever is wrong with it is said by those who read it in parts; that it calls this tool is found out in its turn. What a
+        tool is read with has no values within each other.
         """
-        tool = mirrored_headers.called_tool(headers) or guess_tool(body)
-        reader = None if tool is None else self.directory.call_reader(tool)
-        read = None if reader is None else read_request(body, reader)
-        return read_request(body) if read is None else read
+        if len(body) >= _LONG:
+            tool = mirrored_headers.called_tool(headers) or guess_tool(body)
+            reader = None if tool is None else self.directory.call_reader(tool)
+            read = None if reader is None else read_request(body, reader)
+            if read is not None:
+                return read
+        return None if nests_too_deeply(body) else read_request(body)
 
     def _judge_unreadable(
         self, headers: Headers, body: bytes, fault: Undecodable, principal: object

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp, Endpoint, Noting
 from mcpbus.serving.request_error import RequestError
@@ -47,11 +47,10 @@ class ServedApp:
             self.note(fault.limit, whom, f"a request was answered {fault.status}")
         return fault.answer()
 
-    def report(self, failure: BaseException, verb: str, path: str) -> None:
-        """Tell that the application raised while it served a request, which is then answered 500."""
-        _logger.error(
-            "the application raised while it served %s %s", plain(verb), plain(path), exc_info=failure
-        )
+    def report(self, failure: BaseException, head: Head | None) -> None:
+        """Tell that the application raised while it served a request, if it is known which; it is then answered 500."""
+        what = "a request" if head is None else f"{plain(head.verb)} {plain(head.path)}"
+        _logger.error("the application raised while it served %s", what, exc_info=failure)
 
 
 def _ask_nobody(_path: str) -> None:

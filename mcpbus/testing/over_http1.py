@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httptools
 import trio
 
+from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
@@ -54,7 +55,7 @@ class StrictApp(ServedApp):
         super().__init__(app)
         self._nursery = nursery
 
-    def report(self, failure: BaseException, verb: str, path: str) -> None:  # noqa: ARG002
+    def report(self, failure: BaseException, head: Head | None) -> None:  # noqa: ARG002
         """Fail. In a task of its own: whoever reports may be a handler's task, where an exception is the handler's."""
         self._nursery.start_soon(_raise, failure)
 

@@ -421,5 +421,4 @@ class Http1Connection:
             self.lose()
 
     def _report_turn(self, failure: BaseException, head: Head | None) -> None:
-        where = ("a request", "") if head is None else (head.verb, head.path)
-        self._service.app.report(BaseExceptionGroup("in a turn of a connection", [failure]), *where)
+        self._service.app.report(BaseExceptionGroup("in a turn of a connection", [failure]), head)

@@ -161,12 +161,11 @@ class Work:
 
     async def _upgrade(self, head: RequestHead) -> None:
         """Have the connection carry a WebSocket, or tell its client why not; in neither case does it come back to HTTP/1.1."""
-        report = self._service.app.report
         if self._wire.requests.body is not None:
             raise RequestError(400, "a request to upgrade has no body")
         facts, opened, refused = self._service.facts(head), False, None
         websockets = None if facts is None else facts.endpoint.websockets
-        with Contained(partial(report, verb=head.judged.verb, path=head.judged.path)):
+        with Contained(partial(self._service.app.report, head=head.judged)):
             if websockets is None:
                 refused = await self._call(head)
             else:
@@ -204,14 +203,14 @@ class Work:
         early = bool(wire.requests.take_rest())
         websocket = AsgiWebSocket(app.asgi, Http1Opening(wire, upgrade), early=early, ping_seconds=seconds)
         scope = self._asgi_scope().describe("websocket", line_of(head))
-        await websocket.run(scope, partial(app.report, verb=head.judged.verb, path=head.judged.path))
+        await websocket.run(scope, partial(app.report, head=head.judged))
         if not websocket.opened:
             await self._linger()
         return None
 
     def _report(self, request: Served, failure: BaseException) -> None:
         """Tell that the application failed: it is somebody else's code, and its client gets an answer."""
-        self._service.app.report(failure, request.head.verb, request.head.path)
+        self._service.app.report(failure, request.head)
         if not request.started:
             request.fault = failed()
 

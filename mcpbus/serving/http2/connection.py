@@ -276,12 +276,8 @@ class Http2Connection:
             if self._reactor is None:
                 self._writer.flush_now()
             else:
-                self._reactor.write_soon(self)
+                self._reactor.write_soon(self._writer)
         return eager
-
-    def write_now(self) -> None:
-        """Write what was said in a turn. See `LateWriter`."""
-        self._writer.flush_now()
 
     def _fail_soon(self, failure: Exception) -> None:
         """Have the connection's own task raise what is its fault alone."""
@@ -322,11 +318,6 @@ class Http2Connection:
             self.look_at(now + self.options.keep_alive_seconds)
 
     # -- writing ---------------------------------------------------------------------------------
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether a turn is under way, of this connection or of another one."""
-        return self._writer.in_turn or self._service.coalescer.in_turn
 
     def lose_soon(self) -> None:
         """See `ConnectionWriter`."""

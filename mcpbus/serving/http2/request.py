@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 import trio
 
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.head_facts import HeadFacts
@@ -20,10 +20,9 @@ from mcpbus.serving.http2.field_encoder import encode_whole_head
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sending, Sent
-from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.request_error import RequestError, failed, too_slow
-from mcpbus.serving.write_coalescer import WriteCoalescer
+from mcpbus.serving.service import Service
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.outlets import Host, HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
@@ -33,25 +32,16 @@ class Connection(Protocol):
     """The connection of a request.
 
     Attributes:
-        options: How it is served.
+        service: What all connections of a server share.
         sending: Sends answers.
         writer: Writes what was sent.
         peer: From where it comes.
-        coalescer: Has what is said written later.
     """
 
-    options: ServeOptions
+    service: Service
     sending: Sending
     writer: ConnectionWriter
     peer: Peer
-    coalescer: WriteCoalescer
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether a turn is under way, of this connection or of another one."""
-
-    def write_now(self) -> None:
-        """Write what was said, as far as that takes no time."""
 
     def look_at(self, time: float, /) -> None:
         """Have `Http2Request.expire` called then."""
@@ -63,15 +53,6 @@ class Connection(Protocol):
 
     def open(self, request: "Http2Request", opened: Opened, /) -> None:
         """Answer from a stream."""
-
-    def report(self, failure: BaseException, head: Head, /) -> None:
-        """Tell that the application failed."""
-
-    def refuse(self, fault: RequestError, /) -> Answer:
-        """Return what the client is told of a request that is not served."""
-
-    def note_stalled(self) -> None:
-        """Note that a stream is reset, whose client accepted nothing for the write deadline."""
 
     def said_last(self, stream_id: int, /, *, whole: bool) -> None:
         """Have `Http2Request.end` called."""
@@ -179,16 +160,14 @@ class Http2Request:
 
     def expire(self) -> None:
         """End what takes too long; or say something, if that is what it is time for."""
-        if self.answering.is_stalled:
-            self._connection.note_stalled()
-            self.reset(ErrorCode.CANCEL)
-        elif self.expires <= trio.current_time():
-            self.expires = math.inf
-            if self.waits_for_body:
-                self.waits_for_body = False
-                self.refuse(too_slow("body_timeout"))
-            elif self.speaker is not None:
-                self.speaker.keep_alive()
+        if self.expires > trio.current_time():
+            return
+        self.expires = math.inf
+        if self.waits_for_body:
+            self.waits_for_body = False
+            self.refuse(too_slow("body_timeout"))
+        elif self.speaker is not None:
+            self.speaker.keep_alive()
 
     # -- its body --------------------------------------------------------------------------------
 
@@ -262,7 +241,7 @@ class Http2Request:
 
     def flush_last(self, writer: LateWriter) -> None:
         """See `WaitingOutlet`."""
-        self._connection.coalescer.add_last(writer)
+        self._connection.service.coalescer.add_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
@@ -300,7 +279,7 @@ class Http2Request:
 
     def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""
-        self._connection.report(failure, self.head)
+        self._connection.service.app.report(failure, self.head)
         self.end_in_disorder()
 
     def end_in_disorder(self) -> None:
@@ -316,7 +295,7 @@ class Http2Request:
         self._connection.start(self, self._refuse, fault)
 
     async def _refuse(self, fault: RequestError) -> None:
-        await self.answer(self._connection.refuse(fault))
+        await self.answer(self._connection.service.app.refuse(fault, self.peer))
 
     # -- for one that has a task -------------------------------------------------------------------
 
@@ -339,7 +318,7 @@ class Http2Request:
 
     async def say_end(self) -> None:
         """Say that this was all, once the body has ended, or is too long to wait for its end."""
-        options = self._connection.options
+        options = self._connection.service.options
         if not self.body.over:
             await self.body.discard(most=options.unread_body_bytes, seconds=options.unread_body_seconds)
         await self.answering.wait_sent(partial(self.answering.say, b"", last=True))

@@ -10,13 +10,14 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.containment import Contained
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
+from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun
 from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.request import Http2Request
@@ -24,7 +25,6 @@ from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.saying import MOST_STREAMS
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
-from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.service import Service
 from mcpbus.transports.rendering import Opened
 
@@ -43,15 +43,8 @@ class Connection(Protocol):
 
     peer: Peer
 
-    @property
-    def in_turn(self) -> bool:
-        """Whether a turn is under way, of this connection or of another one."""
-
     def look_at(self, time: float, /) -> None:
         """Have `Requests.expire` called then."""
-
-    def write_now(self) -> None:
-        """Write what was said, as far as that takes no time."""
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task that ends with the connection at the latest."""
@@ -71,11 +64,10 @@ class Requests:
         writer: Writes what was sent.
 
     Attributes:
-        options: How they are served.
+        service: The same.
         peer: From where they come.
         sending: The same.
         writer: The same.
-        coalescer: Has what is said written later.
         scope: Encloses the task that takes the turn which is under way.
         idle_since: Since when none is under way; None while one is.
     """
@@ -89,31 +81,20 @@ class Requests:
         writer: ConnectionWriter,
     ) -> None:
         self._connection = connection
-        self._service = service
+        self.service = service
         self._stream = stream
         self.writer = writer
-        self.options = service.options
         self.peer = connection.peer
         self.sending = sending
-        self.coalescer = service.coalescer
         self.scope: trio.CancelScope = trio.CancelScope()
         self.idle_since: float | None = trio.current_time()
         self._requests: dict[int, Http2Request] = {}
         self._tasks = 0  # also of those whose stream has gone
         self._gathering: set[Http2Request] = set()
 
-    @property
-    def in_turn(self) -> bool:
-        """See `Connection`."""
-        return self._connection.in_turn
-
     def look_at(self, time: float) -> None:
         """See `Connection`."""
         self._connection.look_at(time)
-
-    def write_now(self) -> None:
-        """See `Connection`."""
-        self._connection.write_now()
 
     # -- what becomes of the connection ------------------------------------------------------------
 
@@ -124,8 +105,21 @@ class Requests:
     def expire(self, now: float) -> None:
         """End what takes too long."""
         for request in tuple(self._requests.values()):
-            if request.soonest <= now:
+            if request.soonest > now:
+                continue
+            if request.answering.is_stalled:
+                self._note_stalled()
+                request.reset(ErrorCode.CANCEL)
+            else:
                 request.expire()
+
+    def _note_stalled(self) -> None:
+        options, app = self.service.options, self.service.app
+        self.service.counters.withheld += 1
+        consequence = (
+            f"a stream whose client accepted nothing for {options.write_deadline_seconds:g} s was reset"
+        )
+        app.note("write_deadline_seconds", self.peer, consequence)
 
     def leave(self, stream_id: int) -> None:
         """Give up one whose stream has gone."""
@@ -162,7 +156,7 @@ class Requests:
         if self._tasks >= 2 * MOST_STREAMS:
             self.sending.protocol.refuse(stream_id)
             return None
-        facts = None if head.fault is not None else self._service.facts(head)
+        facts = None if head.fault is not None else self.service.facts(head)
         request = Http2Request(self, stream_id, head, facts, self.scope)
         self._requests[stream_id] = request
         self.idle_since = None
@@ -175,7 +169,7 @@ class Requests:
         elif head.protocol is not None:
             self._connect(request)
         elif facts is None:
-            app, exchange = self._service.app, Http2Exchange(request, self.writer.flush_soon)
+            app, exchange = self.service.app, Http2Exchange(request, self.writer.flush_soon)
             self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
         elif facts.immediate and self._gathers(facts, head):
             request.waits_for_body = True
@@ -186,23 +180,12 @@ class Requests:
 
     def _connect(self, request: Http2Request) -> None:
         """Open a WebSocket: its endpoint does, or the application, through ASGI."""
-        seconds = self.options.websocket_ping_seconds
         websockets = None if request.facts is None else request.endpoint.websockets
         if websockets is not None:
-            self.start(
-                request,
-                partial(open_websocket, ping_seconds=seconds),
-                self,
-                request,
-                websockets,
-            )
-            return
-        app, exchange = self._service.app, Http2Exchange(request, self.writer.flush_soon)
-        scope = scope_of(self._stream, app.state).describe("websocket", exchange.line)
-        report = partial(self._report, request.head)
-        self.start(
-            request, partial(call_websocket, ping_seconds=seconds), app.asgi, request, exchange, scope, report
-        )
+            self.start(request, open_websocket, self, request, websockets)
+        else:
+            scope = scope_of(self._stream, self.service.app.state)
+            self.start(request, call_websocket, self, request, scope)
 
     def _gathers(self, facts: HeadFacts, head: RequestHead) -> bool:
         """Whether a body is waited for without a task: if it will be short, and wanted."""
@@ -257,7 +240,7 @@ class Requests:
             request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
         )
         try:
-            result = self._service.context.copy().run(respond, request.head, body, request, cleared=cleared)
+            result = self.service.context.copy().run(respond, request.head, body, request, cleared=cleared)
         except KeyboardInterrupt:
             raise
         except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
@@ -282,7 +265,9 @@ class Requests:
             request.speaker = None
             self.start(request, endpoint.stream, request, opened)
             return
-        request.speaker = writer = Http2ResponseWriter(request, opened, endpoint.limits, self.coalescer)
+        request.speaker = writer = Http2ResponseWriter(
+            request, opened, endpoint.limits, self.service.coalescer
+        )
         if request.gone:
             writer.cancel()
         else:
@@ -296,10 +281,10 @@ class Requests:
     async def _run(
         self, request: Http2Request, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]
     ) -> None:
-        trio.lowlevel.current_task().context = self._service.context.copy()
+        trio.lowlevel.current_task().context = self.service.context.copy()
         failed = True
         try:
-            with Contained(partial(self._report, request.head)):
+            with Contained(partial(self.service.app.report, head=request.head)):
                 try:
                     await function(*args)
                     failed = False
@@ -309,25 +294,6 @@ class Requests:
             self._tasks -= 1
         if not request.answering.ended and (failed or request.speaker is None):
             request.end_in_disorder()
-
-    def _report(self, head: Head, failure: BaseException) -> None:
-        self.report(failure, head)
-
-    def report(self, failure: BaseException, head: Head) -> None:
-        """Tell that the application failed."""
-        self._service.app.report(failure, head.verb, head.path)
-
-    def refuse(self, fault: RequestError) -> Answer:
-        """Return what the client is told of a request that is not served."""
-        return self._service.app.refuse(fault, self.peer)
-
-    def note_stalled(self) -> None:
-        """Note that a stream is reset, whose client accepted nothing for the write deadline."""
-        self._service.counters.withheld += 1
-        consequence = (
-            f"a stream whose client accepted nothing for {self.options.write_deadline_seconds:g} s was reset"
-        )
-        self._service.app.note("write_deadline_seconds", self.peer, consequence)
 
     def said_last(self, stream_id: int, *, whole: bool) -> None:
         """See `mcpbus.serving.http2.send_stream.Connection`."""
@@ -339,7 +305,7 @@ class Requests:
         """Forget a request whose stream has ended."""
         self._gathering.discard(request)
         if self._requests.pop(request.stream_id, None) is not None and not self._requests:
-            self.idle_since = now = self._service.deadlines.clock()
+            self.idle_since = now = self.service.deadlines.clock()
             self._connection.rest(now)
 
 

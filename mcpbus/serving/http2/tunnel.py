@@ -74,17 +74,17 @@ class Tunnel:
     @property
     def in_turn(self) -> bool:
         """See `Carrier`."""
-        return self._connection.in_turn
+        return self._connection.writer.in_turn or self._connection.service.coalescer.in_turn
 
     def write_later(self, writer: LateWriter) -> None:
         """See `Carrier`."""
-        self._connection.coalescer.add_to_turn(writer)
+        self._connection.service.coalescer.add_to_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
         """See `Carrier`. What the windows or the connection hold up is said all the same: `send` waits for it, and says nothing."""
         self._piece = piece = _Piece()
         self._request.answering.say(data, last=False, sent=piece.sent)
-        self._connection.write_now()
+        self._connection.writer.flush_now()
         if not piece.known.is_set():
             return data
         return b"" if piece.whole else None

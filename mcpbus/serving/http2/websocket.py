@@ -1,6 +1,6 @@
 """A WebSocket for a client that asks for one over HTTP/2, by CONNECT with a protocol (RFC 8441)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -9,7 +9,7 @@ import trio
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import Answer, refusal
 from mcpbus.protocol.websocket import select
-from mcpbus.serving.asgi import AsgiApp, Scope
+from mcpbus.serving.asgi_call import ConnectionScope
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.request import Connection, Http2Request
 from mcpbus.serving.http2.tunnel import Tunnel
@@ -21,16 +21,13 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.websocket import WebSockets
 
 
-async def open_websocket(
-    connection: Connection, request: Http2Request, websockets: WebSockets, *, ping_seconds: float
-) -> None:
+async def open_websocket(connection: Connection, request: Http2Request, websockets: WebSockets) -> None:
     """Open a WebSocket for a request, or tell its client why not.
 
     Args:
         connection: The connection.
         request: The request, which goes on until the WebSocket ends.
         websockets: The endpoint.
-        ping_seconds: How long it may be quiet before the client is asked whether it is there.
     """
     head = request.head
     refused = websockets.judge(head) or _judge(request)
@@ -47,40 +44,32 @@ async def open_websocket(
         return
     selected = select(offered)
     _accept(request, selected)
-    connection.write_now()
+    connection.writer.flush_now()
     carrier, frames = Tunnel(connection, request), Frames(websockets.max_bytes, trio.current_time)
+    seconds = connection.service.options.websocket_ping_seconds
     request.speaker = speaker = WebSocketConnection(
-        carrier, websockets, channel, frames, ping_seconds=ping_seconds
+        carrier, websockets, channel, frames, ping_seconds=seconds
     )
-    carrier.quiet_for(ping_seconds)
+    carrier.quiet_for(seconds)
     speaker.begin()
 
 
-async def call_websocket(
-    app: AsgiApp,
-    request: Http2Request,
-    exchange: Http2Exchange,
-    scope: Scope,
-    report: Callable[[BaseException], None],
-    *,
-    ping_seconds: float,
-) -> None:
-    """Have an application serve a WebSocket, to its end, or tell the client why there is none.
+async def call_websocket(connection: Connection, request: Http2Request, scope: ConnectionScope) -> None:
+    """Have the application serve a WebSocket through ASGI, to its end, or tell the client why there is none.
 
     Args:
-        app: The application, which is called through ASGI.
+        connection: The connection.
         request: The request.
-        exchange: The same, as it is answered if there is no WebSocket.
-        scope: What the application is told of it.
-        report: Told what it raises.
-        ping_seconds: How long it may be quiet before the client is asked whether it is there.
+        scope: What the application is told of the connection.
     """
     refused = _judge(request)
     if refused is not None:
         await request.answer(refused)
         return
-    websocket = AsgiWebSocket(app, Http2Opening(request, exchange), early=False, ping_seconds=ping_seconds)
-    await websocket.run(scope, report)
+    app, seconds = connection.service.app, connection.service.options.websocket_ping_seconds
+    exchange = Http2Exchange(request, connection.writer.flush_soon)
+    websocket = AsgiWebSocket(app.asgi, Http2Opening(request, exchange), early=False, ping_seconds=seconds)
+    await websocket.run(scope.describe("websocket", exchange.line), partial(app.report, head=request.head))
     if websocket.opened:
         request.hang_up()
 

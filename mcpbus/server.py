@@ -1,6 +1,6 @@
 """What an author writes: a `Server`, which is described with decorators, and can be opened and served."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -89,6 +89,8 @@ class Server(Definition, Generic[StateT]):
         authenticate: tells principals in a way of one's own. Without it and `auth` there are none.
         capabilities: what is declared while nothing is registered under it; the rest is declared from the first
             registration on, for good.
+        extensions: of the protocol that it has, with their settings by identifier: ``{"com.example/search": {}}``.
+            See `on_request`. Tasks are declared by themselves.
         page_size: items on a page of a list.
         list_ttl: seconds for which clients may reuse lists and discovery (from 2026-07-28); 0 leaves it to the
             change notifications.
@@ -113,6 +115,7 @@ class Server(Definition, Generic[StateT]):
         auth: Authorizer | None = None,
         authenticate: Callable[..., Any] | None = None,
         capabilities: Iterable[Capability] = ("tools",),
+        extensions: Mapping[str, Mapping[str, Any]] | None = None,
         page_size: int = 1000,
         list_ttl: float = 0.0,
         threads: int = 40,
@@ -134,6 +137,7 @@ class Server(Definition, Generic[StateT]):
             auth=auth,
             authenticate=authenticate,
             capabilities=capabilities,
+            extensions=extensions,
             page_size=page_size,
             list_ttl=list_ttl,
             state_keys=state_keys,

@@ -181,7 +181,8 @@ class Conversation:
             if on_notification is not None:
                 self._by_token.pop(meta["progressToken"], None)
         kind = result.get("resultType", "complete") if self.revision.result_type else "complete"
-        if kind not in _RESULT_TYPES:
+        # An extension may have kinds of its own, which are for the caller who declared it (rule B-11).
+        if kind not in _RESULT_TYPES and not meta[CLIENT_CAPABILITIES].get("extensions"):
             raise MalformedAnswerError(f"the server's result is of a type that nobody knows: {kind!r}")
         return result
 

@@ -23,6 +23,7 @@ from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
 from mcpbus.features.asking.questions import OnProgress, Question
 from mcpbus.features.handler_context import HandlerContext
+from mcpbus.protocol.extensions import declared_settings
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import Kind
@@ -43,6 +44,10 @@ class ClientInfo(msgspec.Struct, frozen=True):
 
     info: dict[str, Any]
     capabilities: Mapping[str, Any]
+
+    def extension(self, identifier: str) -> Mapping[str, Any] | None:
+        """Return its settings for an extension, such as ``io.modelcontextprotocol/ui``; None if it does not declare that."""
+        return declared_settings(self.capabilities, identifier)
 
 
 class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):

@@ -18,7 +18,7 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
-from mcpbus.dispatch.methods import METHODS, initialize_result
+from mcpbus.dispatch.methods import METHODS, initialize_result, prepare_extension
 from mcpbus.dispatch.runner import Runner
 from mcpbus.dispatch.scopes import needed_scopes
 from mcpbus.features.definition import Definition, NotificationHook, SessionHook
@@ -83,7 +83,7 @@ class FeaturesBackend:
 
     def offers(self, method: str, era: Era) -> bool:
         """See `Backend.offers`."""
-        return method in _OFFERED[era]
+        return method in _OFFERED[era] or method in self._features.methods
 
     def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
         """See `Backend.mirrored_parameters`."""
@@ -102,17 +102,20 @@ class FeaturesBackend:
         """
         if method != _CALL or era is not _MODERN or not isinstance(name, str):
             row = METHODS.get(method)
-            return row is not None and row.answer is None
+            if row is None:
+                extension = self._features.methods.get(method)
+                return extension is not None and self._runner.waits(extension.function)
+            return row.answer is None
         found = self._features.tools.get(name)
         return found is None or found.task is not None or self._runner.waits(found.function)
 
     def begin(self, context: RequestContext) -> bytes | Handler | None:
         """See `Backend.begin`."""
         request, session = context.request, context.session
+        features = self._features if session is None or context.claim is not None else session.features
         method = METHODS.get(request.method)
         if method is None:
-            return None
-        features = self._features if session is None or context.claim is not None else session.features
+            return prepare_extension(context, features, self._runner)
         capability = method.capability
         if context.revision.era not in method.eras or not (capability is None or features.offers(capability)):
             raise method_not_found(method.name)

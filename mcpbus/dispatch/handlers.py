@@ -18,6 +18,7 @@ from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
+from mcpbus.features.extension_method import ExtensionMethod
 from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
@@ -198,6 +199,35 @@ class Complete(msgspec.Struct, frozen=True):
                 completer.function, call, "completion/complete", self.ref, arguments
             )
             return completer.encode_result(value, call.tail)
+        except BaseException as error:  # noqa: BLE001  # translated
+            _raise_translated(_failure(error, self.label), self.label)
+
+
+class ExtensionCall(msgspec.Struct, frozen=True):
+    """A request of a method that an extension defines."""
+
+    runner: Runner
+    method: ExtensionMethod
+    params: msgspec.Raw
+
+    replayable = False
+    rounds = False
+    task_support = None
+
+    @property
+    def label(self) -> str:
+        """What is called, for people."""
+        return self.method.name
+
+    async def run(self, call: Call) -> bytes | InputRequired:
+        """See `Handler.run`."""
+        method = self.method
+        try:
+            arguments = method.decode(self.params)
+            value = await self.runner.call(method.function, call, method.name, method.name, arguments)
+            return method.encode_result(value, call.tail)
+        except InvalidArgumentsError as error:
+            raise invalid_params(f"{error} - at `params`") from error
         except BaseException as error:  # noqa: BLE001  # translated
             _raise_translated(_failure(error, self.label), self.label)
 

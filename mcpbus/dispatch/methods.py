@@ -13,7 +13,7 @@ import msgspec
 
 from mcpbus.core.call import Handler
 from mcpbus.core.request_context import RequestContext
-from mcpbus.dispatch.handlers import Complete, PromptGet, ResourceRead, ToolCall
+from mcpbus.dispatch.handlers import Complete, ExtensionCall, PromptGet, ResourceRead, ToolCall
 from mcpbus.dispatch.runner import Runner
 from mcpbus.dispatch.task_methods import (
     TaskParams,
@@ -29,7 +29,8 @@ from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
-from mcpbus.protocol.errors import invalid_params, quoted, resource_not_found
+from mcpbus.protocol.errors import invalid_params, missing_extension, quoted, resource_not_found
+from mcpbus.protocol.extensions import declared_settings
 from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.task_extension import TASKS, declares, undeclared
@@ -105,8 +106,12 @@ def server_capabilities(features: Features, revision: Revision, *, stateless: bo
         declared["resources"] = {"subscribe": True, "listChanged": True} if live else {}
     if features.offers("tools"):
         declared["tools"] = {"listChanged": True} if live else {}
+    # Capabilities are an open set in every revision, and there are legacy clients that know of this one.
+    extensions: dict[str, Any] = {**features.extensions}
     if features.offers("tasks") and revision.era is Era.MODERN:
-        declared["extensions"] = {TASKS: {}}
+        extensions[TASKS] = {}
+    if extensions:
+        declared["extensions"] = extensions
     return declared
 
 
@@ -230,6 +235,21 @@ def _complete(
         )
     chosen = (complete.context.arguments if complete.context is not None else None) or {}
     return Complete(runner, ref, features.completers.get((ref, argument.name)), argument.value, chosen)
+
+
+def prepare_extension(context: RequestContext, features: Features, runner: Runner) -> ExtensionCall | None:
+    """Prepare a request of a method that is not in the table; None if no extension has it either.
+
+    Raises:
+        ProtocolError: -32021: its client did not declare the extension.
+    """
+    method = features.methods.get(context.request.method)
+    if method is None:
+        return None
+    extension = method.extension
+    if extension is not None and declared_settings(context.client_capabilities, extension) is None:
+        raise missing_extension(extension)
+    return ExtensionCall(runner, method, context.request.params)
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(

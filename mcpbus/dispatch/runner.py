@@ -28,9 +28,9 @@ class Invocation:
 
     context: Context
     method: str
-    """``tools/call``, ``prompts/get``, ``resources/read`` or ``completion/complete``."""
+    """``tools/call``, ``prompts/get``, ``resources/read`` or ``completion/complete``; or one of an extension."""
     name: str
-    """Of the tool or prompt; the URI that is read; the prompt or URI template that is completed."""
+    """Of the tool or prompt; the URI that is read; the prompt or URI template that is completed; an extension's method."""
     arguments: Mapping[str, Any]
     """The function's keyword arguments, decoded and checked, without the context, and without what it depends on."""
     tool: Tool | None = None

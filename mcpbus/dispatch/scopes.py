@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from mcpbus.features.catalogue import Features
+from mcpbus.features.extension_method import ExtensionMethod
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
 from mcpbus.features.tool import Tool
@@ -25,15 +26,19 @@ def needed_scopes(features: Features, request: Request, routing: Routing, princi
     """
     if not features.scoped:
         return ()
-    read = _READ.get(request.method)
+    read = _READ.get(request.method, _method)
     try:
-        found = () if read is None else read(features, request, routing, principal)
+        found = read(features, request, routing, principal)
     except ProtocolError:
         return ()
     return dict.fromkeys(scope for item in found if item is not None for scope in item.scopes)
 
 
-_Found: TypeAlias = Iterable[Tool | Prompt | Resource | None]
+_Found: TypeAlias = Iterable[Tool | Prompt | Resource | ExtensionMethod | None]
+
+
+def _method(features: Features, request: Request, _: Routing, __: Any) -> _Found:
+    return (features.methods.get(request.method),)
 
 
 def _tool(features: Features, _: Request, routing: Routing, principal: Any) -> _Found:

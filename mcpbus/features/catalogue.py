@@ -1,11 +1,13 @@
-"""All that a server offers: its tools, resources, templates, prompts and completions, and who sees which tool."""
+"""All that a server offers: its tools, resources, templates, prompts, completions and extensions, and who sees which tool."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, Unpack
 
 from mcpbus.features.completion import Completer, make_completer
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.extension_method import ExtensionMethod, RequestOptions, make_extension_method
 from mcpbus.features.keywords import check_lists
 from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
 from mcpbus.features.registry import Entry, Registry
@@ -26,9 +28,11 @@ class Features:
     Args:
         visible: who sees which tool; everybody sees every one if left out.
         declared: capabilities that are offered while nothing is registered under them yet.
+        extensions: of the protocol, with their settings by identifier; tasks apart, which are offered with the first such tool.
         base: the features underneath those of a session.
 
     Attributes:
+        extensions: as given, with those of mounted servers.
         mirrors: whether there ever was a tool here with arguments that HTTP mirrors into headers.
     """
 
@@ -37,6 +41,7 @@ class Features:
         *,
         visible: Visible | None = None,
         declared: frozenset[Capability] = frozenset(),
+        extensions: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
         base: "Features | None" = None,
     ) -> None:
         self._visible = visible
@@ -53,6 +58,7 @@ class Features:
         self.tools: Registry[Tool] = Registry(
             "tool", lambda: self._tell("tools"), None if base is None else base.tools
         )
+        self.extensions: dict[str, Mapping[str, Any]] = dict(extensions) if base is None else base.extensions
         if base is None:
             self.resources: Registry[Resource] = Registry("resource", lambda: self._tell("resources"))
             self.templates: Registry[Resource] = Registry(
@@ -60,9 +66,10 @@ class Features:
             )
             self.prompts: Registry[Prompt] = Registry("prompt", lambda: self._tell("prompts"))
             self.completers: dict[tuple[str, str], Completer] = {}
+            self.methods: Registry[ExtensionMethod] = Registry("request", self._tell_followers)
         else:
             self.resources, self.templates, self.prompts = base.resources, base.templates, base.prompts
-            self.completers = base.completers
+            self.completers, self.methods = base.completers, base.methods
 
     @property
     def overlaid(self) -> bool:
@@ -246,6 +253,32 @@ class Features:
         self._tell_followers()
         return completer
 
+    def add_method(
+        self, name: str, function: Callable[..., Any], **options: Unpack[RequestOptions]
+    ) -> ExtensionMethod:
+        """Register what answers requests of a method that an extension defines.
+
+        Raises:
+            RegistrationError: the method is registered already, or the protocol's own, or the function cannot answer it.
+        """
+        self._check("on_request")
+        made = make_extension_method(name, function, options, self.extensions)
+        self._note_scopes(made.scopes, f"request {name!r}")
+        self.methods.add(name, made)
+        return made
+
+    def check_extensions(self, below: "Features") -> None:
+        """Refuse what a server to be mounted says of an extension, if that is not what is said of it here.
+
+        Raises:
+            RegistrationError: it is not.
+        """
+        for identifier, settings in below.extensions.items():
+            if self.extensions.get(identifier, settings) != settings:
+                raise RegistrationError(
+                    f"extension {identifier!r} has other settings in the server to be mounted: clients are told of one kind"
+                )
+
     def admit_from(self, below: "Features") -> None:
         """Prepare for what a mounted server offers.
 
@@ -255,6 +288,8 @@ class Features:
         self._has_tasks = self._has_tasks or below._has_tasks  # noqa: SLF001 - its own kind
         self.mirrors = self.mirrors or below.mirrors
         self._completes = self._completes or below._completes  # noqa: SLF001 - its own kind
+        for identifier, settings in below.extensions.items():
+            self.extensions.setdefault(identifier, settings)
         if below._scoped:  # noqa: SLF001 - its own kind
             self._note_scopes(("",), "a mounted server")
         if self._open_to_all:

@@ -1,13 +1,15 @@
 """What an author describes: who the server is, what it has, and how it tells that. Nothing of it runs."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.extension_method import RequestOptions
+from mcpbus.features.extensions import check_extensions
 from mcpbus.features.keywords import (
     check_awaited,
     check_functions,
@@ -64,6 +66,7 @@ class Definition:
         auth: Authorizer | None,
         authenticate: Callable[..., Any] | None,
         capabilities: Iterable[Capability],
+        extensions: Mapping[str, Mapping[str, Any]] | None,
         page_size: int,
         list_ttl: float,
         state_keys: Sequence[bytes | str],
@@ -91,6 +94,7 @@ class Definition:
         check_kinds("Server", {"icons": icons})
         declared = frozenset(capabilities)
         _check_capabilities(declared)
+        check_extensions({} if extensions is None else extensions)
         if page_size < 1:
             raise ValueError(f"page_size is at least 1, not {page_size}")
         if (fault := told_seconds_fault("list_ttl", list_ttl, 0)) is not None:
@@ -102,7 +106,7 @@ class Definition:
         self.authenticate = authenticate
         self.page_size = page_size
         self.list_ttl = list_ttl
-        self.features = Features(visible=visible, declared=declared)
+        self.features = Features(visible=visible, declared=declared, extensions=extensions or {})
         self._mounted: list[Definition] = []
         self._session_hooks: list[SessionHook] = []
         self._session_end_hooks: list[SessionHook] = []
@@ -289,6 +293,28 @@ class Definition:
             _check_async(owner, hook)
             self._notification_hooks[method] = NotificationHook(hook, timeout)
             return hook
+
+        return register
+
+    @explained_as("@server.on_request")
+    def on_request(self, method: str, **options: Unpack[RequestOptions]) -> Callable[[F], F]:
+        """Have a function answer the requests of a method that an extension defines, with the options of `RequestOptions`.
+
+        Its parameters are the request's params, its result is an object: a dict, a dataclass or the like. It may take the context,
+        as a tool does. The protocol lets it ask the client only in the legacy era.
+
+        Args:
+            method: such as ``com.example/search``; neither one of the protocol's own, nor what one of those would look like.
+
+        Raises:
+            RegistrationError: it cannot be answered as it is written.
+        """
+        if not isinstance(method, str):
+            raise TypeError('on_request needs a method: write @server.on_request("com.example/search")')
+
+        def register(function: F) -> F:
+            self.features.add_method(method, function, **options)
+            return function
 
         return register
 

@@ -10,6 +10,7 @@ import msgspec
 from mcpbus.features.catalogue import Features
 from mcpbus.features.completion import Completer
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.extension_method import ExtensionMethod
 from mcpbus.features.function import Function
 from mcpbus.features.origin import Origin
 from mcpbus.features.prompt import Prompt
@@ -122,10 +123,12 @@ class Mount:
             (above.prompts, below.prompts, prefix.name, self._prompt),
             (above.resources, below.resources, prefix.uri, self._resource),
             (above.templates, below.templates, prefix.uri, self._resource),
+            (above.methods, below.methods, str, self._method),
         )
 
     def _check(self) -> None:
         """Refuse to mount what cannot have the prefix, or whose name is taken, before anything has changed."""
+        self._above.check_extensions(self._below)
         for above, below, rename, derive in self._kinds():
             for entry in below.entries():
                 key = rename(entry.key)
@@ -200,8 +203,15 @@ class Mount:
         template = None if resource.template is None else resource.template.moved(uri, f"resource {uri!r}")
         return msgspec.structs.replace(resource, uri=uri, function=function, template=template)
 
+    def _method(self, _name: str, method: ExtensionMethod) -> ExtensionMethod:
+        # What an extension calls its methods is known to its clients, whoever offers them: they have no prefix.
+        return msgspec.structs.replace(method, function=self._function(method.function, method, str))
+
     def _function(
-        self, function: Function, item: Tool | Prompt | Resource | Completer, name_below: Callable[[str], str]
+        self,
+        function: Function,
+        item: Tool | Prompt | Resource | Completer | ExtensionMethod,
+        name_below: Callable[[str], str],
     ) -> Function:
         origin = Origin(self._server, self._middleware, item, name_below)
         return function.through(origin)

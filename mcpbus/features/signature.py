@@ -107,7 +107,7 @@ def check_function(function: Any, kind: str) -> None:
     Raises:
         RegistrationError: it is none.
     """
-    if isinstance(function, str) and kind != "resource":
+    if isinstance(function, str) and kind not in {"resource", "request"}:
         raise RegistrationError(f"a name is given by keyword: write @server.{kind}(name={function!r})")
     if isinstance(function, classmethod):
         name = function.__func__.__qualname__.rpartition("<locals>.")[2]
@@ -132,6 +132,7 @@ _ADDING = {
     "resource": "server.add_resource(uri, {})",
     "prompt": "server.add_prompt({})",
     "completion": "server.completion(ref, argument)({})",
+    "request": "server.on_request(method)({})",
 }
 """What is written where a decorator cannot stand."""
 

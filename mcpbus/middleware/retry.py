@@ -1,6 +1,6 @@
 """Calls that failed for a reason that passes are made again."""
 
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -9,13 +9,15 @@ from mcpbus.features.function import sole_cause
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_numbers
 
+_READING: Final = frozenset({"prompts/get", "resources/read", "completion/complete"})
+
 
 @explained
 class RetryMiddleware:
     """Makes a call again that failed for a reason that may pass, after a pause that grows.
 
     Only what bears repeating is: tools that say so (``annotations=ToolAnnotations(read_only_hint=True)`` or
-    ``idempotent_hint=True``, or ``replay=True``), prompts, resources and completions.
+    ``idempotent_hint=True``, or ``replay=True``), prompts, resources and completions; no requests of extensions.
 
     Args:
         max_retries: How often, at most.
@@ -54,7 +56,7 @@ class RetryMiddleware:
 
     async def __call__(self, invocation: Invocation, call_next: CallNext) -> Any:
         """Call, until it succeeds or there is no use in it; see `mcpbus.Middleware`."""
-        if invocation.tool is None or invocation.tool.replay:
+        if _bears_repeating(invocation):
             for delay in self._delays:
                 try:
                     return await call_next(invocation)
@@ -63,6 +65,11 @@ class RetryMiddleware:
                         raise
                 await trio.sleep(delay)
         return await call_next(invocation)
+
+
+def _bears_repeating(invocation: Invocation) -> bool:
+    tool = invocation.tool
+    return invocation.method in _READING if tool is None else tool.replay
 
 
 def _is_exception(kind: Any) -> bool:

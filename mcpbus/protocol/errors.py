@@ -144,6 +144,11 @@ def missing_client_capability(required: Mapping[str, Any]) -> ProtocolError:
     )
 
 
+def missing_extension(identifier: str) -> ProtocolError:
+    """-32021: the request needs an extension that its client did not declare (rules B-6 and TX-10)."""
+    return missing_client_capability({"extensions": {identifier: {}}})
+
+
 def unsupported_protocol_version(requested: str, supported: Iterable[str]) -> ProtocolError:
     """-32022: `supported` lists what server/discover lists, `requested` is echoed (rule M-4)."""
     return ProtocolError(

@@ -3,6 +3,7 @@
 Source: rules J-30 (``resultType``), M-7 (``serverInfo``), K-1 (``ttlMs``, ``cacheScope``).
 """
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -31,6 +32,12 @@ class Tail(msgspec.Struct, frozen=True):
     def with_meta(self, meta: MetaObject) -> bytes:
         """As `plain`, with a ``_meta`` of the result's own."""
         return self._end(b"", {**self._meta, **meta}) if meta else self.plain
+
+    def whole(self, members: Mapping[str, msgspec.Raw]) -> bytes:
+        """A whole result of these members, which may hold a ``_meta``, and a kind of result, of their own (rule B-11)."""
+        kind = {"resultType": "complete"} if self._revision.result_type else {}
+        meta = {**self._meta, **msgspec.json.decode(members.get("_meta", b"{}"), type=dict[str, msgspec.Raw])}
+        return encode_value({**kind, **members, **({"_meta": meta} if meta else {})})
 
     def cacheable(self, ttl: float, scope: CacheScope) -> bytes:
         """As `plain`, for a result that may be reused for `ttl` seconds."""

@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from mcpbus.protocol.errors import ProtocolError, invalid_params, missing_client_capability
+from mcpbus.protocol.errors import ProtocolError, invalid_params, missing_extension
+from mcpbus.protocol.extensions import declared_settings
 from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.validators import check_told_seconds
@@ -68,18 +69,13 @@ def read_support(option: object) -> TaskSupport | None:
 
 def declares(capabilities: Mapping[str, Any], revision: Revision) -> bool:
     """Tell whether a request that declares these client capabilities may be answered with a task."""
-    extensions = capabilities.get("extensions")
     # A legacy client that names the extension declares nothing by it (SEP-2663, "Backward Compatibility").
-    return (
-        revision.era is Era.MODERN
-        and isinstance(extensions, Mapping)
-        and isinstance(extensions.get(TASKS), Mapping)
-    )
+    return revision.era is Era.MODERN and declared_settings(capabilities, TASKS) is not None
 
 
 def undeclared() -> ProtocolError:
     """Return -32021, for a request that had to declare the extension and did not."""
-    return missing_client_capability({"extensions": {TASKS: {}}})
+    return missing_extension(TASKS)
 
 
 def unknown_task() -> ProtocolError:

@@ -32,6 +32,9 @@ def make_server(**options):
     async def delete(path: str = "") -> str:
         return "deleted"
 
+    @server.on_request("com.example/audit", scopes=["audit"])
+    async def audit() -> None: ...
+
     @server.prompt(scopes=["prompts"])
     async def letter(to: str) -> str:
         return f"Write to {to}"

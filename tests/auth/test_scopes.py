@@ -36,6 +36,7 @@ ASKED = {
         },
         "files:read home",
     ),
+    "request of an extension": ("com.example/audit", {}, "files:read audit"),
 }
 LEGACY = {**ASKED, "subscription": ("resources/subscribe", {"uri": "file://secret"}, "files:read secrets")}
 MODERN = {

@@ -1,6 +1,6 @@
 """What type checkers see of what authors write: checked by `make lint`, and never run."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, assert_type
 
@@ -94,6 +94,12 @@ async def any_state(ctx: Context) -> None:
 
 
 assert_type(server.add_tool(find, name="again"), Tool)
+
+
+@server.on_request("com.example/search")
+async def search(words: str, ctx: Context) -> dict[str, list[str]]:
+    assert_type(ctx.client.extension("com.example/search"), Mapping[str, Any] | None)
+    return {"found": [words]}
 
 
 @server.on_session_end

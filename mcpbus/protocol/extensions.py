@@ -1,0 +1,56 @@
+"""Extensions of the protocol: how they are named, which methods are left to them, and what a client declared of one.
+
+Source: SEP-2133; rule B-6.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+_LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_OF_THE_PROTOCOL: Final = frozenset(
+    {
+        "completion",
+        "elicitation",
+        "initialize",
+        "logging",
+        "notifications",
+        "ping",
+        "prompts",
+        "resources",
+        "roots",
+        "sampling",
+        "server",
+        "subscriptions",
+        "tasks",
+        "tools",
+    }
+)
+"""What its own methods begin with, in whatever revision, up to a slash."""
+
+
+def is_identifier(text: object) -> bool:
+    """Tell whether this may name an extension: a prefix, which is a domain turned round, a slash, and a name."""
+    return isinstance(text, str) and _IDENTIFIER.fullmatch(text) is not None
+
+
+def is_left_to_extensions(method: str) -> bool:
+    """Tell whether a method may be an extension's: neither one of the protocol, nor what one of those would look like.
+
+    What begins with ``rpc.`` is JSON-RPC's own (section 4.3).
+    """
+    return (
+        bool(method)
+        and not method.startswith("rpc.")
+        and method.partition("/")[0] not in _OF_THE_PROTOCOL
+        and method.isprintable()
+        and " " not in method
+    )
+
+
+def declared_settings(capabilities: Mapping[str, Any], identifier: str) -> Mapping[str, Any] | None:
+    """Return what capabilities say of an extension; None if they do not declare it."""
+    extensions = capabilities.get("extensions")
+    settings = extensions.get(identifier) if isinstance(extensions, Mapping) else None
+    return settings if isinstance(settings, Mapping) else None

@@ -170,6 +170,33 @@ async def test_an_engine_that_was_started_anew_is_used_again_with_its_scripts():
         assert await redis.run(PUT, ["key"], ["new"], within=PATIENCE) == b"new"
 
 
+async def test_a_replica_is_not_used_again_before_it_takes_writes(caplog):
+    caplog.set_level("INFO", "mcpbus")
+    with engine() as server, connection(server.url) as admin, connection(server.url, timeout=0.5) as redis:
+        await redis.run(PUT, ["key"], ["old"], within=PATIENCE)
+        await admin.call("REPLICAOF", "127.0.0.1", "1")
+        before = await admin.call("INFO", "stats")
+        said = ""
+        with trio.fail_after(PATIENCE):
+            while not said.endswith("cannot be used: it is a replica, which takes no writes"):
+                with pytest.raises(RedisDownError) as down:
+                    await redis.run(PUT, ["key"], ["refused"])
+                said = str(down.value)
+        for _ in range(3):
+            with pytest.raises(RedisDownError, match="cannot be used"):
+                await redis.run(PUT, ["key"], ["refused"])
+        after = await admin.call("INFO", "stats")
+        assert connections(after) - connections(before) < 8, "it connects again and again"
+        assert "is there again" not in caplog.text
+        await admin.call("REPLICAOF", "NO", "ONE")
+        assert await redis.run(PUT, ["key"], ["new"], within=PATIENCE) == b"new"
+    assert "is there again" in caplog.text
+
+
+def connections(stats):
+    return int(re.search(rb"total_connections_received:(\d+)", stats)[1])
+
+
 @pytest.mark.parametrize(
     ("user", "why"),
     [
@@ -191,7 +218,7 @@ async def test_a_password_that_is_missing_or_wrong_is_said_at_once_and_never_sho
 
 
 def hello(version):
-    return b"%%3\r\n+version\r\n+%b\r\n+proto\r\n:3\r\n+id\r\n:1\r\n" % version
+    return b"%%4\r\n+version\r\n+%b\r\n+proto\r\n:3\r\n+id\r\n:1\r\n+role\r\n+master\r\n" % version
 
 
 @asynccontextmanager
@@ -222,6 +249,31 @@ async def test_a_connection_on_which_nothing_comes_is_given_up_by_who_is_cancell
                 await redis.call("PING", within=0.8)
             assert await redis.call("PING") == b"PONG"
     assert len(connections) == 2
+
+
+async def test_an_engine_that_is_still_loading_is_waited_for(caplog):
+    caplog.set_level("INFO", "mcpbus")
+    connections = []
+
+    async def serve(stream):
+        connections.append(stream)
+        while data := await stream.receive_some():
+            if b"HELLO" in data:
+                await stream.send_all(hello(b"7.0.0"))
+            elif len(connections) < 4:
+                await stream.send_all(b"-LOADING Redis is loading the dataset in memory\r\n")
+            else:
+                await stream.send_all(b"+PONG\r\n")
+
+    async with fake(serve) as url:
+        with connection(url) as redis:
+            assert await redis.call("PING") == b"PONG"
+    assert [message.partition("/0 ")[2] for message in caplog.messages] == [
+        "cannot be used now: Redis is loading the dataset in memory",
+        "cannot be used: it is still loading what it has",
+        "is there again",
+    ]
+    assert len(connections) == 4
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ from mcpbus.core.stores.redis_library import (
 
 _log = logging.getLogger("mcpbus")
 
+_UNFIT: Final = (BusyLoadingError, ReadOnlyError)
+"""What is said by one that takes connections, and does nothing yet or any more."""
 _OLDEST: Final = (6, 2)
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -56,6 +58,7 @@ class KeptConnection:
         self._renewed = renewed
         self._connection: BaseConnection | None = None
         self._final = False
+        self._unfit = False
         self._changed = trio.Event()
         self._running: trio.CancelScope | None = None
         self._closed = False
@@ -103,7 +106,8 @@ class KeptConnection:
         """
         if is_answer(error):
             raise RedisRefusalError(f"{self.where} answered with an error: {error}") from None
-        if isinstance(error, ResponseError):
+        if isinstance(error, _UNFIT):
+            self._unfit = True
             self.failure = RedisDownError(f"{self.where} cannot be used now: {error}")
         connection.invalidate()
 
@@ -139,6 +143,8 @@ class KeptConnection:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(connection.run)
                     _check_version(connection.server_version or "0")
+                    if self._unfit:
+                        await self._check_fit(connection)
                     if self.failure is not None:
                         _log.info("%s is there again", self.where)
                     self.failure, self._final = None, False
@@ -149,6 +155,24 @@ class KeptConnection:
             return False
         self._lose()
         return True
+
+    async def _check_fit(self, connection: BaseConnection) -> None:
+        """Ask who would not do what was asked before whether that is over: it takes connections meanwhile.
+
+        Raises:
+            RedisDownError: It is not.
+        """
+        with trio.move_on_after(self._timeout):
+            told = await send(connection, b"HELLO", [])
+            try:
+                await send(connection, b"PING", [])
+            except BusyLoadingError:
+                raise RedisDownError("it is still loading what it has") from None
+            if told.get(b"role") != b"master":
+                raise RedisDownError("it is a replica, which takes no writes")
+            self._unfit = False
+            return
+        raise RedisDownError(f"it did not answer within {self._timeout:g} s")
 
     def _lose(self) -> None:
         if self.failure is None:
@@ -182,9 +206,7 @@ def send(connection: BaseConnection, command: bytes, arguments: Sequence[Value])
 
 def is_answer(error: Exception) -> bool:
     """Return whether an error is what Redis has to say to a command, and not what another one in its place might do, or this one later."""
-    return isinstance(error, ResponseError) and not isinstance(
-        error, BusyLoadingError | NoScriptError | ReadOnlyError
-    )
+    return isinstance(error, ResponseError) and not isinstance(error, (*_UNFIT, NoScriptError))
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.methods import METHODS, initialize_result, prepare_extension
 from mcpbus.dispatch.runner import Runner
 from mcpbus.dispatch.scopes import needed_scopes
-from mcpbus.features.definition import Definition, NotificationHook, SessionHook
+from mcpbus.features.definition import Definition
+from mcpbus.features.hooks import NotificationHook, SessionHook
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Request

@@ -1,15 +1,14 @@
 """What an author describes: who the server is, what it has, and how it tells that. Nothing of it runs."""
 
-import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, Unpack, get_args, overload
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
 from mcpbus.features.catalogue import Capability, Features
-from mcpbus.features.errors import RegistrationError
 from mcpbus.features.extension_method import RequestOptions
 from mcpbus.features.extensions import check_extensions
+from mcpbus.features.hooks import Hooks
 from mcpbus.features.keywords import (
     check_awaited,
     check_functions,
@@ -20,7 +19,7 @@ from mcpbus.features.keywords import (
 )
 from mcpbus.features.prompt import Prompt, PromptOptions
 from mcpbus.features.resource import Resource, ResourceOptions, require_uri
-from mcpbus.features.tool import Tool, ToolOptions, Visible, check_timeout
+from mcpbus.features.tool import Tool, ToolOptions, Visible
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon, Implementation
@@ -31,19 +30,8 @@ from mcpbus.protocol.validators import told_seconds_fault
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OF_THE_BUS = frozenset({"notifications/initialized", "notifications/cancelled"})
 
-SessionHook: TypeAlias = Callable[[Any], Awaitable[object]]
-
-
-class NotificationHook(msgspec.Struct, frozen=True):
-    """What runs for a client's notification, and for how long at most, in seconds."""
-
-    function: Callable[[Any], Any]
-    timeout: float
-
-
-class Definition:
+class Definition(Hooks):
     """A server as far as it is described, and not run; see `mcpbus.Server` for what it is given.
 
     Attributes:
@@ -71,6 +59,7 @@ class Definition:
         list_ttl: float,
         state_keys: Sequence[bytes | str],
     ) -> None:
+        super().__init__()
         check_functions(authenticate=authenticate)
         check_plain("", "visible", visible)
         check_kinds(
@@ -107,10 +96,6 @@ class Definition:
         self.page_size = page_size
         self.list_ttl = list_ttl
         self.features = Features(visible=visible, declared=declared, extensions=extensions or {})
-        self._mounted: list[Definition] = []
-        self._session_hooks: list[SessionHook] = []
-        self._session_end_hooks: list[SessionHook] = []
-        self._notification_hooks: dict[str, NotificationHook] = {}
         self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
         check_told("Server", self._identity)
@@ -122,28 +107,6 @@ class Definition:
     def knows_principals(self) -> bool:
         """Whether it tells one client from the other."""
         return self.auth is not None or self.authenticate is not None
-
-    @property
-    def session_hooks(self) -> Sequence[SessionHook]:
-        """What runs while a legacy session registers; those of mounted servers come last."""
-        below = [hook for each in self._below() for hook in each._session_hooks]  # noqa: SLF001 - its own kind
-        return [*self._session_hooks, *below]
-
-    @property
-    def session_end_hooks(self) -> Sequence[SessionHook]:
-        """What runs when a session has ended, in the same order."""
-        below = [hook for each in self._below() for hook in each._session_end_hooks]  # noqa: SLF001 - its own kind
-        return [*self._session_end_hooks, *below]
-
-    def _below(self) -> "list[Definition]":
-        """All that is mounted in it, and in that, and so on: each once, though it may be offered in several ways."""
-        ways = [each for below in self._mounted for each in (below, *below._below())]  # noqa: SLF001 - its own kind
-        return [*dict.fromkeys(ways)]
-
-    def notification_hook(self, method: str) -> NotificationHook | None:
-        """What runs when a client sends a notification of this method: its own, or that of a mounted server."""
-        found = self._notification_hooks.get(method)
-        return found or next(filter(None, (below.notification_hook(method) for below in self._mounted)), None)
 
     def identity(self, revision: Revision, *, icons: bool = True) -> Implementation:
         """Who the server is, as `revision` says it (rule B-10), with or without its icons."""
@@ -237,62 +200,6 @@ class Definition:
         def register(function: F) -> F:
             self.features.add_completer(ref, argument, function, thread=thread, timeout=timeout)
             return function
-
-        return register
-
-    def on_session(self, hook: F) -> F:
-        """Have `hook`, an async function of the session, run while a legacy session registers.
-
-        Raises:
-            RegistrationError: it is not async.
-        """
-        _check_async("on_session", hook)
-        self._session_hooks.append(hook)
-        return hook
-
-    def on_session_end(self, hook: F) -> F:
-        """Have `hook`, an async function of the session, run when a legacy session has ended, in whatever way.
-
-        It runs for each session that was registered. Its `state` is there still; nothing can be said to the client any more. It is
-        cancelled after `Limits.on_session_timeout`, which all hooks have together; where the whole server is cancelled it does not run.
-
-        Raises:
-            RegistrationError: it is not async.
-        """
-        _check_async("on_session_end", hook)
-        self._session_end_hooks.append(hook)
-        return hook
-
-    @explained_as("@server.on_notification")
-    def on_notification(self, method: str, *, timeout: float = 10.0) -> Callable[[F], F]:
-        """Have an async function of a `ClientNotification` run when a client sends a notification of this method.
-
-        Each runs in a task of its own, so that one may overtake another. What it raises is logged. As many run at once as there may
-        be requests, with which they are counted; what comes beyond that is dropped.
-
-        Args:
-            method: ``notifications/roots/list_changed``, say, or one of an extension.
-            timeout: seconds after which the function is cancelled.
-
-        Raises:
-            RegistrationError: it is not async, the method is no notification that is left to a server's author, or has a function
-                already, or the timeout is no time.
-        """
-        if not isinstance(method, str):
-            raise TypeError(
-                'on_notification needs a method: write @server.on_notification("notifications/...")'
-            )
-        owner = f"on_notification({method!r})"
-        if not method.startswith("notifications/") or method in _OF_THE_BUS:
-            raise RegistrationError(f"{owner}: that is no notification, or one that the bus itself takes")
-        if method in self._notification_hooks:
-            raise RegistrationError(f"{owner} is registered already")
-        check_timeout(timeout, owner)
-
-        def register(hook: F) -> F:
-            _check_async(owner, hook)
-            self._notification_hooks[method] = NotificationHook(hook, timeout)
-            return hook
 
         return register
 
@@ -398,16 +305,6 @@ class Definition:
             RegistrationError: there is none of that name.
         """
         return self.features.remove_prompt(name)
-
-
-def _check_async(owner: str, hook: Any) -> None:
-    """Refuse a hook that is not async.
-
-    Raises:
-        RegistrationError: it is not.
-    """
-    if not inspect.iscoroutinefunction(hook):
-        raise RegistrationError(f"{owner}: {hook!r} is not an async function")
 
 
 def _check_capabilities(declared: Collection[object]) -> None:

@@ -72,6 +72,7 @@ async def test_the_settings_of_extensions_are_read():
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_app_is_found_read_and_known_to_its_tool(mode: Any):
+    """B-7."""
     async with served(make_server()) as server:
         declared = advertise(UI, {"mimeTypes": [APP]})
         async with Client(server.url, mode=mode, extensions=[declared]) as client:

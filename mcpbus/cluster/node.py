@@ -85,7 +85,6 @@ class Node:
         self._told_changes = ToldChanges(self)
         self._homes: frozenset[str] = frozenset()
         self._serves = False
-        self._tasks_in_doubt = False
         self._work: trio.Nursery | None = None  # what runs for the others
         self._abandoned = trio.Event()
 
@@ -176,12 +175,12 @@ class Node:
         if self._bus is not None:
             lease, seconds = self._bus.lease, self._bus.limits.idle_timeout
             # Who was not heard of for so long may have been taken for ended.
-            self._tasks_in_doubt |= lease is not None and not lease.lasts
+            lapsed = lease is not None and not lease.lasts
             for name in await directory.tend(self.records.ownerships, seconds):
                 if name in self._bus.sessions:
                     self.records.note(self._bus.sessions[name])
-            if self._tasks_in_doubt:
-                self._tasks_in_doubt = not await self._bus.tasks.review()
+            if lapsed:
+                self._bus.tasks.review()
         async with trio.open_nursery() as nursery:
             for home in homes:
                 if home != self.home and self.link(home) is None:

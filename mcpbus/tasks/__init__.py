@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mcpbus.core.stores.memory import MemoryTaskStore
-from mcpbus.core.stores.protocol import TaskStore, TaskTakenError
+from mcpbus.core.stores.protocol import LeasedTaskStore, TaskStore, TaskTakenError
 from mcpbus.core.stores.sqlite import SqliteTaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.protocol.lazy_names import later
@@ -17,6 +17,7 @@ else:
 
 __all__ = [
     "TASKS",
+    "LeasedTaskStore",
     "MemoryTaskStore",
     "RedisTaskStore",
     "SqliteTaskStore",

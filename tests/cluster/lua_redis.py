@@ -90,7 +90,7 @@ class LuaRedis:
         return self._data.get(key)
 
     def _set(self, key, value, *options):
-        if b"NX" in options and key in self._data:
+        if (b"NX" in options and key in self._data) or (b"XX" in options and key not in self._data):
             return None
         self._data[key] = value
         self._expires.pop(key, None)
@@ -137,6 +137,9 @@ class LuaRedis:
 
     def _zadd(self, key, score, member):
         self._data.setdefault(key, {})[member] = float(score)
+
+    def _zrange(self, key, *_):
+        return [*self._data.get(key, {})]
 
     def _zrem(self, key, *members):
         self._hdel(key, *members)

@@ -9,11 +9,12 @@ from several import at, open_buses, quiet
 from test_adoption import only
 from test_forwarding import CHANGED, call, make, text
 from test_held import held, said, say
-from troubled_network import Directory, Network
+from troubled_network import Connection, Directory, Network
 
 from mcpbus.core.lease import Lease, _suspended
 from mcpbus.core.receipt import DELIVERED, MOVED, Fate
 from mcpbus.protocol.routes import Reason
+from mcpbus.tasks import RedisTaskStore
 from mcpbus.testing import MemoryDirectory
 
 
@@ -150,3 +151,57 @@ async def test_the_lease_of_a_machine_that_was_suspended_has_lapsed_when_it_goes
     await directory.tend([], 60)
     assert lease.lasts
     nursery.cancel_scope.cancel()
+
+
+# -- that of tasks ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def told():
+    """Redis with a lease of six seconds, by which a bus has its tasks; the network; and each time when that was told to have lapsed."""
+    network, redis, times = Network(), LuaRedis(), []
+    store = RedisTaskStore("redis://nowhere", namespace="n", lease=6.0)
+    store._redis = Connection(network, redis, 0)
+    store.on_lapse("one", lambda: times.append(trio.current_time()))
+    await store.take_up("one")
+    yield network, redis, times
+    await store.leave("one")
+    assert redis.call("EXISTS", "{mcpbus:n}:b:one") == 0
+    await trio.sleep(60)
+    assert redis.call("EXISTS", "{mcpbus:n}:b:one") == 0
+
+
+async def test_a_lease_of_tasks_that_lasts_is_told_of_never(told, autojump_clock):
+    network, _, times = told
+    for mode in ("up", "slow", "lossy", "deaf", "up"):
+        network.mode = mode
+        await trio.sleep(20)
+    assert times == []
+
+
+@pytest.mark.parametrize("mode", ["up", "slow", "lossy", "down", "deaf"])
+@pytest.mark.parametrize("after", [0.0, 1.9, *(2.0 + number / 4000 for number in range(12))])
+async def test_a_lease_of_tasks_that_has_lapsed_is_told_of_once_it_lasts_again(
+    told, mode, after, autojump_clock
+):
+    network, redis, times = told
+    redis.call("DEL", "{mcpbus:n}:b:one")
+    await trio.sleep(after)
+    network.mode = mode  # at each moment of a renewal
+    await trio.sleep(2.5)
+    network.mode = "up"
+    await trio.sleep(4.5)
+    assert len(times) == 1
+    assert redis.call("EXISTS", "{mcpbus:n}:b:one") == 1
+    await trio.sleep(60)
+    assert len(times) == 1
+
+
+async def test_a_lease_of_tasks_lapses_where_redis_is_away_for_long(told, autojump_clock):
+    network, redis, times = told
+    network.mode = "down"
+    await trio.sleep(9)
+    assert (redis.call("EXISTS", "{mcpbus:n}:b:one"), times) == (0, [])
+    network.mode = "up"
+    await trio.sleep(3)
+    assert (redis.call("EXISTS", "{mcpbus:n}:b:one"), len(times)) == (1, 1)

@@ -129,6 +129,29 @@ async def test_a_lease_in_redis_is_renewed_until_its_bus_leaves(engines, monkeyp
     store.close()
 
 
+async def test_who_has_lost_its_lease_in_redis_lets_go_of_what_another_bus_has_taken(
+    shared_engine, monkeypatch
+):
+    monkeypatch.setattr(redis_tasks, "_RENEWALS", 1200)  # soon, of one that does not lapse meanwhile
+    url, namespace = shared_engine.url, secrets.token_hex(4)
+    stores = [RedisTaskStore(url, namespace=namespace, lease=60) for _ in range(2)]
+    redis = RedisConnection(url)
+    async with tasking(store=stores[0]) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        name = stage.bus.tasks._name
+        # As if it had stood still for so long that somebody opened meanwhile, who has taken up and reported what it had.
+        await stores[1].put(record(task["taskId"], TaskStatus.FAILED, bus=name), b"{}")
+        await stores[1].claim(task["taskId"], name, "two")
+        await redis.call("DEL", f"{{mcpbus:{namespace}}}:b:{name}")
+        with trio.fail_after(60):
+            while stage.jobs[0].outcome == "running":  # noqa: ASYNC110 - a handler tells nobody
+                await trio.sleep(0.01)
+        assert stage.jobs[0].outcome == "cancelled"
+        assert await redis.call("EXISTS", f"{{mcpbus:{namespace}}}:b:{name}") == 1
+    for store in (*stores, redis):
+        store.close()
+
+
 async def test_redis_keeps_no_task_for_ever(engines):
     store = RedisTaskStore(engines("valkey").url, namespace="for ever")
     redis = RedisConnection(engines("valkey").url)

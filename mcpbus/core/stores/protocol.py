@@ -1,7 +1,7 @@
 """What an event store does, and what a task store does, and no more than that."""
 
-from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -99,3 +99,22 @@ class TaskStore(Protocol):
 
     async def leave(self, bus: str) -> None:
         """Note that a bus has closed: what it leaves is for whoever opens next. Not called if the process ends first."""
+
+
+@runtime_checkable
+class LeasedTaskStore(TaskStore, Protocol):
+    """A `TaskStore` that processes share, for which a bus lives as long as it is heard of.
+
+    A bus that stood still, or was cut off, may not have been heard of for so long that another one took its tasks, and lives. It finds
+    out when such a task ends, since the store refuses what came of it; where the store has this method, as soon as that can be known.
+    """
+
+    def on_lapse(self, bus: str, tell: Callable[[], object]) -> None:
+        """Have a bus told each time when its lease lasts again after it had lapsed, or may have.
+
+        Asked before `take_up`, and over with `leave`. No schedule point.
+
+        Args:
+            bus: Its name.
+            tell: Called in trio's thread, and has the bus look at what has become of its tasks. It does not raise.
+        """

@@ -1,7 +1,8 @@
 """A task store in Redis or Valkey: shared by processes and machines, and there when one of them has ended."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import Context
 from typing import Final
 
@@ -76,6 +77,7 @@ class RedisTaskStore:
         self._all = f"{self._prefix}:tasks"
         self._lease = lease
         self._renewing: dict[str, trio.CancelScope] = {}
+        self._told: dict[str, Callable[[], object]] = {}
 
     async def put(self, record: TaskRecord, payload: bytes | None) -> None:
         """See `TaskStore.put`."""
@@ -101,6 +103,10 @@ class RedisTaskStore:
         found = await self._redis.run(_CLAIM, [self._place(task_id)], [self._lease_of(""), ended, bus])
         return None if found is None else _record(*found)
 
+    def on_lapse(self, bus: str, tell: Callable[[], object]) -> None:
+        """See `LeasedTaskStore.on_lapse`."""
+        self._told[bus] = tell
+
     async def take_up(self, bus: str) -> Sequence[TaskRecord]:
         """See `TaskStore.take_up`."""
         await self._renew(bus)
@@ -112,6 +118,7 @@ class RedisTaskStore:
 
     async def leave(self, bus: str) -> None:
         """See `TaskStore.leave`."""
+        self._told.pop(bus, None)
         scope = self._renewing.pop(bus, None)
         if scope is not None:
             scope.cancel()
@@ -134,16 +141,23 @@ class RedisTaskStore:
 
     async def _keep(self, bus: str, scope: trio.CancelScope) -> None:
         """Renew a lease. Where Redis cannot be reached the connection has said so, and it may lapse."""
+        lapsed = False
         with scope:
             while True:
                 await trio.sleep(self._lease / _RENEWALS)
-                try:
-                    await self._renew(bus)
-                except RedisError:
-                    continue
+                with suppress(RedisError):
+                    # Nobody else makes one of this name: where it is there, it was there all the time.
+                    lapsed = lapsed or not await self._renew(bus, "XX")
+                    if lapsed:
+                        await self._renew(bus)
+                        lapsed = False
+                        if bus in self._told:
+                            self._told[bus]()
 
-    async def _renew(self, bus: str) -> None:
-        await self._redis.call("SET", self._lease_of(bus), "", "PX", round(self._lease * 1000))
+    async def _renew(self, bus: str, *options: Value) -> bool:
+        """Have a lease last from now on; whether it does, which options may depend on."""
+        lease, milliseconds = self._lease_of(bus), round(self._lease * 1000)
+        return await self._redis.call("SET", lease, "", "PX", milliseconds, *options) is not None
 
     def _place(self, task_id: str) -> str:
         return f"{self._prefix}:t:{task_id}"

@@ -16,8 +16,9 @@ from mcpbus.core.services import Services
 from mcpbus.core.shares import NoRoomError
 from mcpbus.core.signals import HandOver, Park
 from mcpbus.core.stores.breaker import StoreDownError
-from mcpbus.core.stores.protocol import TaskStore
+from mcpbus.core.stores.protocol import LeasedTaskStore, TaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
+from mcpbus.core.tasks.review import Review
 from mcpbus.core.tasks.table import Task, TaskTable, store_down
 from mcpbus.core.tasks.task import Close, Expire, Follow, Say, Taken, TaskActor
 from mcpbus.protocol.errors import process_lost
@@ -41,6 +42,7 @@ class TaskDirectory(TaskTable):
     def __init__(self, bus: Services, store: TaskStore) -> None:
         super().__init__(bus, store)
         self._name = bus.process or secrets.token_urlsafe(12)
+        self._review = Review(bus.system, self._look_for_taken)
 
     def find(self, task_id: str, principal: Any) -> Task | None:
         """Return the task of that id, if it is `principal`'s own; None is the answer for both faults."""
@@ -49,6 +51,8 @@ class TaskDirectory(TaskTable):
 
     async def recover(self) -> None:
         """Take up what the store has for this bus. What was running when it was left is reported failed."""
+        if isinstance(self.store, LeasedTaskStore):
+            self.store.on_lapse(self._name, self.review)
         for record in await self.store.take_up(self._name):
             self._take_up(record, "The server stopped while the task was running")
 
@@ -79,8 +83,12 @@ class TaskDirectory(TaskTable):
             self._take_up(record, process_lost().message)
         return None
 
-    async def review(self) -> bool:
-        """Let go of what runs here and has been reported failed by another process, which took this one for ended.
+    def review(self) -> None:
+        """Have it looked at soon whether another process has reported failed what runs here: this one may have been taken for ended."""
+        self._review.ask()
+
+    async def _look_for_taken(self) -> bool:
+        """Let go of what runs here and has been reported failed by another process.
 
         Returns:
             Whether all is known: if not, it is to be looked at once more.

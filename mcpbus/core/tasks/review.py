@@ -1,0 +1,67 @@
+"""How it is found out which tasks another process has reported failed, since it took this one for ended."""
+
+from collections.abc import Awaitable, Callable
+from contextvars import Context
+from typing import Final
+
+from mcpbus_actors import Cell, Failed, Succeeded, System, TaskEnded
+
+_PAUSE: Final = 1.0
+"""Seconds until it is looked once more at what was not known."""
+
+
+class _Again:
+    """Look once more."""
+
+
+class Review:
+    """A look at all tasks that run here, whoever has noticed that some may have been taken. There is an actor for as long as one is due.
+
+    Args:
+        system: Where that lives.
+        look: Looks at them; whether all was known.
+    """
+
+    def __init__(self, system: System, look: Callable[[], Awaitable[bool]]) -> None:
+        self.look = look
+        self.due = False
+        self.busy = False
+        self._system = system
+
+    def ask(self) -> None:
+        """Have a look that begins from now on."""
+        self.due = True
+        if not self.busy and not self._system.closed:
+            self.busy = True
+            self._system.spawn(_Reviewer, self)
+
+
+class _Reviewer:
+    """Looks until all is known, and stops."""
+
+    def __init__(self, cell: Cell[TaskEnded | _Again], review: Review) -> None:
+        self._cell = cell
+        self._review = review
+        cell.on_stop(lambda _: self._leave())
+        self._look()
+
+    def handle(self, message: TaskEnded | _Again) -> None:
+        """Handle one message; see `mcpbus_actors.Actor`."""
+        if isinstance(message, _Again):
+            self._look()
+            return
+        if isinstance(message.outcome, Failed):
+            raise message.outcome.exception  # the fault is the look's own: that of a store is no failure
+        if not (isinstance(message.outcome, Succeeded) and message.outcome.value):
+            self._cell.after(_PAUSE, _Again())
+        elif self._review.due:
+            self._look()
+        else:
+            self._cell.stop()
+
+    def _look(self) -> None:
+        self._review.due = False
+        self._cell.start_task(self._review.look, context=Context())
+
+    def _leave(self) -> None:
+        self._review.busy = False

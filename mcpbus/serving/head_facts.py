@@ -1,8 +1,9 @@
 """What is known of all requests that have one head, for a server that hands them to an endpoint without ASGI."""
 
-from typing import Protocol, Self
+from typing import Self
 
 import attrs
+import msgspec
 
 from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.messages import Head
@@ -37,28 +38,26 @@ class HeadFacts:
         return cls(endpoint, immediate, immediate and endpoint.clears(judged), endpoint.cors_headers(judged))
 
 
-class RememberedHead(Protocol):
-    """A request before its body, as it is remembered.
+class RememberedHead(msgspec.Struct, eq=False, kw_only=True):
+    """A request before its body. One that is not long is remembered: clients send the same few for ever.
 
     Attributes:
-        judged: What is judged of it.
+        judged: What is judged of it: its HTTP method; the path of its target, with what was percent-encoded decoded; its
+            query; its fields.
+        length: Of its body in bytes; None if that is not known before its end.
+        expects: Whether its client waits for a `100 Continue` before it sends the body.
+        leaves: Whether its client wants to speak something else from then on, such as a WebSocket.
+        plain: The same without what it alone says, such as credentials or the length of its body; None if that is all of it. Of both
+            is said the same, but for what depends on the length.
         facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
     judged: Head
-    facts: HeadFacts | None
-
-    @property
-    def length(self) -> int | None:
-        """Of its body in bytes, if that is known."""
-
-    @property
-    def leaves(self) -> bool:
-        """Whether its client wants to speak something else from then on."""
-
-    @property
-    def plain(self) -> Self | None:
-        """The same without what it alone says, such as credentials or the length of its body; None if that is all of it."""
+    length: int | None
+    expects: bool = False
+    leaves: bool = False
+    plain: Self | None = None
+    facts: HeadFacts | None = None
 
 
 def learn_facts(endpoint: Endpoint, head: RememberedHead) -> HeadFacts:

@@ -10,16 +10,12 @@ from urllib.parse import unquote
 
 import attrs
 import httptools
-import msgspec
 
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
-from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS, MOST_FIELDS
 from mcpbus.serving.request_error import RequestError
-
-CHUNKED: Final = -1
-"""The length of a body that says itself where it ends."""
 
 SHORT_BYTES: Final = 4 * MOST_FIELDS
 """Bytes of a head that cannot have more fields than that."""
@@ -42,32 +38,18 @@ _LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 
 
-class RequestHead(msgspec.Struct, eq=False):
-    """A request before its body. One that is not long is remembered: clients send the same few for ever.
+class RequestHead(RememberedHead, eq=False, kw_only=True):
+    """The head of a request over HTTP/1.1. A body whose length it does not say comes in chunks.
 
     Attributes:
-        judged: What is judged of it: its HTTP method; the path of its target, with what was percent-encoded decoded; its
-            query; its fields.
-        length: Of its body in bytes, or `CHUNKED`.
         raw: The bytes of it.
         modern: Whether its version is 1.1; otherwise it is 1.0.
         keeps: Whether its client will send another one on this connection.
-        expects: Whether its client waits for a `100 Continue` before it sends the body.
-        leaves: Whether its client wants to leave HTTP/1.1, for a WebSocket or for HTTP/2.
-        plain: The same without what it alone says, such as credentials or the length of its body; None if that is all of it. Of both
-            is said the same, but for what depends on the length.
-        facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
-    judged: Head
-    length: int
     raw: bytes
     modern: bool
     keeps: bool
-    expects: bool = False
-    leaves: bool = False
-    plain: "RequestHead | None" = None
-    facts: HeadFacts | None = None
 
 
 class _Fields:
@@ -139,7 +121,8 @@ def read_head(data: bytes, longest: int) -> RequestHead:
         if data[0] in b" \t":
             raise RequestError(400, "the request line begins with a blank")
     if data == PREFACE:
-        return RequestHead(Head("PRI", "*", Headers(())), 0, PREFACE, modern=True, keeps=False, leaves=True)
+        preface = Head("PRI", "*", Headers(()))
+        return RequestHead(judged=preface, length=0, raw=data, modern=True, keeps=False, leaves=True)
     if len(data) > SHORT_BYTES and data.count(b"\n") > MOST_FIELDS + 2:
         raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
     line = _read_line(data[: data.index(b"\r\n")])
@@ -153,7 +136,13 @@ def read_head(data: bytes, longest: int) -> RequestHead:
     length = _read_length(fields, modern=line.modern)
     keeps, leaves = _read_connection(head, modern=line.modern)
     return RequestHead(
-        head, length, data, line.modern, keeps, _read_expectation(head) and line.modern, leaves
+        judged=head,
+        length=length,
+        raw=data,
+        modern=line.modern,
+        keeps=keeps,
+        expects=_read_expectation(head) and line.modern,
+        leaves=leaves,
     )
 
 
@@ -212,8 +201,8 @@ def _read_line(data: bytes) -> _Line:
     return _Line(verb, unquote(path), query, authority, version == b"1.1")
 
 
-def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool) -> int:
-    """How long the body is (RFC 9112, section 6.3)."""
+def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool) -> int | None:
+    """How long the body is; None if it comes in chunks (RFC 9112, section 6.3)."""
     length = fields.get(b"content-length")
     coding = fields.get(b"transfer-encoding")
     if length is None and coding is None:
@@ -227,7 +216,7 @@ def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool
             raise RequestError(
                 400, "the only Transfer-Encoding that is served is chunked, in HTTP/1.1 and given once"
             )
-        return CHUNKED
+        return None
     # int() takes signs and underscores too, and is slow on what is absurdly long.
     digits = length.strip(b" \t") if isinstance(length, bytes) else b""
     if not digits.isdigit() or len(digits) > MOST_DIGITS:

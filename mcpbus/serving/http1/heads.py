@@ -82,8 +82,16 @@ class Heads:
             return None  # what looks like a request of HTTP/2 may be none
         length = known.length
         if digits is not None:
-            if length or known.judged.headers.raw(LENGTH) is not None:
+            if length != 0 or known.judged.headers.raw(LENGTH) is not None:
                 return None  # its body is measured twice
             length = int(digits)
         judged = known.judged.plus(FieldsApart(data))
-        return RequestHead(judged, length, data, known.modern, known.keeps, known.expects, plain=known)
+        return RequestHead(
+            judged=judged,
+            length=length,
+            raw=data,
+            modern=known.modern,
+            keeps=known.keeps,
+            expects=known.expects,
+            plain=known,
+        )

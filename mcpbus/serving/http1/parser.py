@@ -4,7 +4,7 @@ However the bytes were cut on their way, the same requests come out, or the same
 """
 
 from mcpbus.serving.http1.body import Body, Chunked, Sized
-from mcpbus.serving.http1.head import CHUNKED, RequestHead, find_fault
+from mcpbus.serving.http1.head import RequestHead, find_fault
 from mcpbus.serving.http1.heads import Heads
 from mcpbus.serving.request_error import RequestError
 
@@ -78,7 +78,7 @@ class Requests:
         head = self._known.get(raw) or self._heads.read_anew(raw)
         if head.length == len(data) - end:
             return head, data[end:]
-        body = _take_chunks(data, end) if head.length == CHUNKED else None
+        body = _take_chunks(data, end) if head.length is None else None
         return None if body is None else (head, body)
 
     def next_head(self) -> RequestHead | None:
@@ -102,8 +102,8 @@ class Requests:
         self._looked_at = 0
         head = self._heads.read(data[start : end + _END_BYTES])
         self._take_to(end + _END_BYTES)
-        if head.length:
-            self.body = Chunked() if head.length == CHUNKED else Sized(head.length)
+        if head.length != 0:
+            self.body = Chunked() if head.length is None else Sized(head.length)
         return head
 
     def take_body(self) -> bytes:

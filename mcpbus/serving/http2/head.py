@@ -4,11 +4,9 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-import msgspec
-
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Head, plain_path
-from mcpbus.serving.head_facts import HeadFacts
+from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS
 from mcpbus.serving.http2.field_decoder import Fields
 from mcpbus.serving.http2.field_syntax import NAME, VALUE
@@ -26,35 +24,16 @@ class Malformed(Exception):  # noqa: N818 - the standard's word
     """The request is malformed: its stream is reset (section 8.1.1)."""
 
 
-class RequestHead(msgspec.Struct, eq=False):
-    """A request before its body. One that is not long is remembered: clients send the same few for ever.
+class RequestHead(RememberedHead, eq=False, kw_only=True):
+    """The head of a request over HTTP/2; Host is among its fields, whichever way that was said.
 
     Attributes:
-        judged: What is judged of it: its HTTP method; the path of its target, with what was percent-encoded decoded; its
-            query; its fields, Host among them.
-        length: Of its body in bytes; None if that is not known before its end.
-        expects: Whether its client waits for a `100 Continue` before it sends the body.
         target: Its target as it came.
-        protocol: What is to be spoken on the stream instead of HTTP, if anything (RFC 8441, section 4).
         fault: What is to be answered instead of serving it.
-        plain: The same without what it alone says, such as credentials or the length of its body; None if that is all of it. Of both
-            is said the same, but for what depends on the length.
-        facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
-    judged: Head
-    length: int | None
-    expects: bool
     target: bytes
-    protocol: bytes | None = None
     fault: RequestError | None = None
-    plain: "RequestHead | None" = None
-    facts: HeadFacts | None = None
-
-    @property
-    def leaves(self) -> bool:
-        """Whether its client wants to leave HTTP."""
-        return self.protocol is not None
 
 
 def check_trailers(fields: Fields) -> None:
@@ -96,7 +75,14 @@ def read_head(fields: Fields) -> RequestHead:
     path, _, query = target.decode().partition("?")
     head = Head(method.decode(), plain_path(unquote(path)), Headers.of(found), query)
     length = read_length(found.get(b"content-length"))
-    return RequestHead(head, length, expectation is not None, target, protocol, fault)
+    return RequestHead(
+        judged=head,
+        length=length,
+        expects=expectation is not None,
+        leaves=protocol is not None,
+        target=target,
+        fault=fault,
+    )
 
 
 def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]]]:

@@ -97,7 +97,12 @@ class Heads:
             return None if apart else known
         head = known.judged.plus(_FieldsApart(apart))
         return RequestHead(
-            head, read_length(length), known.expects, known.target, known.protocol, plain=known
+            judged=head,
+            length=read_length(length),
+            expects=known.expects,
+            leaves=known.leaves,
+            target=known.target,
+            plain=known,
         )
 
 

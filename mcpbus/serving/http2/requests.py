@@ -160,13 +160,13 @@ class Requests:
         request = Http2Request(self, stream_id, head, facts, self.scope)
         self._requests[stream_id] = request
         self.idle_since = None
-        if event.ended and facts is not None and facts.immediate and head.protocol is None:
+        if event.ended and facts is not None and facts.immediate:
             request.body.ended = True
             return self._respond(request, event.body)
         request.body.add(event.body, ended=event.ended)
         if head.fault is not None:
             request.refuse(head.fault)
-        elif head.protocol is not None:
+        elif head.leaves:
             self._connect(request)
         elif facts is None:
             app, exchange = self.service.app, Http2Exchange(request, self.writer.flush_soon)

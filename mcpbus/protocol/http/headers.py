@@ -25,14 +25,19 @@ _REMEMBERED_BYTES: Final = 256
 T = TypeVar("T")
 
 
+def add_field(kept: dict[bytes, Values], name: bytes, value: bytes) -> None:
+    """Add a field whose name is in lower case to those that arrived before it, as `Headers.of` takes them."""
+    earlier = kept.get(name)
+    if earlier is None:
+        kept[name] = value
+    else:
+        kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+
+
 def _enter(kept: dict[bytes, Values], fields: Iterable[tuple[bytes, bytes]]) -> None:
-    """Add fields whose names are in lower case, in the order in which they arrived."""
+    """Add fields in the order in which they arrived."""
     for name, value in fields:
-        earlier = kept.get(name)
-        if earlier is None:
-            kept[name] = value
-        else:
-            kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+        add_field(kept, name, value)
 
 
 class LateFields(Protocol):

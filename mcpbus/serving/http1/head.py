@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import attrs
 import httptools
 
-from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.headers import Headers, add_field
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS, MOST_FIELDS
@@ -61,12 +61,7 @@ class _Fields:
         self.found: dict[bytes, bytes | tuple[bytes, ...]] = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        earlier = self.found.get(name)
-        if earlier is not None:
-            self.found[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
-        else:
-            self.found[name] = value
+        add_field(self.found, name.lower(), value)
 
 
 @attrs.frozen

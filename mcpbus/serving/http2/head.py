@@ -4,7 +4,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.headers import Headers, add_field
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS
@@ -115,14 +115,11 @@ def check_field(name: bytes, value: bytes) -> None:
 
 
 def _add(found: dict[bytes, bytes | tuple[bytes, ...]], name: bytes, value: bytes) -> None:
-    earlier = found.get(name)
-    if earlier is None:
-        found[name] = value
-    elif name == b"cookie":  # which is cut into several for its compression alone (section 8.2.3)
-        assert isinstance(earlier, bytes)  # noqa: S101 - it is always joined
-        found[name] = earlier + b"; " + value
+    cookie = found.get(b"cookie") if name == b"cookie" else None
+    if isinstance(cookie, bytes):  # cut into several for its compression alone (section 8.2.3)
+        found[name] = cookie + b"; " + value
     else:
-        found[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+        add_field(found, name, value)
 
 
 def _settle_host(

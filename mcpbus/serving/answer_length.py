@@ -33,6 +33,11 @@ class AnswerLength:
         self.left = int(lengths[0]) if lengths else None
         self.bodiless = method == "HEAD" or status in WITHOUT_BODY
 
+    @property
+    def measured(self) -> bool:
+        """Whether the head says where the body ends, if only that there is none."""
+        return self.bodiless or self.left is not None
+
     def take(self, data: bytes, *, more: bool) -> bytes:
         """Return what is to be sent of a piece, the last one unless `more`.
 

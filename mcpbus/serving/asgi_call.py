@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import attrs
 import trio
 
+from mcpbus.serving.answer_length import AnswerLength
 from mcpbus.serving.asgi import AsgiApp, Message, Scope
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.transports.answers import HeaderList
@@ -122,8 +123,13 @@ class Exchange(Protocol):
     async def disconnected(self) -> None:
         """Wait until the client has gone."""
 
-    def begin(self, status: int, fields: HeaderList, /) -> None:
+    def begin(self, status: int, fields: HeaderList, /, *, measured: bool) -> None:
         """Say the head of the answer, which is written together with what is said in this turn of the scheduler.
+
+        Args:
+            status: The HTTP status.
+            fields: Its header fields.
+            measured: Whether they say where the body ends.
 
         Raises:
             ValueError: A field cannot be said in HTTP.
@@ -146,7 +152,8 @@ class AsgiCall:
         self._app = app
         self._exchange = exchange
         self._connection = connection
-        self._begun = False
+        self._method = ""
+        self._length: AnswerLength | None = None  # once the answer has begun
         self._read = False
         self._receiving = trio.Lock()
         self._waiting = trio.CancelScope()
@@ -157,9 +164,10 @@ class AsgiCall:
         Raises:
             RuntimeError: It has not answered.
         """
-        exchange = self._exchange
-        await self._app(self._connection.describe("http", exchange.line), self._receive, self._send)
-        if not self._begun and not exchange.over:
+        line = self._exchange.line
+        self._method = line.method
+        await self._app(self._connection.describe("http", line), self._receive, self._send)
+        if self._length is None and not self._exchange.over:
             raise RuntimeError("the application returned without an answer")
 
     async def _receive(self) -> Message:
@@ -181,12 +189,16 @@ class AsgiCall:
         if self._exchange.over:
             await trio.lowlevel.checkpoint()  # nobody hears of it, and a loop would never end
         elif message["type"] == "http.response.start":
-            self._exchange.begin(message["status"], for_the_wire(message.get("headers", ())))
-            self._begun = True
+            if self._length is not None:
+                raise RuntimeError("a response has one head")
+            status, fields = message["status"], for_the_wire(message.get("headers", ()))
+            length = AnswerLength(self._method, status, fields)
+            self._exchange.begin(status, fields, measured=length.measured)
+            self._length = length
         elif message["type"] == "http.response.body":
-            if not self._begun:
+            if self._length is None:
                 raise RuntimeError("a response begins with http.response.start")
             more = message.get("more_body", False)
-            await self._exchange.say(message.get("body", b""), more=more)
+            await self._exchange.say(self._length.take(message.get("body", b""), more=more), more=more)
             if not more:
                 self._waiting.cancel()

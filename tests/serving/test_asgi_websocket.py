@@ -162,6 +162,17 @@ async def test_what_cannot_be_said_in_http_is_a_failure(said, turns, caplog, aut
     assert "this cannot be a header field" in caplog.text
 
 
+async def test_a_refusal_that_does_not_say_its_length_in_one_number_is_a_failure(
+    turns, caplog, autojump_clock
+):
+    lengths = [(b"content-length", b"2"), (b"content-length", b"1")]
+    said = {"type": "websocket.http.response.start", "status": 418, "headers": lengths}
+    async with open_lane(app=App(said), turns=turns) as house:
+        client = await upgraded(house)
+        assert (await client.answer())[0] == 500
+    assert "Content-Length is not one number" in caplog.text
+
+
 async def test_what_is_no_handshake_the_application_does_not_see(turns, autojump_clock):
     app = App()
     async with open_lane(app=app, turns=turns) as house:

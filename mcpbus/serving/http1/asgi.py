@@ -1,12 +1,15 @@
 """One HTTP/1.1 request for an application that is called through ASGI."""
 
+import msgspec
 import trio
 
-from mcpbus.serving.answer_length import AnswerLength
+from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.asgi_call import RequestLine
-from mcpbus.serving.http1.encoder import CHUNKED, CLOSE, CONTINUE, END, encode_chunk, encode_head
+from mcpbus.serving.http1.encoder import CONTINUE
 from mcpbus.serving.http1.head import RequestHead, fields_of, target_of
 from mcpbus.serving.http1.request import Connection
+from mcpbus.serving.http1.served import Served
+from mcpbus.serving.http1.wire import Wire
 from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.answers import HeaderList
 
@@ -17,36 +20,20 @@ def line_of(head: RequestHead) -> RequestLine:
     return RequestLine(version, head.judged.verb, target_of(head), fields_of(head))
 
 
-class Http1Exchange:
+class Http1Exchange(Served, eq=False):
     """An `Exchange` of HTTP/1.1.
 
     Args:
         connection: The connection.
-        read: The head of the request.
-
-    Attributes:
-        head: The request before its body, as it is judged.
-        started: Whether something of the answer was written.
-        ended: Whether all of it was.
-        closes: Whether the connection ends with it; the client knows.
-        fault: What is wrong with its body, or with who serves it, to be answered instead.
     """
 
-    def __init__(self, connection: Connection, read: RequestHead) -> None:
-        self._connection = connection
-        self._wire = connection.wire
-        self._read = read
-        self._said_continue = False
-        self._writing = trio.Lock()
-        self._unsaid = b""  # a head that waits for what comes after it
-        self._chunked = False
-        self._length: AnswerLength | None = None  # once the answer has begun
-        self._gone = False  # unlike the wire's, not while something is being written
-        self.head = read.judged
-        self.started = False
-        self.ended = False
-        self.closes = False
-        self.fault: RequestError | None = None
+    # As in `Http1Request`.
+    _wire: Wire
+    head: Head
+    _read: RequestHead
+    _connection: Connection
+    _writing: trio.Lock = msgspec.field(default_factory=trio.Lock)
+    _gone: bool = False  # unlike the wire's, not while something is being written
 
     @property
     def line(self) -> RequestLine:
@@ -102,32 +89,15 @@ class Http1Exchange:
 
     # -- what is said ----------------------------------------------------------------------------
 
-    def begin(self, status: int, fields: HeaderList) -> None:
+    def begin(self, status: int, fields: HeaderList, *, measured: bool) -> None:
         """See `Exchange`."""
-        if self._unsaid or self.started:
-            raise RuntimeError("a response has one head")
-        self._length = length = AnswerLength(self.head.verb, status, fields)
-        measured = length.bodiless or length.left is not None
-        self._chunked = not measured and self._read.modern
-        framing = CHUNKED if self._chunked else b""
-        said = self._wire.say_connection(self._read, said_continue=self._said_continue)
-        if said is CLOSE or not (measured or self._chunked):
-            self.closes, said = True, CLOSE  # the end of the connection may be the end of the answer
-        self._unsaid = encode_head(status, fields, said + framing)
+        self.begin_pieces(status, fields, measured=measured)
         self._connection.coalescer.add_to_turn(self)
 
     async def say(self, data: bytes, *, more: bool) -> None:
-        """See `Exchange`.
-
-        Raises:
-            RuntimeError: The body is not as long as was said.
-        """
+        """See `Exchange`."""
         async with self._writing:
-            assert self._length is not None  # noqa: S101 - a body comes after its head
-            data = self._length.take(data, more=more)
-            if self._chunked:
-                data = encode_chunk(data) if more else encode_chunk(data) + END
-            await self._write_with_head(data)
+            await self._write(self.encode_piece(data, more=more))
             self.ended = not more
 
     def write_now(self) -> None:
@@ -141,13 +111,8 @@ class Http1Exchange:
 
     async def _write_head(self) -> None:
         async with self._writing:
-            if not self.over:
-                await self._write_with_head(b"")
-
-    async def _write_with_head(self, data: bytes) -> None:
-        data, self._unsaid = self._unsaid + data, b""
-        self.started = True
-        await self._write(data)
+            if self._unsaid and not self.over:
+                await self._write(self.encode_piece(b"", more=True))
 
     async def _write(self, data: bytes) -> None:
         # Half of it would corrupt what follows. The stream's own deadline ends this.

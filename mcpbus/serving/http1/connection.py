@@ -363,7 +363,7 @@ class Http1Connection:
         reactor.pace = pace = facts.pace
         if pace.slow:
             reactor.write_first()
-        request = Http1Request(self, wire, wire.peer, head.judged, head, facts, reactor.scope)
+        request = Http1Request(wire, head.judged, head, self, wire.peer, facts, reactor.scope)
         result = facts.endpoint.respond(head.judged, body, request, cleared=facts.cleared)
         if not isinstance(result, Answer):
             return result

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, Self
 
-import msgspec
 import trio
 
 from mcpbus.core.receipt import DELIVERED, LOST
@@ -13,16 +12,9 @@ from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.held_answer import HeldAnswer
-from mcpbus.serving.http1.encoder import (
-    CHUNKED,
-    CLOSE,
-    CONTINUE,
-    END,
-    encode_answer,
-    encode_chunk,
-    encode_head,
-)
+from mcpbus.serving.http1.encoder import CONTINUE, encode_answer
 from mcpbus.serving.http1.head import RequestHead
+from mcpbus.serving.http1.served import Served
 from mcpbus.serving.http1.wire import Wire
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
@@ -87,42 +79,30 @@ class Connection(Protocol):
         """Have it served by who speaks HTTP/2, from these bytes on."""
 
 
-class Http1Request(msgspec.Struct, eq=False):
+class Http1Request(Served, eq=False):
     """An `HttpRequest` of HTTP/1.1, and the `Outlet` of one that is served in its connection's turn.
 
     Args:
         connection: The connection.
-        wire: Its bytes.
-        read: The head, with what only HTTP/1.1 wants to know of it.
 
     Attributes:
         peer: From where it came.
-        head: The request before its body, as it is judged.
         facts: Who serves it, and how.
         scope: Encloses the task that began to serve it.
         reply: A whole answer that waits to be written.
-        started: Whether something of the answer was written.
-        ended: Whether all of it was.
-        closes: Whether the connection ends with it; the client knows.
-        fault: What is wrong with its body, or with who serves it, to be answered instead.
     """
 
-    _connection: Connection
+    # Once more, to be given in this order; msgspec has what is only named stand last.
     _wire: Wire
-    peer: Peer
     head: Head
     _read: RequestHead
+    _connection: Connection
+    peer: Peer
     facts: HeadFacts
     scope: trio.CancelScope
     reply: Answer | None = None
     _awaited: Speaker | None = None  # while the handler waits before anything is said
     _rest: bytes = b""  # of a whole answer that its client has not taken
-    _unsaid: bytes | None = None  # a head that waits for what comes after it
-    _said_continue: bool = False
-    started: bool = False
-    ended: bool = False
-    closes: bool = False
-    fault: RequestError | None = None
 
     @property
     def cleared(self) -> bool:
@@ -287,28 +267,13 @@ class Http1Request(msgspec.Struct, eq=False):
         cors = self.facts.cors
         fields = [*reply.headers, *cors] if cors else reply.headers
         bodiless = self.head.verb == "HEAD"
-        data = encode_answer(reply.status, fields, reply.body, self._say_connection(), bodiless=bodiless)
+        data = encode_answer(reply.status, fields, reply.body, self.say_connection(), bodiless=bodiless)
         self.started = self.ended = True
         return data
 
     def begin_stream(self, headers: HeaderList) -> None:
         """Begin an answer of status 200 in pieces; its head goes out with the first one."""
-        if not self._read.modern:
-            self.closes = True  # the end of the connection is the end of the answer
-        framing = self._say_connection()
-        if self._read.modern:
-            framing += CHUNKED
-        self._unsaid = encode_head(200, [*headers, *self.facts.cors], framing)
-
-    def encode_piece(self, data: bytes, *, more: bool) -> bytes:
-        """A piece of an answer, the last one unless `more`."""
-        if self._read.modern:
-            data = encode_chunk(data) if more else encode_chunk(data) + END
-        if self._unsaid is not None:
-            data, self._unsaid = self._unsaid + data, None
-        self.started = True
-        self.ended = not more
-        return data
+        self.begin_pieces(200, [*headers, *self.facts.cors], measured=False)
 
     async def answer(self, reply: Answer) -> None:
         """See `HttpRequest`."""
@@ -321,6 +286,7 @@ class Http1Request(msgspec.Struct, eq=False):
     async def write(self, data: bytes, *, more: bool) -> None:
         """See `HttpRequest`."""
         await self._send(self.encode_piece(data, more=more))
+        self.ended = not more
 
     async def _send(self, data: bytes) -> None:
         await self._wire.send(data)
@@ -330,14 +296,3 @@ class Http1Request(msgspec.Struct, eq=False):
     async def disconnected(self) -> None:
         """See `HttpRequest`."""
         await self._wire.client_left(self._connection.readiness)
-
-    def _say_connection(self) -> bytes:
-        """What the answer says of the connection; decided when its head is made."""
-        head, wire = self._read, self._wire
-        if wire.requests.body is None and head.keeps and head.modern and not wire.retired:
-            return b""  # as nearly always
-        said = wire.say_connection(head, said_continue=self._said_continue)
-        if self.closes or said is CLOSE:
-            self.closes = True
-            return CLOSE
-        return said

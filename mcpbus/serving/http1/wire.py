@@ -9,8 +9,6 @@ import trio
 
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
-from mcpbus.serving.http1.encoder import CLOSE, KEEP
-from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.parser import Requests
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import too_slow
@@ -230,22 +228,6 @@ class Wire:
         except GONE:
             return
         self.gone = self.closed
-
-    def say_connection(self, head: RequestHead, *, said_continue: bool) -> bytes:
-        """What an answer says of the connection, as a line of its head: nothing, `KEEP`, or `CLOSE` if it ends the connection.
-
-        Args:
-            head: That of the request.
-            said_continue: Whether its client was told to send the body.
-        """
-        body = self.requests.body
-        if body is not None and (
-            (head.expects and not said_continue) or body.left > self.options.unread_body_bytes
-        ):
-            return CLOSE  # the client may send this body or not, or it is too long to wait for its end
-        if self.retired or not head.keeps:
-            return CLOSE
-        return b"" if head.modern else KEEP
 
     def end_sending(self) -> None:
         """Tell the client that nothing more is said, where that can be told while it is listened to."""

@@ -9,7 +9,6 @@ The task runs handlers itself. When one waits, the task stays with it, and anoth
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Protocol
 
 import trio
 
@@ -22,6 +21,7 @@ from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import RequestHead
 from mcpbus.serving.http1.request import Connection, Http1Request
+from mcpbus.serving.http1.served import Served
 from mcpbus.serving.http1.upgraded import Upgraded
 from mcpbus.serving.http1.websocket import Http1Opening
 from mcpbus.serving.http1.wire import IDLE, Doing
@@ -32,24 +32,6 @@ from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames
 from mcpbus.serving.websocket.handshake import read_upgrade
 from mcpbus.transports.websocket import WebSockets
-
-
-class Served(Protocol):
-    """One request that is served.
-
-    Attributes:
-        head: The request before its body, as it is judged.
-        started: Whether something of the answer was written.
-        ended: Whether all of it was.
-        closes: Whether the connection ends with it; the client knows.
-        fault: What is wrong with its body, or with who serves it, to be answered instead.
-    """
-
-    head: Head
-    started: bool
-    ended: bool
-    closes: bool
-    fault: RequestError | None
 
 
 class Work:
@@ -131,9 +113,9 @@ class Work:
         """Return a request, and what serves it."""
         wire, facts = self._wire, self._service.facts(head)
         if facts is not None:
-            request = Http1Request(self._connection, wire, wire.peer, head.judged, head, facts, self.scope)
+            request = Http1Request(wire, head.judged, head, self._connection, wire.peer, facts, self.scope)
             return request, partial(serve_request, facts.endpoint, request)
-        exchange = Http1Exchange(self._connection, head)
+        exchange = Http1Exchange(wire, head.judged, head, self._connection)
         return exchange, AsgiCall(self._service.app.asgi, exchange, self._asgi_scope()).run
 
     def _asgi_scope(self) -> ConnectionScope:

@@ -5,7 +5,6 @@ from functools import partial
 
 import trio
 
-from mcpbus.serving.answer_length import AnswerLength
 from mcpbus.serving.asgi_call import RequestLine
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.transports.answers import HeaderList
@@ -19,12 +18,11 @@ class Http2Exchange:
         flush_soon: Has what was said written in the next turn of the scheduler.
     """
 
-    __slots__ = ("_flush_soon", "_length", "_request")
+    __slots__ = ("_flush_soon", "_request")
 
     def __init__(self, request: Http2Request, flush_soon: Callable[[], None]) -> None:
         self._request = request
         self._flush_soon = flush_soon
-        self._length: AnswerLength | None = None  # once the answer has begun
 
     @property
     def line(self) -> RequestLine:
@@ -48,24 +46,14 @@ class Http2Exchange:
         """See `Exchange`."""
         await self._request.disconnected()
 
-    def begin(self, status: int, fields: HeaderList) -> None:
+    def begin(self, status: int, fields: HeaderList, *, measured: bool) -> None:  # noqa: ARG002 - its last frame says so, too
         """See `Exchange`."""
-        if self._length is not None:
-            raise RuntimeError("a response has one head")
-        length = AnswerLength(self._request.head.verb, status, fields)
         self._request.answering.say_head(status, fields)
-        self._length = length
         self._flush_soon()
 
     async def say(self, data: bytes, *, more: bool) -> None:
-        """See `Exchange`. An answer that comes before the body has ended, ends after it: many clients send it all first.
-
-        Raises:
-            RuntimeError: The body is not as long as was said.
-        """
+        """See `Exchange`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
         request = self._request
-        assert self._length is not None  # noqa: S101 - a body comes after its head
-        data = self._length.take(data, more=more)
         early = not more and request.is_early
         try:
             if data or more or early:

@@ -113,7 +113,7 @@ class Http2Opening:
     def refuse(self, status: int, fields: HeaderList) -> None:
         """See `Opening`."""
         if not self._request.gone:
-            self._exchange.begin(status, fields)
+            self._exchange.begin(status, fields, measured=False)
 
     async def say(self, data: bytes, *, more: bool) -> None:
         """See `Opening`."""

@@ -9,6 +9,7 @@ import trio
 
 from mcpbus.core.containment import Contained
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
+from mcpbus.serving.answer_length import AnswerLength
 from mcpbus.serving.asgi import AsgiApp, Message, Scope
 from mcpbus.serving.asgi_call import for_the_wire
 from mcpbus.serving.websocket.frames import Frames
@@ -95,6 +96,7 @@ class AsgiWebSocket:
         self._changed = trio.lowlevel.ParkingLot()
         self._code: int | None = None  # with which the connection has ended
         self._writing = trio.Lock()
+        self._length: AnswerLength | None = None  # of a refusal
         self.opened = False
 
     async def run(self, scope: Scope, report: Callable[[BaseException], None]) -> None:
@@ -230,14 +232,18 @@ class AsgiWebSocket:
         await self._answer(403)
 
     async def _begin_refusal(self, message: Message) -> None:
-        self._opening.refuse(message["status"], for_the_wire(message.get("headers", ())))
+        status, fields = message["status"], for_the_wire(message.get("headers", ()))
+        self._length = AnswerLength("GET", status, fields)
+        self._opening.refuse(status, fields)
         self._state = _State.REFUSING
 
     async def _go_on_refusing(self, message: Message) -> None:
+        assert self._length is not None  # noqa: S101 - it was said with the head
         more = message.get("more_body", False)
+        data = self._length.take(message.get("body", b""), more=more)
         if not more:
             self._state = _State.OVER
-        await self._write(self._opening.say(message.get("body", b""), more=more))
+        await self._write(self._opening.say(data, more=more))
 
     async def _answer(self, status: int) -> None:
         """Refuse it without a word."""

@@ -105,7 +105,9 @@ class FeaturesBackend:
             row = METHODS.get(method)
             if row is None:
                 extension = self._features.methods.get(method)
-                return extension is not None and self._runner.waits(extension.function)
+                return extension is not None and (
+                    era is not _MODERN or self._runner.waits(extension.function)
+                )
             return row.answer is None
         found = self._features.tools.get(name)
         return found is None or found.task is not None or self._runner.waits(found.function)

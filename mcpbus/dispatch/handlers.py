@@ -225,6 +225,8 @@ class ExtensionCall(msgspec.Struct, frozen=True):
         try:
             arguments = method.decode(self.params)
             value = await self.runner.call(method.function, call, method.name, method.name, arguments)
+            if isinstance(value, InputRequired):
+                return value
             return method.encode_result(value, call.tail)
         except InvalidArgumentsError as error:
             raise invalid_params(f"{error} - at `params`") from error

@@ -9,6 +9,8 @@ import trio
 
 from mcpbus import (
     Context,
+    Elicit,
+    InputRequired,
     Invocation,
     ProtocolError,
     RegistrationError,
@@ -253,12 +255,25 @@ async def test_a_call_that_its_client_gives_up_is_cancelled(autojump_clock: trio
             await ended.wait()
 
 
-async def test_the_client_is_asked_in_the_legacy_era_alone():
-    server = Server("s")
-
+def ask_and_wait(server: Server):
     @server.on_request("com.example/name")
     async def name(ctx: Context) -> dict[str, str]:
         return {"name": (await ctx.elicit("Your name?", str)).data}
+
+
+def ask_and_come_back(server: Server):
+    @server.on_request("com.example/name")
+    async def name(ctx: Context) -> dict[str, str] | InputRequired:
+        if ctx.input_state is None:
+            return InputRequired({"name": Elicit("Your name?", str)}, state="asked")
+        answers = await ctx.ask_all({"name": Elicit("Your name?", str)})
+        return {"name": answers["name"].data}
+
+
+@pytest.mark.parametrize("register", [ask_and_wait, ask_and_come_back])
+async def test_the_client_is_asked_in_the_legacy_era_alone(register: Any):
+    server = Server("s")
+    register(server)
 
     async def answer(_: str, __: dict[str, Any]) -> dict[str, Any]:
         return {"action": "accept", "content": {"value": "Ann"}}

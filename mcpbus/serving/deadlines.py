@@ -10,12 +10,16 @@ from typing import Final, Protocol
 
 import trio
 
+from mcpbus.transports.unfinished import LAST_LOOK_SECONDS
+
 _logger = logging.getLogger("mcpbus.serving")
 
 # How late a deadline may be noticed, as a part of the shortest one, and in seconds at least and at most.
 _PRECISION: Final = 0.05
 _FINEST: Final = 0.001
 _COARSEST: Final = 1.0
+_LATE_SECONDS: Final = 1.0
+"""Past a look at the deadlines: nobody else has had a turn either."""
 
 
 class Expiring(Protocol):
@@ -72,6 +76,8 @@ class Deadlines:
             self.next_look = max(min(soonest, self.next_look), now + self._precision)
             with trio.CancelScope(deadline=self.next_look) as self._sleeping:
                 await trio.sleep_forever()
+            if trio.current_time() - self.next_look > _LATE_SECONDS:
+                await trio.sleep(LAST_LOOK_SECONDS)  # for those that read: what was waited for may be there
 
     def lose_all(self) -> None:
         """Lose what is watched. No schedule point."""

@@ -22,11 +22,10 @@ from mcpbus.transports.asgi_arrived import arrived_in
 from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocket, say
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import Host
-from mcpbus.transports.unfinished import read_unfinished, take_turn
+from mcpbus.transports.unfinished import LAST_LOOK_SECONDS, read_unfinished, take_turn
 
 _ENDING_SECONDS: Final = 1.0
 """How long the end of an answer may take at most where its client has gone, or seems to have."""
-_LAST_LOOK_SECONDS: Final = 0.1
 _HTTP1: Final = frozenset({"1.0", "1.1"})
 _NO_BOUND: Final = nullcontext()
 _TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
@@ -232,8 +231,7 @@ class _AsgiRequest:
         with trio.CancelScope(deadline=until):
             piece, more = await self._read_piece()
             return piece, not more
-        # It may have come while nobody looked, as when the process was stopped; who reads the connection has a moment for it.
-        with trio.move_on_after(_LAST_LOOK_SECONDS):
+        with trio.move_on_after(LAST_LOOK_SECONDS):
             piece, more = await self._read_piece()
             return piece, not more
         self._bus.reached.note("body_timeout", self.peer, "a request was answered 408")

@@ -1,6 +1,7 @@
 """The body of a request while it comes: whoever sends one slowly makes the server keep what has come of it."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import trio
 
@@ -9,6 +10,9 @@ from mcpbus.core.budget import Budget
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
+
+LAST_LOOK_SECONDS: Final = 0.1
+"""For whoever reads a connection, past the time for what is to come on it: it may be there, and nobody has looked, as when the process was stopped."""
 
 
 async def read_unfinished(

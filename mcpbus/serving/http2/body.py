@@ -7,7 +7,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.request_error import too_slow
-from mcpbus.transports.unfinished import read_unfinished
+from mcpbus.transports.unfinished import LAST_LOOK_SECONDS, read_unfinished
 
 
 class Body(msgspec.Struct):
@@ -88,8 +88,11 @@ class Body(msgspec.Struct):
         )
 
     async def _read_piece(self, until: float) -> tuple[bytes, bool]:
-        with trio.CancelScope(deadline=until):
+        with trio.CancelScope(deadline=until) as patience:
             await self.more()
+        if patience.cancelled_caught:
+            with trio.move_on_after(LAST_LOOK_SECONDS):
+                await self.more()
         piece = self.take()
         if self.gone:
             raise trio.BrokenResourceError("the client went away while its request was read")

@@ -1,5 +1,7 @@
 """The sockets that are listened on."""
 
+import errno
+import os
 import socket
 import stat
 from collections.abc import Generator
@@ -61,12 +63,27 @@ def _listen_unix(path: Path, backlog: int) -> socket.socket:
         raise OSError("there are no Unix sockets on this system: bind to 127.0.0.1:8000, say")
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode):
+            if _is_listened_on(path):
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
             path.unlink()  # of a process that has ended: a socket's file outlives it
     sock = socket.socket(socket.AF_UNIX)
     with _closed_on_failure(sock):
         sock.bind(str(path))
         sock.listen(backlog)
     return sock
+
+
+def _is_listened_on(path: Path) -> bool:
+    """Whether somebody listens on a Unix socket: whoever takes its place takes its clients, and that one does not notice."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)  # it may have as many that wait for it as there may be
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError, PermissionError):
+            return False
+        except OSError:
+            return True
+    return True
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Addresses that are listened on, and why one cannot be."""
 
 import socket
+from contextlib import ExitStack
 from functools import partial
 
 import pytest
@@ -39,6 +40,25 @@ async def test_a_unix_socket_is_listened_on(tmp_path):
         async with await trio.open_unix_socket(path) as stream:
             assert b"ok" in await get(stream)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("waiting", [0, 2], ids=["free", "full"])
+async def test_a_unix_socket_on_which_another_process_listens_is_not_taken_from_it(waiting, tmp_path):
+    path = tmp_path / "mcp.sock"
+    with socket.socket(socket.AF_UNIX) as listener, ExitStack() as clients:
+        listener.bind(str(path))
+        listener.listen(1)
+        for _ in range(waiting):
+            client = clients.enter_context(socket.socket(socket.AF_UNIX))
+            client.connect(str(path))
+        with (
+            trio.fail_after(60),
+            pytest.raises(CannotListenError, match=f"unix:{path}: Address already in use$"),
+        ):
+            await serve(hello, ServeOptions(bind=f"unix:{path}"))
+        for _ in range(waiting):
+            listener.accept()[0].close()
+        clients.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
 
 
 async def test_a_file_that_is_no_socket_is_not_removed(tmp_path):

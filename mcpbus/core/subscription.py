@@ -19,7 +19,7 @@ from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.signals import Cancel, Drop, End, InputEnded, Purge
 from mcpbus.core.stream import Stream
-from mcpbus.core.tasks.task import Follow
+from mcpbus.core.tasks.messages import Follow
 from mcpbus.core.topics import weigh_uri
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result

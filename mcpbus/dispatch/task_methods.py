@@ -8,8 +8,8 @@ from mcpbus_actors import AskFailedError, AskRefusedError, AskTimeoutError
 from mcpbus.core.call import Call
 from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
+from mcpbus.core.tasks.messages import CancelTask, Update
 from mcpbus.core.tasks.table import Task
-from mcpbus.core.tasks.task import CancelTask, Update
 from mcpbus.dispatch.runner import Runner
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.errors import internal_error

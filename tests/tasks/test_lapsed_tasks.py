@@ -2,20 +2,33 @@
 
 from contextlib import asynccontextmanager
 
+import msgspec
+import pytest
 import trio
 from task_stage import DECLARED, begin, look, tasking
+from test_task_lifetime import Down, gone
 from test_task_listening import told
 
-from mcpbus.tasks import LeasedTaskStore, MemoryTaskStore
+from mcpbus.core.tasks.messages import Expire
+from mcpbus.tasks import LeasedTaskStore, TaskStatus
 from mcpbus.testing import settle
 
 
-class Leased(MemoryTaskStore):
+class Leased(Down):
     """Whose leases lapse, and last again, when a test says so."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__("works")
         self._told = {}
+        self.deleted, self.put_by = [], []
+
+    async def put(self, record, payload):
+        self.put_by.append(record.bus)
+        await super().put(record, payload)
+
+    async def delete(self, task_id):
+        self.deleted.append(task_id)
+        await super().delete(task_id)
 
     def on_lapse(self, bus, tell):
         self._told[bus] = tell
@@ -59,4 +72,97 @@ async def test_what_others_have_reported_failed_is_left_once_the_store_tells(aut
         assert failed["error"] == (await look(stranger, tasks[0]))["error"]
         assert (stage.jobs[0].outcome, stage.bus.tasks.running) == ("cancelled", 1)
         assert (await look(client, later))["status"] == "working"
+        for task in tasks:
+            assert await look(client, task) == await look(stranger, task)
     assert caplog.text.count("was reported failed by another process") == 2
+
+
+@pytest.mark.parametrize("renewed", [True, False])
+async def test_what_ends_then_is_never_shown_to_have_ended_otherwise(renewed, autojump_clock, caplog):
+    store, seen, heard = Leased(), [], []
+    async with taken_for_ended(store, "hold") as (stage, client, stranger, tasks):
+        async with client.listen(task_ids=[tasks[0]["taskId"]]) as listen:
+            stage.jobs[0].finish("done")
+            if renewed:
+                store.renew()
+            seen += [(await look(client, tasks[0]))["status"] for _ in range(50)]
+            while "failed" not in heard:
+                heard.append((await told(listen))["status"])
+        assert (stage.jobs[0].outcome, stage.bus.tasks.running) == ("returned", 0)
+        assert list(dict.fromkeys(seen)) == list(dict.fromkeys(heard)) == ["working", "failed"]
+        assert await look(client, tasks[0]) == await look(stranger, tasks[0])
+    assert caplog.text.count("its result is dropped") == 1
+
+
+async def test_what_was_taken_is_forgotten_in_time_by_both_and_deleted_by_who_has_it(autojump_clock):
+    store = Leased()
+    async with taken_for_ended(store, "hold", "hold") as (stage, client, stranger, tasks):
+        stage.jobs[0].finish("done")
+        store.renew()
+        await trio.sleep(3599)
+        assert [(await look(who, task))["status"] for who in (client, stranger) for task in tasks] == [
+            "failed"
+        ] * 4
+        await trio.sleep(3600)
+        for who in (client, stranger):
+            assert [await gone(who, task) for task in tasks] == [True] * 2
+        assert sorted(store.deleted) == sorted(task["taskId"] for task in tasks)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_an_end_is_shown_once_a_store_that_others_share_has_kept_it(taken, autojump_clock, caplog):
+    """While it is down nobody can tell whether another process reports something else."""
+    store = Leased()
+    async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        store.how = "fails"
+        stage.jobs[-1].finish("done")
+        await trio.sleep(20)
+        assert (await look(client, task))["status"] == "working"
+        if taken:
+            await store.claim(task["taskId"], stage.bus.tasks.name, "another")
+        store.how = "works"
+        await trio.sleep(20)
+        assert (await look(client, task))["status"] == ("working" if taken else "completed")
+        if taken:
+            (record,) = await store.load()
+            assert (record.bus, record.status) == ("another", "working")
+            stage.bus.tasks.end_all()
+    assert ("its result is dropped" in caplog.text) == taken
+
+
+async def test_what_another_process_has_reported_is_not_stored_again(autojump_clock):
+    store = Leased()
+    async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        tasks = [await begin(client) for _ in range(2)]
+        await settle(stage.bus)
+        store.how = "fails"
+        for job in stage.jobs:
+            job.finish("done")  # the second is to be stored again ten seconds after the first
+            await trio.sleep(10)
+        store.how = "works"
+        for record in await store.load():
+            taken = await store.claim(record.id, record.bus, "another")
+            await store.put(msgspec.structs.replace(taken, status=TaskStatus.FAILED), b"{}")
+        store.put_by.clear()
+        await trio.sleep(60)
+        assert [(await look(client, task))["status"] for task in tasks] == ["failed"] * 2
+        assert store.put_by == [stage.bus.tasks.name]
+
+
+async def test_what_is_forgotten_while_a_store_finds_that_another_process_has_it_is_gone(autojump_clock):
+    class Slow(Leased):
+        async def put(self, record, payload):
+            await trio.sleep(5)
+            await super().put(record, payload)
+
+    store = Slow()
+    async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        stage.jobs[-1].finish("done")
+        await store.claim(task["taskId"], stage.bus.tasks.name, "another")
+        await settle(stage.bus)
+        stage.bus.tasks._tasks[task["taskId"]].address.tell(Expire())  # as where its room is needed
+        await trio.sleep(6)
+        assert await gone(client, task)
+        assert (len(stage.bus.tasks), len(store), store.deleted) == (0, 1, [])

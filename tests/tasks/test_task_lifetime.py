@@ -444,6 +444,25 @@ async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, 
     assert "boom" in caplog.text
 
 
+@pytest.mark.failing
+async def test_a_task_actor_that_crashes_while_its_result_is_stored_loses_none(autojump_clock, caplog):
+    store = SlowTaskStore()
+    async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client)
+        stage.jobs[-1].finish("done")
+        await settle(stage.bus)
+        stage.bus.tasks._tasks[task["taskId"]].address.tell("what no actor understands")
+        await trio.sleep(4)
+        assert ((await look(client, task))["status"], (await store.load())[0].status) == (
+            "working",
+            "working",
+        )
+        await trio.sleep(2)
+        assert text((await look(client, task))["result"]) == "done"
+        assert (await store.load())[0].status == "completed"
+    assert "is stopped" in caplog.text
+
+
 async def test_what_a_handler_says_whose_task_is_forgotten_is_discarded(autojump_clock):
     async with (
         tasking(limits={"task_ttl": 60.0}) as stage,

@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-from task_stage import DECLARED, accept, begin, look, tasking
+from task_stage import DECLARED, SlowTaskStore, accept, begin, look, tasking
 
 from mcpbus import ProtocolError
 from mcpbus.tasks import MemoryTaskStore
@@ -39,6 +39,16 @@ async def test_a_listen_is_told_each_change_as_tasks_get_would_tell_it(autojump_
             last = await told(listen)
             assert last == plain(await look(client, task))
             assert (last["status"], last["result"]["content"][0]["text"]) == ("completed", "Hello, Ann")
+
+
+async def test_a_listen_hears_before_it_ends_what_a_shutdown_fails_however_slow_the_store_is(autojump_clock):
+    async with tasking(store=SlowTaskStore()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
+        task = await begin(client, "ask")
+        await settle(stage.bus)
+        async with client.listen(task_ids=[task["taskId"]]) as listen:
+            assert (await told(listen))["status"] == "input_required"
+            await stage.bus.drain(0.1)
+            assert (await told(listen))["status"] == "failed"
 
 
 class UncancellableTaskStore(MemoryTaskStore):

@@ -138,7 +138,7 @@ async def test_who_has_lost_its_lease_in_redis_lets_go_of_what_another_bus_has_t
     redis = RedisConnection(url)
     async with tasking(store=stores[0]) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client)
-        name = stage.bus.tasks._name
+        name = stage.bus.tasks.name
         # As if it had stood still for so long that somebody opened meanwhile, who has taken up and reported what it had.
         await stores[1].put(record(task["taskId"], TaskStatus.FAILED, bus=name), b"{}")
         await stores[1].claim(task["taskId"], name, "two")

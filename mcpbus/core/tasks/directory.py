@@ -1,7 +1,6 @@
 """The tasks of one bus: admitted, found, told about, and brought back after a restart."""
 
 import logging
-import secrets
 import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,10 +16,10 @@ from mcpbus.core.shares import NoRoomError
 from mcpbus.core.signals import HandOver, Park
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import LeasedTaskStore, TaskStore
+from mcpbus.core.tasks.messages import Close, Expire, Follow, Say
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
-from mcpbus.core.tasks.review import Review
 from mcpbus.core.tasks.table import Task, TaskTable, store_down
-from mcpbus.core.tasks.task import Close, Expire, Follow, Say, Taken, TaskActor
+from mcpbus.core.tasks.task import TaskActor
 from mcpbus.protocol.errors import process_lost
 from mcpbus.protocol.owners import owner_stored
 from mcpbus.protocol.principals import Owner
@@ -41,8 +40,6 @@ class TaskDirectory(TaskTable):
 
     def __init__(self, bus: Services, store: TaskStore) -> None:
         super().__init__(bus, store)
-        self._name = bus.process or secrets.token_urlsafe(12)
-        self._review = Review(bus.system, self._look_for_taken)
 
     def find(self, task_id: str, principal: Any) -> Task | None:
         """Return the task of that id, if it is `principal`'s own; None is the answer for both faults."""
@@ -52,8 +49,8 @@ class TaskDirectory(TaskTable):
     async def recover(self) -> None:
         """Take up what the store has for this bus. What was running when it was left is reported failed."""
         if isinstance(self.store, LeasedTaskStore):
-            self.store.on_lapse(self._name, self.review)
-        for record in await self.store.take_up(self._name):
+            self.store.on_lapse(self.name, self.review)
+        for record in await self.store.take_up(self.name):
             self._take_up(record, "The server stopped while the task was running")
 
     def _take_up(self, record: TaskRecord, lost: str) -> None:
@@ -74,46 +71,20 @@ class TaskDirectory(TaskTable):
             await trio.lowlevel.checkpoint()
             return None
         try:
-            record = await self._breaker.call(partial(self.store.claim, task_id, ended, self._name))
+            record = await self._breaker.call(partial(self.store.claim, task_id, ended, self.name))
         except StoreDownError as down:
             raise store_down() from down
-        if record is None or record.bus != self._name:
+        if record is None or record.bus != self.name:
             return None if record is None else record.bus
         if task_id not in self._tasks:  # somebody else may have been faster
             self._take_up(record, process_lost().message)
         return None
 
-    def review(self) -> None:
-        """Have it looked at soon whether another process has reported failed what runs here: this one may have been taken for ended."""
-        self._review.ask()
-
-    async def _look_for_taken(self) -> bool:
-        """Let go of what runs here and has been reported failed by another process.
-
-        Returns:
-            Whether all is known: if not, it is to be looked at once more.
-        """
-        known = True
-        for task in [task for task in self._tasks.values() if not task.record.status.final]:
-            task_id = task.record.id
-            try:
-                record = await self._breaker.call(partial(self.store.claim, task_id, self._name, self._name))
-                if record is None or record.bus == self._name or self._tasks.get(task_id) is not task:
-                    continue
-                payload = await self._breaker.call(partial(self.store.payload, task_id))
-            except StoreDownError:
-                return False
-            if record.status.final:
-                task.address.tell(Taken(record, payload))
-            else:
-                known = False  # who has it is about to report it
-        return known
-
     async def leave_store(self) -> None:
         """Leave what is in the store to whoever opens it next."""
         try:
             with trio.CancelScope(shield=True), trio.fail_after(self.bus.limits.store_deadline):
-                await self.store.leave(self._name)
+                await self.store.leave(self.name)
         except Exception:  # noqa: BLE001 - a store is somebody else's code, and the bus has closed
             _log.exception("the task store failed when the server left it")
 
@@ -237,7 +208,7 @@ class TaskDirectory(TaskTable):
             updated=now,
             ttl_ms=round(ttl * 1000),
             poll_ms=round(poll * 1000),
-            bus=self._name,
+            bus=self.name,
         )
         return Task(record, owner, ttl, counted_to)
 

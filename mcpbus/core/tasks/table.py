@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Hashable, Iterable
 from functools import partial
+from secrets import token_urlsafe
 
 import attrs
 import msgspec
@@ -14,8 +15,10 @@ from mcpbus.core.notification import TASK_STATUS, OutboundNotification
 from mcpbus.core.services import Services
 from mcpbus.core.shares import Shares
 from mcpbus.core.stores.breaker import Breaker, StoreDownError
-from mcpbus.core.stores.protocol import TaskStore, TaskTakenError
+from mcpbus.core.stores.protocol import LeasedTaskStore, TaskStore, TaskTakenError
+from mcpbus.core.tasks.messages import Taken
 from mcpbus.core.tasks.record import TaskRecord
+from mcpbus.core.tasks.review import Review
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.principals import Owner
@@ -37,6 +40,8 @@ class Task:
         address: Its actor.
         payload: The encoded questions, result or error that belong to its status; None if there are none, or if
             the store has them.
+        before: The record and the payload that it had before its handler ended, until the store has kept how it ended; None if there is nothing
+            to be kept.
     """
 
     record: TaskRecord
@@ -45,6 +50,17 @@ class Task:
     counted_to: Hashable
     address: Address[object] = attrs.field(init=False, repr=False)
     payload: bytes | None = attrs.field(default=None, repr=False)
+    before: tuple[TaskRecord, bytes | None] | None = attrs.field(default=None, repr=False)
+
+    @property
+    def shown(self) -> tuple[TaskRecord, bytes | None]:
+        """What clients are shown of it: an end only when the store has kept it, so that nobody can report another one."""
+        return self.before or (self.record, self.payload)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has ended, and everybody knows how."""
+        return self.record.status.final and self.before is None
 
     def idle_since(self) -> float | None:
         """Tell since when its result is there, in seconds since 1970; None while its handler runs."""
@@ -61,7 +77,9 @@ class TaskTable:
     Attributes:
         bus: What the bus has for them.
         store: Where they are kept.
+        name: By which the store knows whose they are.
         closed: Why no task begins any more, or may wait for its client; None as long as they may.
+        shared: Whether other processes may report tasks failed that are here, as what they take for ended has left them.
     """
 
     def __init__(self, bus: Services, store: TaskStore) -> None:
@@ -69,6 +87,8 @@ class TaskTable:
         self.bus = bus
         self.store = store
         self.closed: str | None = None
+        self.name = bus.process or token_urlsafe(12)
+        self.shared = bus.process is not None or isinstance(store, LeasedTaskStore)
         self._breaker = Breaker("task store", limits, bus.reached)
         self._tasks: dict[str, Task] = {}
         self._kept = Shares(limits.max_tasks, Task.idle_since)
@@ -76,6 +96,7 @@ class TaskTable:
         self._sizes: dict[Hashable, int] = {}
         self._size = 0
         self._changed = trio.Event()
+        self._review = Review(bus.system, self._look_for_taken)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -95,7 +116,7 @@ class TaskTable:
             Overloaded: The store is down.
             ProtocolError: It has lost what came of the task, or the task's time is over.
         """
-        record, payload = task.record, task.payload
+        record, payload = task.shown
         if record.size and payload is None:
             try:
                 payload = await self._breaker.call(partial(self.store.payload, record.id))
@@ -130,6 +151,32 @@ class TaskTable:
         """Have the store forget a task; raises as `put`."""
         await self._breaker.call(partial(self.store.delete, task_id))
 
+    def review(self) -> None:
+        """Have it looked at soon whether another process has reported failed what runs here: this one may have been taken for ended."""
+        self._review.ask()
+
+    async def _look_for_taken(self) -> bool:
+        """Tell the actors of what runs here what another process has reported of it.
+
+        Returns:
+            Whether all is known: if not, it is to be looked at once more.
+        """
+        known = True
+        for task in [task for task in self._tasks.values() if not task.settled]:
+            task_id = task.record.id
+            try:
+                record = await self._breaker.call(partial(self.store.claim, task_id, self.name, self.name))
+                if record is None or record.bus == self.name or self._tasks.get(task_id) is not task:
+                    continue
+                payload = await self._breaker.call(partial(self.store.payload, task_id))
+            except StoreDownError:
+                return False
+            if record.status.final:
+                task.address.tell(Taken(record, payload))
+            else:
+                known = False  # who has it is about to report it
+        return known
+
     def enter(self, task: Task) -> None:
         """Enter a task. One that begins has its place already."""
         self._tasks[task.record.id] = task
@@ -147,8 +194,13 @@ class TaskTable:
         self._wake()
 
     def changed(self, task: Task, size: int) -> None:
-        """Tell those who listen how a task is now, and count what is kept of it from now on, in bytes."""
+        """Count what is kept of a task from now on, in bytes, and tell those who listen how it is, if they may know."""
         self._add(task, size)
+        if task.before is None:
+            self.show(task)
+
+    def show(self, task: Task) -> None:
+        """Tell those who listen how a task is now."""
         listeners = self.bus.topics.in_task(task.record.id)
         if listeners:
             self.tell(listeners, task.record.id, task.record.encode(task.payload))

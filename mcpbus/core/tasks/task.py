@@ -8,7 +8,7 @@ handler ends: what a task had to run, its result has to be fetched.
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextvars import Context
 from typing import Any, ClassVar
 
@@ -22,7 +22,8 @@ from mcpbus.core.pending_questions import Ask, Withdraw
 from mcpbus.core.signals import End, Finished
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import TaskTakenError
-from mcpbus.core.tasks.record import TaskRecord, TaskStatus, encode_error
+from mcpbus.core.tasks.messages import CancelTask, Close, Expire, Follow, Say, Taken
+from mcpbus.core.tasks.record import TaskStatus, encode_error
 from mcpbus.core.tasks.table import Task, TaskTable
 from mcpbus.features.asking.errors import AskError, cannot_ask
 from mcpbus.features.schemas import jsontypes
@@ -30,56 +31,6 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params
 from mcpbus.protocol.routes import Reason
 
 _log = logging.getLogger("mcpbus")
-
-
-class Update(msgspec.Struct, frozen=True):
-    """Asked of the actor: take a client's answers. The reply is None, or the error to answer with."""
-
-    answers: Mapping[str, Any]
-
-
-class CancelTask(msgspec.Struct, frozen=True):
-    """The client wants the task to end."""
-
-
-class Say(msgspec.Struct, frozen=True):
-    """The handler says what it is doing."""
-
-    message: str | None
-
-
-class Follow(msgspec.Struct, frozen=True):
-    """Tell a new listen how the task is: what happened before it was there is in that."""
-
-    listener: Address[object]
-
-
-class Close(msgspec.Struct, frozen=True):
-    """The bus shuts down: fail what still runs, and stop.
-
-    Attributes:
-        why: For the client, in the error's message.
-        waiting: Whether only tasks that wait for their client are meant.
-    """
-
-    why: str
-    waiting: bool = False
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """Another process has the task, which took this one for ended.
-
-    Attributes:
-        record: What is known of the task there.
-        payload: What came of it there.
-    """
-
-    record: TaskRecord
-    payload: bytes | None
-
-
-class Expire(msgspec.Struct, frozen=True):
-    """The time to live is over, or others need the room of a result."""
 
 
 class _WriteAgain(msgspec.Struct, frozen=True):
@@ -123,12 +74,16 @@ class TaskActor:
         self._looking = False
         self._expired = False
         self._closing = False
+        self._elsewhere = False
         task.address = cell.address
         tasks.enter(task)
         cell.on_stop(self._ended)
         self._timer: Timer = cell.after(max(0.0, task.record.seconds_left(time.time())), Expire())
         if call is None and not task.record.status.final:
             self._fail(ProtocolError(INTERNAL_ERROR, lost))
+            self._settle()  # whoever else is left it will report the same
+        elif task.before is not None:
+            self._write()  # as an actor before this one was about to
 
     def handle(self, message: object) -> None:
         """Handle one message; see `mcpbus_actors.Actor`."""
@@ -212,12 +167,12 @@ class TaskActor:
             self._unended().cancel()
 
     def _follow(self, message: Follow) -> None:
-        record = self._task.record
-        if record.size and self._task.payload is None:
+        record, payload = self._task.shown
+        if record.size and payload is None:
             task = self._cell.start_task(_tell_of, self._tasks, self._task, context=Context())
             self._reading[task] = message.listener
         else:
-            self._tasks.tell([message.listener], record.id, record.encode(self._task.payload))
+            self._tasks.tell([message.listener], record.id, record.encode(payload))
 
     # -- the status ------------------------------------------------------------------------------
 
@@ -261,6 +216,7 @@ class TaskActor:
 
     def _end(self, status: TaskStatus, payload: bytes | None, message: str | None) -> None:
         task = self._task
+        task.before = task.record, task.payload
         lived = max(0.0, time.time() - task.record.created)
         task.record = msgspec.structs.replace(task.record, ttl_ms=math.ceil((lived + task.ttl) * 1000))
         self._timer.cancel()
@@ -282,10 +238,7 @@ class TaskActor:
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = message.outcome
         if isinstance(outcome, Failed) and isinstance(outcome.exception, TaskTakenError):
-            _log.warning(
-                "a task ended when another process had already reported it failed; its result is dropped"
-            )
-            self._cell.stop()
+            self._refused()
             return
         if isinstance(outcome, Failed) and not isinstance(outcome.exception, StoreDownError):
             _log.error("a task could not be stored", exc_info=outcome.exception)
@@ -300,6 +253,8 @@ class TaskActor:
 
     def _written(self, outcome: Outcome) -> None:
         self._writing = None
+        if isinstance(outcome, Succeeded) or not self._tasks.shared:
+            self._settle()
         if isinstance(outcome, Succeeded):
             self._task.payload = None  # the store has it; where it failed, this is all there is
         if self._closing:
@@ -310,15 +265,58 @@ class TaskActor:
             self._cell.after(self._tasks.bus.limits.store_pause, _WriteAgain())
 
     def _write_again(self, _message: _WriteAgain) -> None:
-        if not self._expired and self._writing is None:
+        if not self._expired and not self._elsewhere and self._writing is None:
             self._write()
+
+    def _settle(self) -> None:
+        """Let clients know how it ended: from now on nobody else can report another end."""
+        if self._task.before is not None:
+            self._task.before = None
+            self._tasks.show(self._task)
+
+    # -- another process has it --------------------------------------------------------------------
+
+    def _refused(self) -> None:
+        """Hear from the store that another process has it; what that made of it is to be found out."""
+        self._writing = None
+        if self._closing or self._expired:
+            self._cell.stop()
+        elif not self._task.settled:
+            self._lose()
+            self._tasks.review()
+
+    def _taken(self, message: Taken) -> None:
+        """Show it from now on as who has it does, and end its handler."""
+        task = self._task
+        if task.settled:
+            return
+        self._lose()
+        size, task.before = message.record.size - task.record.size, None
+        task.record, task.payload = message.record, message.payload
+        self._timer.cancel()
+        self._timer = self._cell.after(max(0.0, task.record.seconds_left(time.time())), Expire())
+        self._tasks.changed(task, size)
+
+    def _lose(self) -> None:
+        if self._elsewhere:
+            return
+        self._elsewhere = True
+        if self._call is None:
+            _log.warning(
+                "a task ended when another process had already reported it failed; its result is dropped"
+            )
+        else:
+            _log.warning("a task that runs here was reported failed by another process, and is cancelled")
+            self._call.cancel()
 
     # -- the end ---------------------------------------------------------------------------------
 
     def _expire(self, _message: Expire) -> None:
         if self._task.record.status.final:
             self._expired = True
-            if self._writing is None and self._deleting is None:
+            if self._elsewhere:
+                self._cell.stop()  # who has it deletes it
+            elif self._writing is None and self._deleting is None:
                 self._delete()
             return
         self._tasks.overdue(self._task)
@@ -342,20 +340,12 @@ class TaskActor:
             return
         if not status.final:
             self._give_up(message.why)
+            self._settle()  # those who listen are sent away in this turn; nobody can report anything else than that it failed
         if message.waiting:
             return
         self._closing = True
         if self._writing is None and self._deleting is None:
             self._cell.stop()
-
-    def _taken(self, message: Taken) -> None:
-        """Leave it to who has it, as its clients have been told: what listens here hears that, and the handler is cancelled."""
-        if self._task.record.status.final:
-            return  # the store refuses that
-        _log.warning("a task that runs here was reported failed by another process, and is cancelled")
-        listeners = self._tasks.bus.topics.in_task(message.record.id)
-        self._tasks.tell(listeners, message.record.id, message.record.encode(message.payload))
-        self._cell.stop()
 
     def _ended(self, reason: StopReason) -> None:
         if self._call is not None:

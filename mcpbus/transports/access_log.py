@@ -5,7 +5,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
-import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.outbox import OutboundMessage
@@ -15,7 +14,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.duplex import Channel
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.outlets import HttpRequest, LateWriter, ReadyOutlet, Speaker, WaitingOutlet
+from mcpbus.transports.outlets import HttpRequest, ReadyOutlet, Speaker, WaitingOutlet
 from mcpbus.transports.refusals import plain
 from mcpbus.transports.rendering import Opened, Rendering
 from mcpbus.transports.websocket import WebSockets
@@ -50,7 +49,8 @@ class _LoggedEndpoint:
     ) -> Answer | EagerTask | None:
         line = _Line(head, self._origin(head, outlet.peer))
         line.read(body)
-        result = self._endpoint.respond(head, body, _LoggedOutlet(outlet, line), cleared=cleared)
+        logged = cast("ReadyOutlet", _LoggedOutlet(outlet, line))
+        result = self._endpoint.respond(head, body, logged, cleared=cleared)
         return line.answered(result) if isinstance(result, Answer) else result
 
     async def serve(self, http: HttpRequest) -> Answer | None:
@@ -147,13 +147,8 @@ class _LoggedOutlet:
         self._line = line
         self.peer = outlet.peer
 
-    @property
-    def scope(self) -> trio.CancelScope:
-        return self._outlet.scope
-
-    @property
-    def gathers(self) -> bool:
-        return self._outlet.gathers
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._outlet, name)
 
     def open(self, opened: Opened) -> None:
         self._outlet.open(
@@ -162,7 +157,7 @@ class _LoggedOutlet:
 
     def wait(self, request: Speaker, quiet: float) -> "WaitingOutlet | None":
         ready = self._outlet.wait(request, quiet)
-        return None if ready is None else _LoggedWaitingOutlet(ready, self._line)
+        return None if ready is None else cast("WaitingOutlet", _LoggedOutlet(ready, self._line))
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         self._outlet.answer_apart(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))
@@ -173,17 +168,6 @@ class _LoggedOutlet:
     def fail(self, failure: BaseException) -> None:
         self._outlet.fail(failure)
         self._line.write(500, "a failure")
-
-
-class _LoggedWaitingOutlet(_LoggedOutlet):
-    """The outlet of one whose handler waits."""
-
-    __slots__ = ()
-
-    _outlet: WaitingOutlet
-
-    def flush_last(self, writer: LateWriter) -> None:
-        self._outlet.flush_last(writer)
 
 
 class _LoggedOpened(Opened, frozen=True):

@@ -73,7 +73,7 @@ class Http1Connection:
         self._speaker: Speaker | None = None
         self._silent = False
         self.wire = Wire(service, stream, owner)
-        self.readiness = Readiness(stream, reactor, service.reactor)
+        self.readiness = Readiness(service, stream, reactor)
         self.reactor = reactor
         self.coalescer: WriteCoalescer = service.coalescer
         self.work: Work | None = None
@@ -167,10 +167,7 @@ class Http1Connection:
     # -- turns or tasks --------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        try:
-            self.readiness.watch(self._take_turn)
-        except OSError as error:  # there are bounds to what a kernel waits for
-            self._service.complaints.warn("a connection cannot be waited for: %s", error)
+        if not self.readiness.watch(self._take_turn):
             self.lose()
 
     def resume(self) -> None:

@@ -11,7 +11,6 @@ from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.messages import Head
 from mcpbus.serving.http1.request import Connection
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.service import Service
 from mcpbus.transports.outlets import LateWriter
 
 
@@ -20,30 +19,21 @@ class Upgraded:
 
     Args:
         connection: The connection.
-        service: What all connections of a server share.
         head: The request to upgrade.
     """
 
-    __slots__ = ("_connection", "_head", "_pace", "_reactor", "_service", "_wire")
+    __slots__ = ("_connection", "_head", "_pace", "_reactor", "_wire")
 
-    def __init__(self, connection: Connection, service: Service, head: Head) -> None:
+    def __init__(self, connection: Connection, head: Head) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._reactor = connection.reactor
         self._pace = Pace()
-        self._service = service
         self._head = head
 
     def watch(self, turn: Turn) -> bool:
         """See `Carrier`."""
-        if self._reactor is None:
-            return False
-        try:
-            self._connection.readiness.watch(partial(self._take, turn))
-        except OSError as error:  # there are bounds to what a kernel waits for
-            self._service.complaints.warn("a connection cannot be waited for: %s", error)
-            self._reactor = None
-        return self._reactor is not None
+        return self._connection.readiness.watch(partial(self._take, turn))
 
     def _take(self, turn: Turn) -> EagerTask | None:
         """Take a turn, unless it is not due any more."""

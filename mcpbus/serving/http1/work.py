@@ -170,7 +170,7 @@ class Work:
         accepted = upgrade.encode_accept(select(upgrade.subprotocols))
         rest, seconds = wire.requests.take_rest(), wire.options.websocket_ping_seconds
         frames = Frames(websockets.max_bytes, trio.current_time, accepted, rest)
-        carrier = Upgraded(connection, self._service, head)
+        carrier = Upgraded(connection, head)
         speaker = WebSocketConnection(carrier, websockets, channel, frames, ping_seconds=seconds)
         connection.hand_to(speaker)
         speaker.begin()

@@ -75,7 +75,7 @@ class Http2Connection:
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._owner = owner
         self._reactor = reactor
-        self._readiness = Readiness(stream, reactor, None)
+        self._readiness = Readiness(service, stream, reactor)
         self.options = options = service.options
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
@@ -197,7 +197,7 @@ class Http2Connection:
         if self._over or self._turn_is_due:
             await trio.lowlevel.checkpoint()
             return not self._over
-        if self._watch():
+        if self._readiness.watch(self._take_ready):
             return False
         try:
             data = bytes(await self._stream.receive_some(READ_BYTES))
@@ -205,16 +205,6 @@ class Http2Connection:
             data = b""
         self._take_data(data)
         return not self._over
-
-    def _watch(self) -> bool:
-        """Have turns taken whenever something has come, and return True; if that cannot be, return False."""
-        if self._reactor is None:
-            return False
-        try:
-            self._readiness.watch(self._take_ready)
-        except OSError:  # there are bounds to what a kernel waits for
-            return False
-        return True
 
     def _take_ready(self) -> EagerTask | None:
         """Take what has come, in a turn of the reactor."""

@@ -25,7 +25,6 @@ from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, failed, too_slow
 from mcpbus.serving.service import Service
-from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.outlets import Speaker
 from mcpbus.transports.rendering import Opened
 
@@ -47,19 +46,19 @@ class Http1Connection:
         wire: Its bytes.
         readiness: When something comes.
         reactor: The same; None if it cannot be polled.
-        coalescer: Has what is said written later.
+        service: The same.
+        speaker: Who speaks on it, if no task does; is cancelled if the client leaves.
         work: The task that goes on with it; None while it takes turns.
     """
 
     __slots__ = (
         "_head",
         "_owner",
-        "_service",
         "_silent",
-        "_speaker",
-        "coalescer",
         "reactor",
         "readiness",
+        "service",
+        "speaker",
         "wire",
         "work",
     )
@@ -67,29 +66,28 @@ class Http1Connection:
     def __init__(
         self, service: Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
     ) -> None:
-        self._service = service
+        self.service = service
         self._owner = owner
         self._head: RequestHead | None = None
-        self._speaker: Speaker | None = None
+        self.speaker: Speaker | None = None
         self._silent = False
         self.wire = Wire(service, stream, owner)
         self.readiness = Readiness(service, stream, reactor)
         self.reactor = reactor
-        self.coalescer: WriteCoalescer = service.coalescer
         self.work: Work | None = None
 
     def begin(self) -> None:
         """Serve the connection, to its end. No schedule point."""
-        self._service.deadlines.enter(self)
+        self.service.deadlines.enter(self)
         if self.reactor is None:
             self.leave()
         else:
-            self.wire.wait(IDLE, self._service.options.keep_alive_seconds)
+            self.wire.wait(IDLE, self.service.options.keep_alive_seconds)
             self._watch()
 
     def idle_since(self) -> float | None:
         """Tell since when it waits for a request; None once one is there."""
-        wire, options = self.wire, self._service.options
+        wire, options = self.wire, self.service.options
         if wire.doing is IDLE:
             return wire.expires - options.keep_alive_seconds
         return wire.expires - options.head_seconds if wire.doing is Doing.HEAD else None
@@ -135,8 +133,8 @@ class Http1Connection:
         wire.expires = math.inf
         if wire.doing is not SERVING and self.reactor is not None:
             self.reactor.soon(self._take_last_turn)
-        elif self._speaker is not None:
-            self._speaker.keep_alive()
+        elif self.speaker is not None:
+            self.speaker.keep_alive()
 
     def lose(self) -> None:
         """End in the middle of an answer."""
@@ -146,8 +144,8 @@ class Http1Connection:
     def close(self) -> None:
         """End the connection. Harmless once that was done. No schedule point."""
         # They know each other, and should not wait for the garbage collector.
-        speaker, self._speaker, self.work = self._speaker, None, None
-        self._service.deadlines.leave(self)
+        speaker, self.speaker, self.work = self.speaker, None, None
+        self.service.deadlines.leave(self)
         self.readiness.forget()
         if speaker is not None:
             speaker.cancel()
@@ -156,13 +154,13 @@ class Http1Connection:
     async def serve_http2(self, data: bytes) -> None:
         """Have the connection served by who speaks HTTP/2, from these bytes on."""
         self.work = None
-        self._service.deadlines.leave(self)
+        self.service.deadlines.leave(self)
         await self._owner.serve_http2(data)
 
     def hand_to(self, speaker: Speaker) -> None:
         """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
         self.work = None
-        self._speaker = speaker
+        self.speaker = speaker
 
     # -- turns or tasks --------------------------------------------------------------------------
 
@@ -190,7 +188,7 @@ class Http1Connection:
         head, self._head = self._head, None
         if head is not None:
             self.wire.stop_waiting()
-        self.work = Work(self, self._service, head)
+        self.work = Work(self, head)
         return self.work
 
     def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
@@ -262,8 +260,8 @@ class Http1Connection:
     def _note_end(self) -> None:
         """Give up the request that is served: its client has left."""
         self.readiness.forget()
-        if self._speaker is not None:
-            self._speaker.cancel()
+        if self.speaker is not None:
+            self.lose()
         self._silent = True
 
     def _look(self, data: bytes) -> EagerTask | None:
@@ -274,14 +272,14 @@ class Http1Connection:
             whole = requests.take_whole(data) if wire.doing is IDLE else None
             if whole is not None:
                 head, body = whole
-                facts = self._service.facts(head)
+                facts = self.service.facts(head)
                 if facts is not None and facts.immediate:
                     return self._respond(facts, head, body)
             requests.receive(data)
             head = self._next_whole(len(data))
             if head is None:
                 return None
-            facts = self._service.facts(head)
+            facts = self.service.facts(head)
             if facts is not None and facts.immediate:
                 return self._respond(facts, head, requests.take_body())
             self._head = head
@@ -333,7 +331,7 @@ class Http1Connection:
         """
         wire, requests = self.wire, self.wire.requests
         self._head = head
-        facts = self._service.facts(head)
+        facts = self.service.facts(head)
         if missing is None and facts is not None and facts.cleared:
             missing = requests.gather()
             if requests.body is None:
@@ -373,25 +371,25 @@ class Http1Connection:
     def open(self, request: Http1Request, opened: Opened) -> None:
         """Answer from a stream."""
         if not opened.form.array:
-            self._speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
+            self.speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
             if self._silent:
                 writer.cancel()  # a client that says no more is not told what is still to come
             else:
                 writer.begin()
         else:
-            self._speaker = None
+            self.speaker = None
             self.leave(request, partial(request.facts.endpoint.stream, request, opened))
 
-    def wait(self, request: Http1Request | None, quiet: float) -> None:
-        """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""
-        self._speaker = request
+    def wait(self, speaker: Speaker | None, quiet: float) -> None:
+        """Have somebody keep a request alive after so many seconds; None if its handler waits no more."""
+        self.speaker = speaker
         self.wire.quiet_for(quiet)
-        if self._silent and request is not None:
-            request.cancel()  # a client that says no more is not told what is still to come
+        if self._silent and speaker is not None:
+            self.lose()  # a client that says no more is not told what is still to come
 
     def answered(self, request: Http1Request) -> None:
         """Go on with the next request; the answer of this one is written."""
-        self._speaker = None
+        self.speaker = None
         wire = self.wire
         if request.closes or wire.retired:
             if wire.requests.waiting:
@@ -412,10 +410,10 @@ class Http1Connection:
     def fail(self, failure: BaseException, head: Head | None) -> None:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
         self._report_turn(failure, head)
-        if self._speaker is None and self.work is None:
+        if self.speaker is None and self.work is None:
             self._end_with(failed())
         else:
             self.lose()
 
     def _report_turn(self, failure: BaseException, head: Head | None) -> None:
-        self._service.app.report(BaseExceptionGroup("in a turn of a connection", [failure]), head)
+        self.service.app.report(BaseExceptionGroup("in a turn of a connection", [failure]), head)

@@ -19,7 +19,7 @@ from mcpbus.serving.http1.wire import Wire
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
-from mcpbus.serving.write_coalescer import WriteCoalescer
+from mcpbus.serving.service import Service
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.outlets import HttpRequest, LateWriter, Speaker
 from mcpbus.transports.rendering import Opened
@@ -33,19 +33,21 @@ class Connection(Protocol):
         wire: Its bytes.
         readiness: When something comes.
         reactor: Waits for it; None if it cannot be polled.
-        coalescer: Has what is said written later.
+        service: What all connections of a server share.
+        speaker: Who speaks on it, if no task does; is cancelled if the client leaves.
     """
 
     wire: Wire
     readiness: Readiness
     reactor: Reactor | None
-    coalescer: WriteCoalescer
+    service: Service
+    speaker: Speaker | None
 
     def open(self, request: "Http1Request", opened: Opened, /) -> None:
         """Answer from a stream."""
 
-    def wait(self, request: "Http1Request | None", quiet: float, /) -> None:
-        """Keep a request alive after so many seconds, and cancel it if the client leaves; None is one that waits no more."""
+    def wait(self, speaker: Speaker | None, quiet: float, /) -> None:
+        """Have somebody keep a request alive after so many seconds; None if its handler waits no more."""
 
     def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
         """Have another task answer a request, and then go on with the connection."""
@@ -101,7 +103,6 @@ class Http1Request(Served, eq=False):
     facts: HeadFacts
     scope: trio.CancelScope
     reply: Answer | None = None
-    _awaited: Speaker | None = None  # while the handler waits before anything is said
     _rest: bytes = b""  # of a whole answer that its client has not taken
 
     @property
@@ -129,54 +130,36 @@ class Http1Request(Served, eq=False):
 
     def open(self, opened: Opened) -> None:
         """See `Outlet`."""
-        self._awaited = None
         self._connection.open(self, opened)
 
     def flush_last(self, writer: LateWriter) -> None:
         """See `WaitingOutlet`."""
-        self._connection.coalescer.add_last(writer)
+        self._connection.service.coalescer.add_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `ReadyOutlet`."""
-        self._wait_no_longer()
+        self._connection.wait(None, math.inf)
         self._connection.leave(self, partial(answer, self))
 
     def wait(self, request: Speaker, quiet: float) -> Self | None:
         """See `Outlet`."""
         if self._connection.reactor is None:
             return None  # its task writes what comes on a stream
-        self._awaited = request
-        self._connection.wait(self, quiet)
+        self._connection.wait(request, quiet)
         return self
-
-    def keep_alive(self) -> None:
-        """See `Speaker`."""
-        if self._awaited is not None:
-            self._awaited.keep_alive()
-
-    def cancel(self) -> None:
-        """See `Speaker`."""
-        awaited, self._awaited = self._awaited, None
-        if awaited is not None:
-            awaited.cancel()
-            self._connection.lose()
 
     def finish(self, answer: Answer) -> None:
         """See `ReadyOutlet`."""
-        reactor = self._connection.reactor
-        self._awaited = None
+        connection, reactor = self._connection, self._connection.reactor
+        connection.speaker = None
         assert reactor is not None  # noqa: S101 - a task answers by itself
         self.reply = answer
         reactor.write_soon(self)
 
     def fail(self, failure: BaseException) -> None:
         """See `ReadyOutlet`."""
-        self._wait_no_longer()
-        self._connection.fail(failure, self.head)
-
-    def _wait_no_longer(self) -> None:
-        self._awaited = None
         self._connection.wait(None, math.inf)
+        self._connection.fail(failure, self.head)
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. A fault in it is kept for the connection to answer, and the client is as good as gone."""

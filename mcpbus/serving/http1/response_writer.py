@@ -26,7 +26,7 @@ class Http1ResponseWriter(GatheringWriter):
     __slots__ = ("_connection", "_request", "_wire")
 
     def __init__(self, connection: Connection, request: Http1Request, opened: Opened, limits: Limits) -> None:
-        super().__init__(opened, limits, connection.coalescer)
+        super().__init__(opened, limits, connection.service.coalescer)
         self._connection = connection
         self._wire = connection.wire
         self._request = request

@@ -70,11 +70,11 @@ class Upgraded:
     @property
     def in_turn(self) -> bool:
         """See `Carrier`."""
-        return self._connection.coalescer.in_turn
+        return self._connection.service.coalescer.in_turn
 
     def write_later(self, writer: LateWriter) -> None:
         """See `Carrier`."""
-        self._connection.coalescer.add_to_turn(writer)
+        self._connection.service.coalescer.add_to_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
         """See `Carrier`. Where the connection cannot be polled, such as TLS, a task sends all of it."""

@@ -26,7 +26,6 @@ from mcpbus.serving.http1.upgraded import Upgraded
 from mcpbus.serving.http1.websocket import Http1Opening
 from mcpbus.serving.http1.wire import IDLE, Doing
 from mcpbus.serving.request_error import RequestError, failed, too_slow
-from mcpbus.serving.service import Service
 from mcpbus.serving.websocket.asgi import AsgiWebSocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import Frames
@@ -39,7 +38,6 @@ class Work:
 
     Args:
         connection: The connection.
-        service: What all connections of a server share.
         head: That of the first request, if it was read already.
 
     Attributes:
@@ -48,10 +46,10 @@ class Work:
 
     __slots__ = ("_connection", "_head", "_service", "_wire", "scope")
 
-    def __init__(self, connection: Connection, service: Service, head: RequestHead | None) -> None:
+    def __init__(self, connection: Connection, head: RequestHead | None) -> None:
         self._connection = connection
         self._wire = connection.wire
-        self._service = service
+        self._service = connection.service
         self._head = head
         self.scope = trio.CancelScope()
 

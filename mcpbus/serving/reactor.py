@@ -93,14 +93,18 @@ class Reactor:
         self._turns[descriptor] = turn
 
     def forget(self, connection: Pollable) -> None:
-        """Watch it no longer. A turn that is due already may still be taken.
+        """Watch it no longer. A turn that is due already is not taken any more.
 
         To be called before it is closed, or before anything else happens: the next one to be opened gets its descriptor.
         """
         assert self._epoll is not None  # noqa: S101 - as above
-        del self._turns[connection.descriptor]
+        self._drop(self._turns.pop(connection.descriptor))
         with suppress(OSError):  # of one that is closed the kernel has forgotten it
             self._epoll.unregister(connection.descriptor)
+
+    def _drop(self, turn: Turn) -> None:
+        if turn in self._due:
+            self._due.remove(turn)
 
     def soon(self, turn: Turn) -> None:
         """Take a turn once others have had theirs."""

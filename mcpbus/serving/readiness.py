@@ -20,7 +20,6 @@ class Readiness:
 
     Attributes:
         watched: Whether it is waited for until something comes.
-        end_watched: Whether it is waited for until the client leaves.
     """
 
     __slots__ = ("_ending", "_reactor", "_service", "_stream", "watched")
@@ -31,11 +30,6 @@ class Readiness:
         self._reactor = reactor
         self._ending: Pollable | None = None
         self.watched = False
-
-    @property
-    def end_watched(self) -> bool:
-        """See above."""
-        return self._ending is not None
 
     def watch(self, turn: Turn) -> bool:
         """Have a turn taken whenever something has come, and return True; if that cannot be, return False."""

@@ -98,7 +98,9 @@ class WireReactor(Reactor):
     def forget(self, connection: Pollable) -> None:
         """See `Reactor`."""
         for watched in (self._watched, self._watched_ends):
-            watched.pop(cast("Readable", connection), None)
+            turn = watched.pop(cast("Readable", connection), None)
+            if turn is not None:
+                self._drop(turn)
 
     def look(self) -> None:
         """Take note that something may have come."""

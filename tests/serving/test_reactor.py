@@ -1,5 +1,6 @@
 """When the reactor of a lane takes turns, and when what they answer is written."""
 
+import socket
 from contextvars import ContextVar, copy_context
 from functools import partial
 
@@ -259,3 +260,36 @@ async def test_what_is_to_be_written_later_waits_for_the_end_of_the_turn_or_of_a
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert turns.done == ["answer of the scheduler", *["answer between turns"] * 2]
+
+
+class End:
+    """A connection that is watched."""
+
+    def __init__(self, socket):
+        self.descriptor = socket.fileno()
+
+
+@pytest.mark.skipif(
+    not reactor.AVAILABLE, reason="nothing is watched where the system has nothing to do it with"
+)
+async def test_a_turn_that_is_due_is_not_taken_of_a_connection_that_is_forgotten():
+    watching, taken = Reactor(copy_context()), []
+    (one, its_peer), (other, its_own) = socket.socketpair(), socket.socketpair()
+    with one, its_peer, other, its_own:
+        ends = [End(one), End(other)]
+
+        def turn(name):
+            taken.append(name)
+            for end in ends:
+                watching.forget(end)
+
+        for end in ends:
+            watching.watch(end, partial(turn, "a turn"))
+        its_peer.send(b"x")
+        its_own.send(b"x")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watching.run)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    watching.close()
+    assert taken == ["a turn"]

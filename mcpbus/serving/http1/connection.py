@@ -206,8 +206,6 @@ class Http1Connection:
 
     def _take_turn(self) -> EagerTask | None:
         """Read what has come, and serve a request if it is whole."""
-        if not self.readiness.watched:
-            return None  # it was due before that
         wire = self.wire
         try:
             data = wire.receive_now()
@@ -249,12 +247,8 @@ class Http1Connection:
             requests = self.wire.requests
             requests.receive(data)
             if requests.waiting >= MOST_AHEAD:
-                self.readiness.watch_end(self._take_end)
+                self.readiness.watch_end(self._note_end)
         elif data is not None:
-            self._note_end()
-
-    def _take_end(self) -> None:
-        if self.readiness.end_watched:
             self._note_end()
 
     def _note_end(self) -> None:

@@ -36,10 +36,9 @@ class Upgraded:
         return self._connection.readiness.watch(partial(self._take, turn))
 
     def _take(self, turn: Turn) -> EagerTask | None:
-        """Take a turn, unless it is not due any more."""
+        """Take a turn."""
         reactor = self._reactor
-        if reactor is None or not self._connection.readiness.watched:
-            return None
+        assert reactor is not None  # noqa: S101 - it takes the turn
         reactor.pace = self._pace
         if self._pace.slow:
             reactor.write_first()

@@ -240,7 +240,7 @@ class Http2Connection:
             self._unread -= len(data)
         elif not self._protocol.closed:
             self._protocol.receive(data)
-            if self._requests.waits_for_bodies and self._protocol.body_of is not None:
+            if self._requests.gathering and self._protocol.body_of is not None:
                 self._requests.received(self._protocol.body_of, len(data))
         if not data or self._unread < 0:
             self.lose()
@@ -275,7 +275,7 @@ class Http2Connection:
 
     def _wait_for_rest(self) -> None:
         """Set bounds to how long what has begun to come may take."""
-        self._requests.begin_to_wait()
+        self._requests.gathering.begin_to_wait()
         if not self._protocol.in_head:
             self._head_until = math.inf
         elif self._head_until == math.inf and not self._protocol.closed:

@@ -21,7 +21,7 @@ from mcpbus.serving.http2.head import RequestHead
 from mcpbus.serving.http2.send_stream import SendStream
 from mcpbus.serving.http2.sending import Sending, Sent
 from mcpbus.serving.reactor import Turn
-from mcpbus.serving.request_error import RequestError, failed, too_slow
+from mcpbus.serving.request_error import RequestError, failed
 from mcpbus.serving.service import Service
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.outlets import Host, HttpRequest, LateWriter, Speaker
@@ -78,7 +78,6 @@ class Http2Request:
         answering: Where its answer is said.
         speaker: Who speaks on its stream, if no task does.
         turn: Taken when more of the body has come, if something else than HTTP is spoken there.
-        waits_for_body: Whether it is served in a turn once its body is there.
         expires: When something takes too long: its body, or a quiet answer.
     """
 
@@ -98,7 +97,6 @@ class Http2Request:
         "speaker",
         "stream_id",
         "turn",
-        "waits_for_body",
     )
 
     host: Host | None = None
@@ -123,7 +121,6 @@ class Http2Request:
         self.answering = SendStream(connection, stream_id, bodiless=self.head.verb == "HEAD")
         self.speaker: Speaker | None = None
         self.turn: Turn | None = None
-        self.waits_for_body = False
         self.expires = math.inf
         self._failed = False
         self._invited = False  # whether a client that waits for it was told to send the body
@@ -159,27 +156,13 @@ class Http2Request:
         return min(self.expires, self.answering.expires)
 
     def expire(self) -> None:
-        """End what takes too long; or say something, if that is what it is time for."""
-        if self.expires > trio.current_time():
-            return
-        self.expires = math.inf
-        if self.waits_for_body:
-            self.waits_for_body = False
-            self.refuse(too_slow("body_timeout"))
-        elif self.speaker is not None:
-            self.speaker.keep_alive()
+        """Say something, if it is time for that."""
+        if self.expires <= trio.current_time():
+            self.expires = math.inf
+            if self.speaker is not None:
+                self.speaker.keep_alive()
 
     # -- its body --------------------------------------------------------------------------------
-
-    def begin_to_wait(self) -> None:
-        """Wait for the rest of the body, for as long as the endpoint gives its clients."""
-        if self.expires == math.inf:
-            self.wake_at(self.endpoint.limits.body_rate.begin(trio.current_time()))
-
-    def received(self, size: int) -> None:
-        """Note that so much more of the body has come."""
-        if self.waits_for_body and self.expires < math.inf:
-            self.wake_at(self.endpoint.limits.body_rate.go_on(self.expires, trio.current_time(), size))
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`."""
@@ -378,7 +361,6 @@ class Http2Request:
         self.answering.gone = True
         # They know each other, and should not wait for the garbage collector.
         self.speaker = self.turn = None
-        self.waits_for_body = False
         self.expires = math.inf
         self.body.leave()
 

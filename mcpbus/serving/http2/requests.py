@@ -14,22 +14,20 @@ from mcpbus.protocol.http.messages import Answer
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
-from mcpbus.serving.head_facts import HeadFacts
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun
-from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.http2.gathering import Gathering
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.saying import MOST_STREAMS
 from mcpbus.serving.http2.sending import Sending
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
+from mcpbus.serving.request_error import too_slow
 from mcpbus.serving.service import Service
 from mcpbus.transports.rendering import Opened
 
-_MOST_GATHERED: Final = 16 * 1024
-"""Bytes of a body that are waited for without a task, and are not counted; and of all bodies of a connection, four times as many."""
 _SLOW_SECONDS: Final = 0.001
 """What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
 
@@ -68,6 +66,7 @@ class Requests:
         peer: From where they come.
         sending: The same.
         writer: The same.
+        gathering: Those whose bodies are waited for without a task.
         scope: Encloses the task that takes the turn which is under way.
         idle_since: Since when none is under way; None while one is.
     """
@@ -90,7 +89,7 @@ class Requests:
         self.idle_since: float | None = trio.current_time()
         self._requests: dict[int, Http2Request] = {}
         self._tasks = 0  # also of those whose stream has gone
-        self._gathering: set[Http2Request] = set()
+        self.gathering = Gathering()
 
     def look_at(self, time: float) -> None:
         """See `Connection`."""
@@ -110,6 +109,9 @@ class Requests:
             if request.answering.is_stalled:
                 self._note_stalled()
                 request.reset(ErrorCode.CANCEL)
+            elif request in self.gathering and request.expires <= now:
+                self.gathering.discard(request)
+                request.refuse(too_slow("body_timeout"))
             else:
                 request.expire()
 
@@ -134,21 +136,11 @@ class Requests:
 
     # -- what comes ------------------------------------------------------------------------------
 
-    @property
-    def waits_for_bodies(self) -> bool:
-        """Whether some body is waited for without a task."""
-        return bool(self._gathering)
-
     def received(self, stream_id: int, size: int) -> None:
         """Note that so much more of a body has come."""
         request = self._requests.get(stream_id)
         if request is not None:
-            request.received(size)
-
-    def begin_to_wait(self) -> None:
-        """Set bounds to how long bodies may take that have begun to come."""
-        for request in self._gathering:
-            request.begin_to_wait()
+            self.gathering.received(request, size)
 
     def begin(self, event: RequestBegun) -> EagerTask | None:
         """Begin a request, and serve it if it is whole; returns a handler that waits, if there is one."""
@@ -171,9 +163,8 @@ class Requests:
         elif facts is None:
             app, exchange = self.service.app, Http2Exchange(request, self.writer.flush_soon)
             self.start(request, AsgiCall(app.asgi, exchange, scope_of(self._stream, app.state)).run)
-        elif facts.immediate and self._gathers(facts, head):
-            request.waits_for_body = True
-            self._gathering.add(request)
+        elif self.gathering.suits(facts, head):
+            self.gathering.add(request)
         else:
             self.start(request, serve_request, facts.endpoint, request)
         return None
@@ -186,10 +177,6 @@ class Requests:
         else:
             scope = scope_of(self._stream, self.service.app.state)
             self.start(request, call_websocket, self, request, scope)
-
-    def _gathers(self, facts: HeadFacts, head: RequestHead) -> bool:
-        """Whether a body is waited for without a task: if it will be short, and wanted."""
-        return facts.cleared and not head.expects and (head.length or 0) <= _MOST_GATHERED
 
     def take_body(self, event: BodyReceived) -> EagerTask | None:
         """Take more of a body, and serve its request if it is whole; returns a handler that waits, if there is one."""
@@ -204,24 +191,16 @@ class Requests:
             if request.turn is not None and request.body.over:  # nothing more comes that could tell of it
                 self.start(request, _take_end, request)
             return eager
-        if not request.waits_for_body:
+        if request not in self.gathering:
             return None
         if event.ended:
-            self._stop_gathering(request)
+            self.gathering.discard(request)
             return self._respond(request, request.body.take())
-        request.received(len(event.data))
-        if len(request.body) > _MOST_GATHERED or self._holds_too_much():
-            self._stop_gathering(request)
+        self.gathering.received(request, len(event.data))
+        if self.gathering.is_too_long(request):
+            self.gathering.discard(request)
             self.start(request, serve_request, request.endpoint, request)
         return None
-
-    def _holds_too_much(self) -> bool:
-        return sum([len(request.body) for request in self._gathering]) > 4 * _MOST_GATHERED
-
-    def _stop_gathering(self, request: Http2Request) -> None:
-        self._gathering.discard(request)
-        request.waits_for_body = False
-        request.expires = math.inf
 
     def _respond(self, request: Http2Request, body: bytes) -> EagerTask | None:
         """Serve a request that is whole."""
@@ -303,7 +282,7 @@ class Requests:
 
     def answered(self, request: Http2Request) -> None:
         """Forget a request whose stream has ended."""
-        self._gathering.discard(request)
+        self.gathering.discard(request)
         if self._requests.pop(request.stream_id, None) is not None and not self._requests:
             self.idle_since = now = self.service.deadlines.clock()
             self._connection.rest(now)

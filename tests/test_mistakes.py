@@ -805,6 +805,8 @@ async def test_a_mistake_in_a_test_gets_such_a_sentence_too(mistake, sentence):
             await mistake(bus)
 
 
+CIRCLE: dict = {}
+CIRCLE["again"] = CIRCLE
 URL = "http://127.0.0.1:9/mcp"
 TRUE = [sys.executable, "-c", ""]
 
@@ -825,6 +827,24 @@ TRUE = [sys.executable, "-c", ""]
                     {"capabilities": ["sampling"]},
                     "capabilities is a dict, such as {\"elicitation\": {}}, not ['sampling']",
                 ),
+                (
+                    {"capabilities": {"sampling": True}},
+                    "capabilities['sampling'] is a dict, such as {}, not True",
+                ),
+                ({"capabilities": {5: {}}}, 'capabilities have names, such as "elicitation", unlike 5'),
+                (
+                    {"capabilities": {"experimental": {"a": [object()]}}},
+                    "Encoding objects of type object is unsupported - at `capabilities.experimental.a[0]`",
+                ),
+                (
+                    {"capabilities": {"experimental": {"a": float("nan")}}},
+                    "JSON has no number nan - at `capabilities.experimental.a`",
+                ),
+                (
+                    {"capabilities": {"experimental": {"a": "\ud83d"}}},
+                    "write the whole character - at `capabilities.experimental.a`",
+                ),
+                ({"capabilities": {"experimental": CIRCLE}}, "or contains itself - at `capabilities`"),
                 ({"revision": []}, "revision is []: it must be one of 2024-11-05, "),
                 ({"revison": "2025-11-25"}, "has no option 'revison'; did you mean 'revision'?"),
             )

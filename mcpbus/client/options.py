@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from mcpbus.protocol.json_faults import check_json
+
 _FIELD_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_TEXT: Final = re.compile(r"[\t -~]*")
 
@@ -13,12 +15,24 @@ def check_client(capabilities: Any, on_question: Any) -> None:
     """Refuse what no client can be made of.
 
     Raises:
-        TypeError: `capabilities` is no dict, or `on_question` no function.
+        TypeError: `capabilities` is no dict of dicts that JSON can hold, or `on_question` no function.
+        ValueError: In `capabilities` is a text or a number that JSON cannot hold.
     """
-    if capabilities is not None and not isinstance(capabilities, Mapping):
-        raise TypeError(f'capabilities is a dict, such as {{"elicitation": {{}}}}, not {capabilities!r}')
+    if capabilities is not None:
+        _check_capabilities(capabilities)
     if on_question is not None and not callable(on_question):
         raise TypeError(f"on_question is an async function of the method and the params, not {on_question!r}")
+
+
+def _check_capabilities(capabilities: Any) -> None:
+    if not isinstance(capabilities, Mapping):
+        raise TypeError(f'capabilities is a dict, such as {{"elicitation": {{}}}}, not {capabilities!r}')
+    for name, value in capabilities.items():
+        if not isinstance(name, str):
+            raise TypeError(f'capabilities have names, such as "elicitation", unlike {name!r}')
+        if not isinstance(value, Mapping):
+            raise TypeError(f"capabilities[{name!r}] is a dict, such as {{}}, not {value!r}")
+    check_json(capabilities, "capabilities")
 
 
 def check_command(command: Any) -> None:

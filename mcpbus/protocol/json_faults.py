@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 _HALF = re.compile("[\ud800-\udfff]")
 _AROUND = 40
 """How many characters of a long text are shown on either side of its fault."""
+_encode = msgspec.json.Encoder().encode
 _NESTED = (dict, list, tuple)
 _CONTAINERS = (list, tuple, set, frozenset)
 
@@ -88,10 +91,38 @@ def check_keys(value: Any, place: str = "$") -> None:
 
 def find_non_finite(value: Any) -> str | None:
     """Tell which number in `value` is none to JSON, and where; None if there is none."""
-    for part, place in _walk(value, "$", frozenset()):
-        if isinstance(part, float) and not math.isfinite(part):
-            return f"JSON has no number {part}; make it None, and have the annotation say float | None - at `{place}`"
+    for part, place in _non_finite(value, "$"):
+        return f"JSON has no number {part}; make it None, and have the annotation say float | None - at `{place}`"
     return None
+
+
+def check_json(value: Any, name: str) -> None:
+    """Refuse what JSON cannot hold as it is, and what would be null there.
+
+    Args:
+        value: What is to be encoded.
+        name: What it is to its author.
+
+    Raises:
+        TypeError: Something in it has no JSON form; the message says where.
+        ValueError: A text or a number in it has none, or it is nested too deeply.
+    """
+    try:
+        _encode(value)
+    except UnicodeEncodeError as error:
+        raise ValueError(find_half(value, name) or str(error)) from None
+    except TypeError as error:
+        raise with_place(error, value, _encode, name) from None
+    except RecursionError:
+        raise ValueError(f"what is nested there is too deep, or contains itself - at `{name}`") from None
+    for part, place in _non_finite(value, name):
+        raise ValueError(f"JSON has no number {part} - at `{place}`")
+
+
+def _non_finite(value: Any, name: str) -> Iterator[tuple[float, str]]:
+    for part, place in _walk(value, name, frozenset()):
+        if isinstance(part, float) and not math.isfinite(part):
+            yield part, place
 
 
 def find_half(value: Any, name: str = "$") -> str | None:

@@ -389,11 +389,23 @@ def _check_url(url: str) -> None:
     Raises:
         ClientError: The message says why.
     """
+    if any(map(str.isspace, url)):
+        raise ClientError(f"{url!r} is no URL: there is white space in it")
     try:
         parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as fault:
+    except (httpx2.InvalidURL, UnicodeError) as fault:
         raise ClientError(f"{url!r} is no URL: {fault}") from None
-    if not parsed.host:
+    if parsed.scheme not in {"http", "https"}:
+        raise ClientError(f"{url!r} is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp")
+    if not _is_host(parsed.host):
         raise ClientError(f"{url!r} names no host")
     if parsed.port is not None and not 0 < parsed.port < _PORTS:
         raise ClientError(f"{url!r} names no port: they go from 1 to {_PORTS - 1}")
+
+
+def _is_host(text: str) -> bool:
+    """Whether an address can be looked up by a name, each of whose labels has 1 to 63 characters."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False

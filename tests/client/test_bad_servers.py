@@ -5,6 +5,7 @@ import sys
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
+import httpx2
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -176,9 +177,34 @@ async def test_nobody_is_there():
     refused = await list_tools("http://127.0.0.1:9/mcp")
     assert refused.startswith("cannot connect to http://127.0.0.1:9/mcp: ")
     assert refused.endswith("Connection refused")
-    assert await list_tools("http:///mcp") == "'http:///mcp' names no host"
     assert "cannot connect" in await list_tools("http://127.0.0.99/mcp"), "a port need not be named"
-    assert "is no URL" in await list_tools("http://[::1/mcp")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("", "'' is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp"),
+        ("ftp://127.0.0.1/mcp", "'ftp://127.0.0.1/mcp' is no URL of HTTP: "),
+        ("ws://127.0.0.1:9/mcp", "'ws://127.0.0.1:9/mcp' is no URL of HTTP: "),
+        ("127.0.0.1:9/mcp", "'127.0.0.1:9/mcp' is no URL"),
+        ("localhost:9/mcp", "'localhost:9/mcp' is no URL of HTTP: "),
+        ("//127.0.0.1:9/mcp", "'//127.0.0.1:9/mcp' is no URL of HTTP: "),
+        ("http:///mcp", "'http:///mcp' names no host"),
+        ("http:mcp", "'http:mcp' names no host"),
+        ("http://a..b/mcp", "'http://a..b/mcp' names no host"),
+        (f"http://{'a' * 64}/mcp", "names no host"),
+        ("http://127.0.0.1:9/mcp ", "'http://127.0.0.1:9/mcp ' is no URL: there is white space in it"),
+        ("http://my host/mcp", "'http://my host/mcp' is no URL: there is white space in it"),
+        ("http://[::1/mcp", "'http://[::1/mcp' is no URL: "),
+        ("http://127.0.0.1:9/\ud83d", " is no URL: "),
+    ],
+)
+async def test_a_url_that_is_none_is_told_before_anything_is_sent(url, told, monkeypatch):
+    async def send(*_, **__):
+        pytest.fail("it was sent to")
+
+    monkeypatch.setattr(httpx2.AsyncClient, "send", send)
+    assert told in await list_tools(url)
 
 
 async def test_why_there_is_no_tls_is_told():

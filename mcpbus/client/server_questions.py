@@ -1,5 +1,6 @@
 """What a legacy server asks its client: several questions at once, each answered unless it is withdrawn meanwhile."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
@@ -9,6 +10,7 @@ import trio
 
 from mcpbus.client.declared import check_declared
 from mcpbus.client.errors import Disconnected
+from mcpbus.client.wire import encode_answer
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import ErrorObject, Request, RequestId, Response
 
@@ -18,7 +20,7 @@ MOST_QUESTIONS: Final = 1_000
 OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
 
-_encode = msgspec.json.Encoder().encode
+_log = logging.getLogger(__name__)
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -86,7 +88,7 @@ class ServerQuestions:
                 params = _params.decode(request.params)
                 check_declared(request.method, params, self._capabilities)
                 answer = await self._on_question(request.method, params)
-            self._reply(Response(request.id, msgspec.Raw(_encode(answer))))
+            self._reply(Response(request.id, _encode_answer(request.method, answer)))
         except (ProtocolError, msgspec.DecodeError) as fault:
             self._refuse(request, fault if isinstance(fault, ProtocolError) else invalid_params(str(fault)))
 
@@ -97,3 +99,16 @@ class ServerQuestions:
     def _reply(self, response: Response) -> None:
         with suppress(Disconnected):  # nobody waits for it any more
             self._send(response)
+
+
+def _encode_answer(method: str, answer: Any) -> msgspec.Raw:
+    """Write an answer. One that cannot be sent is told to the log: whoever wrote `on_question` called nothing that could raise it.
+
+    Raises:
+        ProtocolError: -32603: it cannot be.
+    """
+    try:
+        return encode_answer(method, answer)
+    except (TypeError, ValueError, RecursionError) as error:
+        _log.error("%s; the server is told that there is none", error)
+        raise ProtocolError(INTERNAL_ERROR, "the client's answer cannot be sent") from None

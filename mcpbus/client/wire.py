@@ -33,13 +33,23 @@ def encode_params(method: str, params: Any) -> msgspec.Raw:
     try:
         if not method.isascii():
             method.encode()
-        return msgspec.Raw(_encode(params))
     except UnicodeEncodeError as error:
-        fault = find_half(method, "method") or find_half(params, "params") or error
-        raise ValueError(f"{method!a} cannot be sent: {fault}") from None
+        raise ValueError(f"{method!a} cannot be sent: {find_half(method, 'method') or error}") from None
+    return _written(f"{method!a}", params, "params")
+
+
+def encode_answer(method: str, answer: Any) -> msgspec.Raw:
+    """Write what a client answers when it is asked something; raises what `encode_params` does."""
+    return _written(f"what on_question answers to {method!a}", answer, "answer")
+
+
+def _written(owner: str, value: Any, name: str) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(_encode(value))
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{owner} cannot be sent: {find_half(value, name) or error}") from None
     except TypeError as error:
-        told = with_place(error, params, _encode, "params")
-        raise TypeError(f"{method!a} cannot be sent: {told}") from None
+        raise TypeError(f"{owner} cannot be sent: {with_place(error, value, _encode, name)}") from None
 
 
 def encode_message(message: Request | Notification | Response) -> bytes:

@@ -119,6 +119,29 @@ async def test_a_question_that_cannot_be_read_is_refused_and_the_client_goes_on(
     assert answers(wall) == {1: (-32602, None), 2: {"method": "roots/list"}}
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"action": "accept", "content": {"name": "\ud83d"}}, "half of a surrogate pair"),
+        ({"roots": [object()]}, "Encoding objects of type object is unsupported - at `answer.roots[0]`"),
+    ],
+)
+async def test_an_answer_that_cannot_be_sent_is_told_to_whoever_gave_it_and_the_client_goes_on(
+    answer, why, caplog, autojump_clock
+):
+    async def on_question(_method, params):
+        return {"action": "decline"} if params else answer
+
+    async with walled(on_question=on_question) as wall:
+        said(wall.client, id=1, method="roots/list")
+        said(wall.client, id=2, method="roots/list", params={"again": True})
+        await wait_all_tasks_blocked()
+    assert answers(wall) == {1: (-32603, None), 2: {"action": "decline"}}
+    (line,) = caplog.messages
+    assert line.startswith("what on_question answers to 'roots/list' cannot be sent: ")
+    assert why in line
+
+
 async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
     asked, go_on = [], trio.Event()
 

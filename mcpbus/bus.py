@@ -15,7 +15,7 @@ from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.definition import Definition
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST
-from mcpbus.protocol.validators import check_numbers
+from mcpbus.protocol.validators import check_not_negative
 from mcpbus.transports.stdio import run_stdio
 
 # What is for HTTP, or for clients in process, is imported where it is used: a program on stdio starts sooner without it.
@@ -124,6 +124,7 @@ class Bus(Hub, Generic[StateT]):
         read_http_options("bus.serve()", http, self.serve)
         if options is not None and not isinstance(options, ServeOptions):
             raise TypeError(f"options is a ServeOptions(...), not {options!r}")
+        _check_event(shutdown)
         options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
         if bind is not None:
             options = attrs.evolve(options, bind=bind)
@@ -175,7 +176,8 @@ class Bus(Hub, Generic[StateT]):
         Raises:
             StdioClosedError: Standard input or output was closed when the process began.
         """
-        check_numbers("bus.stdio()", drain_seconds=drain_seconds)
+        check_not_negative("bus.stdio()", drain_seconds=drain_seconds)
+        _check_event(shutdown)
         return await run_stdio(self, shutdown=shutdown, drain_seconds=drain_seconds)
 
     @explained
@@ -203,6 +205,11 @@ class Bus(Hub, Generic[StateT]):
         from mcpbus.transports.in_process import connect  # noqa: PLC0415 - as said above
 
         return connect(self, revision, principal, capabilities, on_question)
+
+
+def _check_event(shutdown: object) -> None:
+    if shutdown is not None and not isinstance(shutdown, trio.Event):
+        raise TypeError(f"shutdown is a trio.Event(), not {shutdown!r}")
 
 
 def _check_exposure(backend: Backend, binds: Iterable[str]) -> None:

@@ -73,6 +73,10 @@ def check_lifespan(lifespan: Any) -> None:
             f"lifespan yields what handlers share: have {name} yield, and write @contextlib.asynccontextmanager above it"
         )
     try:
-        inspect.signature(lifespan).bind(None)
+        signature = inspect.signature(lifespan)
+    except ValueError:  # it is written in C: whether it can be called with a server, its call says
+        return
+    try:
+        signature.bind(None)
     except TypeError:
         raise TypeError(f"lifespan is given the server: write {name}(server)") from None

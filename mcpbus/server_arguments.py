@@ -11,7 +11,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.features.keywords import check_awaited
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
-from mcpbus.protocol.validators import check_numbers
+from mcpbus.protocol.validators import check_not_negative, check_numbers
 
 if TYPE_CHECKING:
     from mcpbus.cluster.directory import Cluster
@@ -70,14 +70,28 @@ class Opening:
         if self.limits is not None and not isinstance(self.limits, Limits):
             raise TypeError(f"limits is a Limits(...), not {self.limits!r}")
         for name, given, method, example in (
-            ("event_store", self.event_store, "append", "mcpbus.stores.SqliteEventStore('events.db')"),
+            ("event_store", self.event_store, "replay", "mcpbus.stores.SqliteEventStore('events.db')"),
             ("task_store", self.task_store, "take_up", "mcpbus.tasks.SqliteTaskStore('tasks.db')"),
         ):
             if given is not None and (isinstance(given, type) or not hasattr(given, method)):
                 raise TypeError(f"{name} is {example} or the like, not {given!r}")
-        if isinstance(self.cluster, str | type):
-            raise TypeError(f"cluster is a mcpbus.cluster.Redis('redis://...'), not {self.cluster!r}")
-        check_numbers("Server", drain_seconds=self.drain_seconds)
+        check_cluster(self.cluster)
+        check_not_negative("Server", drain_seconds=self.drain_seconds)
+
+
+def check_cluster(cluster: object) -> None:
+    """Refuse what no processes can find each other by.
+
+    Raises:
+        TypeError: It is no such thing; the message says what to write.
+    """
+    if cluster is None:
+        return
+    from mcpbus.cluster.directory import Cluster  # noqa: PLC0415 - it is for those who have it
+    from mcpbus.cluster.redis import Redis  # noqa: PLC0415
+
+    if not isinstance(cluster, Cluster | Redis):
+        raise TypeError(f"cluster is a mcpbus.cluster.Redis('redis://...'), not {cluster!r}")
 
 
 def check_serving(
@@ -131,12 +145,16 @@ def check_running(
         ValueError: One cannot be right.
     """
     check_numbers("server.run()", workers=workers)
+    if not isinstance(workers, int):
+        raise TypeError(f"server.run(): workers is a whole number, not {workers!r}")
     if workers < 1 or (workers > 1 and transport != "http"):
         raise ValueError(f"workers is {workers}: it is at least 1, and more than that only over HTTP")
+    check_cluster(options.get("cluster"))
     if workers > 1 and options.get("cluster") is not None:
         options["cluster"].check_for_workers()
     if transport == "stdio":
         check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
+        check_not_negative("server.run('stdio')", drain_seconds=options.get("drain_seconds", 0))
     elif transport == "http":
         own = inspect.signature(serve).parameters
         http = {name: options[name] for name in options if name not in own}

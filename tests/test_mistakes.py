@@ -428,7 +428,10 @@ RUNNING = {
         lambda s: s.asgi(sessions="some"),
         "must be 'sessionful' or 'stateless'",
     ),
-    "one host": (lambda s: s.asgi(allowed_hosts="a"), "write ['a']"),
+    "one host": (
+        lambda s: s.asgi(allowed_hosts="a"),
+        "allowed_hosts is a list of texts: write allowed_hosts=['a']",
+    ),
     "a port for an application": (
         lambda s: s.asgi(port=9000),
         "give it to what serves the application: hypercorn -k trio --bind 127.0.0.1:9000 module:app",
@@ -521,6 +524,24 @@ GIVING = {
         lambda s: s.run(cluster="redis://a", bind="127.0.0.1:0"),
         "cluster is a mcpbus.cluster.Redis('redis://...'), not 'redis://a'",
     ),
+    "others that are none": (
+        lambda s: s.run(cluster=5, bind="127.0.0.1:0"),
+        "cluster is a mcpbus.cluster.Redis('redis://...'), not 5",
+    ),
+    "half a worker": (lambda s: s.run(workers=2.5), "server.run(): workers is a whole number, not 2.5"),
+    "less than no time to drain": (
+        lambda s: s.open(drain_seconds=-1),
+        "Server: drain_seconds is 0 or more, not -1",
+    ),
+    "a number for hosts": (
+        lambda s: s.asgi(allowed_hosts=5),
+        "allowed_hosts is a list of texts: write allowed_hosts=[...], not 5",
+    ),
+    "numbers among hosts": (
+        lambda s: s.asgi(allowed_hosts=["a.example", 5]),
+        "allowed_hosts is a list of texts, in which 5 is none",
+    ),
+    "a number for a path": (lambda s: s.asgi(path=5), "path is 5: write a path that begins with '/'"),
     "workers that are text": (lambda s: s.run(workers="2"), "server.run(): workers is a number, not '2'"),
     "a form that is none": (
         lambda s: s.asgi(response="xml"),
@@ -528,7 +549,7 @@ GIVING = {
     ),
     "a drain that is text": (
         lambda s: s.run("stdio", drain_seconds="5"),
-        "bus.stdio(): drain_seconds is a number, not '5'",
+        "server.run('stdio'): drain_seconds is a number, not '5'",
     ),
     "a server of another name": (
         lambda _: ServeOptions(server="uvicorn"),

@@ -4,7 +4,7 @@ import hmac
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -48,9 +48,15 @@ def _check_lease(_: object, __: object, lease: float) -> None:
         raise ValueError(f"lease is {lease!r}: it is from 1 to 3600 seconds")
 
 
-def _check_place(_: object, __: object, place: str | None) -> None:
+def _check_place(_: object, field: "attrs.Attribute[Any]", place: str | None) -> None:
     if place is not None:
+        check_text("Redis", **{field.name: place})
         Place.parse(place)
+
+
+def _check_tls(_: object, __: object, tls: Any) -> None:
+    if tls is not None and not isinstance(tls, TlsPair):
+        raise TypeError(f"Redis: tls is a TlsPair(...), and this is of type {type(tls).__name__}")
 
 
 @explained
@@ -76,7 +82,7 @@ class Redis:
     link: str = attrs.field(default="0.0.0.0:0", validator=_check_place)
     advertise: str | None = attrs.field(default=None, validator=_check_place)
     lease: float = attrs.field(default=5.0, validator=_check_lease)
-    tls: TlsPair | None = attrs.field(default=None, repr=False)
+    tls: TlsPair | None = attrs.field(default=None, repr=False, validator=_check_tls)
 
     def check_for_workers(self) -> None:
         """Check that several processes of one machine can join by the same words.

@@ -24,6 +24,7 @@ def check_lists(**options: Any) -> None:
 
 
 _NUMBER = (int, float)
+_NUMBERS = (int, _NUMBER)
 _KINDS: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(
         ("name", "title", "description", "version", "instructions", "website_url", "mime_type"),
@@ -56,7 +57,9 @@ def check_kinds(owner: str, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         kind, words = _KINDS.get(name, (object, ""))
         if value is not None and (
-            not isinstance(value, kind) or (kind is Iterable and isinstance(value, str))
+            not isinstance(value, kind)
+            or (kind is Iterable and isinstance(value, str))
+            or (kind in _NUMBERS and isinstance(value, bool))
         ):
             raise TypeError(f"{owner}: {name} is {words}, not {value!r}")
     icons = given.get("icons")

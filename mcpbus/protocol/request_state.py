@@ -98,10 +98,16 @@ class Sealer:
         given: The keys that were given, as bytes.
 
     Raises:
+        TypeError: A key is neither text nor bytes.
         ValueError: A key is too short.
     """
 
     def __init__(self, keys: Sequence[bytes | str] = (), clock: Callable[[], float] = time.time) -> None:
+        for number, key in enumerate(keys):
+            if not isinstance(key, str | bytes):
+                raise TypeError(
+                    f"state_keys[{number}] is a text or bytes, and this is of type {type(key).__name__}"
+                )
         self.given = [key.encode() if isinstance(key, str) else key for key in keys]
         secrets = self.given or [os.urandom(32)]
         for number, secret in enumerate(secrets):

@@ -1,11 +1,14 @@
 """Validators of options, for attrs and for what has none of its fields: each says what would be right."""
 
+import sys
 from collections.abc import Callable
 from operator import ge as _at_least
 from operator import gt as _more_than
 from typing import Any, Final
 
 Validator = Callable[[Any, Any, Any], None]
+
+_WHOLE: Final = (int, int | None)
 
 LONGEST_SECONDS: Final = 2**53 // 1000
 """The longest time that clients can be told: in milliseconds, as an integer, no larger than JSON's numbers are exact."""
@@ -55,10 +58,26 @@ def check_numbers(owner: str, **numbers: Any) -> None:
 
     Raises:
         TypeError: one is none.
+        ValueError: one is so large that nothing can be reckoned with it.
     """
     for name, value in numbers.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise TypeError(f"{owner}: {name} is a number, not {value!r}")
+        if isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise ValueError(f"{owner}: {name} is a number of more than 300 digits")
+
+
+def check_not_negative(owner: str, **numbers: Any) -> None:
+    """Refuse what is no number that is 0 or more, by the names of the options.
+
+    Raises:
+        TypeError: one is no number.
+        ValueError: one is negative, or NaN.
+    """
+    check_numbers(owner, **numbers)
+    for name, value in numbers.items():
+        if not value >= 0:
+            raise ValueError(f"{owner}: {name} is 0 or more, not {value!r}")
 
 
 def check_positive(owner: str, **numbers: Any) -> None:
@@ -112,7 +131,10 @@ def check_text(owner: str, **texts: Any) -> None:
 
 def _validator(bound: float, admits: Callable[[Any, Any], bool], sign: str) -> Validator:
     def validate(options: object, field: Any, value: Any) -> None:
-        check_numbers(type(options).__name__, **{field.name: value})
+        owner = type(options).__name__
+        check_numbers(owner, **{field.name: value})
+        if field.type in _WHOLE and not isinstance(value, int):
+            raise TypeError(f"{owner}: {field.name} is a whole number, not {value!r}")
         if not admits(value, bound):
             raise ValueError(f"{field.name!r} must be {sign} {bound}: {value}")
 

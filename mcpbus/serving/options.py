@@ -15,7 +15,8 @@ _BIND = re.compile(
 
 
 def _to_binds(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str | int) else tuple(value)  # a port alone is told what to write
+    # What is no text, such as a port alone, is told what to write.
+    return (value,) if isinstance(value, str | bytes) or not isinstance(value, Iterable) else tuple(value)
 
 
 def _check_binds(_: object, __: object, binds: tuple[str, ...]) -> None:

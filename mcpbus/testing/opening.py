@@ -53,6 +53,8 @@ async def open_bus(
     """
     if not isinstance(server, Definition):
         raise TypeError(f"open_bus and open_client take a mcpbus.Server, not {server!r}")
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise TypeError(f"overrides is a dict from one function to another, not {overrides!r}")
     overrides = overrides or {}
     _check_overrides(server, overrides)
     runner = server.runner

@@ -53,13 +53,13 @@ Decision: TypeAlias = Serve[Session] | OtherDecision
 """What is to be done about a POST: most ask for something to be served."""
 
 
-def check_response(response: str) -> None:
+def check_response(response: object) -> None:
     """Refuse what is no form of answers.
 
     Raises:
         ValueError: There is no such form.
     """
-    if response not in {"auto", "json", "sse"}:
+    if response not in ("auto", "json", "sse"):
         raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
 
 

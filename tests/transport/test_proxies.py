@@ -101,7 +101,9 @@ def test_a_proxy_is_an_address_or_a_network(wrong):
 
 
 def test_one_name_is_no_list():
-    with pytest.raises(TypeError, match="list of names"):
+    with pytest.raises(
+        TypeError, match=r"trusted_proxies is a list of texts: write trusted_proxies=\['10.0.0.1'\]"
+    ):
         HttpOptions(trusted_proxies="10.0.0.1")
 
 

@@ -9,7 +9,7 @@ import functools
 import ipaddress
 import re
 from collections.abc import Iterable
-from typing import Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, cast
 
 import attrs
 
@@ -34,10 +34,24 @@ _EXPOSED: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
 _PREFLIGHT_SECONDS: Final = b"600"
 
 
-def _names(value: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise TypeError(f"expected a list of names, got the text {value!r}: write [{value!r}]")
-    return tuple(name.lower() for name in value)
+def _names(value: Iterable[Any]) -> tuple[Any, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        return cast("tuple[Any, ...]", value)  # what is no list is told what to write
+    return tuple(name.lower() if isinstance(name, str) else name for name in value)
+
+
+def _plain(path: Any) -> Any:
+    return plain_path(path) if isinstance(path, str) else path  # likewise
+
+
+def _check_names(_: object, field: "attrs.Attribute[Any]", names: Any) -> None:
+    if isinstance(names, str):
+        raise TypeError(f"{field.name} is a list of texts: write {field.name}=[{names!r}]")
+    if not isinstance(names, tuple):
+        raise TypeError(f"{field.name} is a list of texts: write {field.name}=[...], not {names!r}")
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{field.name} is a list of texts, in which {name!r} is none")
 
 
 def _check_hosts(_: object, __: object, hosts: tuple[str, ...]) -> None:
@@ -64,15 +78,17 @@ def _check_proxies(_: object, __: object, proxies: tuple[str, ...]) -> None:
             ) from None
 
 
-def _check_path(_: object, field: "attrs.Attribute[str]", path: str) -> None:
-    if not _PATH.fullmatch(path):
+def _check_path(_: object, field: "attrs.Attribute[str]", path: Any) -> None:
+    if not (isinstance(path, str) and _PATH.fullmatch(path)):
         raise ValueError(
             f"{field.name} is {path!r}: write a path that begins with '/', such as {field.default!r}"
         )
 
 
-def _check_root_path(_: object, __: object, path: str) -> None:
-    if path and (not _PATH.fullmatch(path) or path.endswith("/") or "//" in path):
+def _check_root_path(_: object, __: object, path: Any) -> None:
+    if path != "" and (
+        not isinstance(path, str) or not _PATH.fullmatch(path) or path.endswith("/") or "//" in path
+    ):
         raise ValueError(f"root_path is {path!r}: write what is before the path, such as '/tools'")
 
 
@@ -130,19 +146,23 @@ class HttpOptions:
         ValueError: An option cannot be right; the message says what would be.
     """
 
-    path: str = attrs.field(default="/mcp", converter=plain_path, validator=_check_path)
-    allowed_hosts: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_hosts)
-    allowed_origins: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_origins)
-    trusted_proxies: tuple[str, ...] = attrs.field(default=(), converter=_names, validator=_check_proxies)
+    path: str = attrs.field(default="/mcp", converter=_plain, validator=_check_path)
+    allowed_hosts: tuple[str, ...] = attrs.field(
+        default=(), converter=_names, validator=[_check_names, _check_hosts]
+    )
+    allowed_origins: tuple[str, ...] = attrs.field(
+        default=(), converter=_names, validator=[_check_names, _check_origins]
+    )
+    trusted_proxies: tuple[str, ...] = attrs.field(
+        default=(), converter=_names, validator=[_check_names, _check_proxies]
+    )
     max_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=gt(0))
     sessions: Literal["sessionful", "stateless"] = attrs.field(
         default="sessionful", validator=one_of("sessionful", "stateless")
     )
     get_streams: bool = attrs.field(default=True, validator=flag)
     http_sse: bool = attrs.field(default=True, validator=flag)
-    sse_path: str = attrs.field(
-        default="/sse", converter=plain_path, validator=[_check_path, _check_sse_path]
-    )
+    sse_path: str = attrs.field(default="/sse", converter=_plain, validator=[_check_path, _check_sse_path])
     websocket: bool = attrs.field(default=True, validator=flag)
     param_headers: Literal["required", "optional"] = attrs.field(
         default="required", validator=one_of("required", "optional")

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import tempfile
+import threading
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ def _binaries():
 
 
 BINARIES = dict(_binaries())
+START_SECONDS = 60
+"""How long one may take to be ready: many times as long as it takes on a machine that has much else to do."""
 
 
 class Engine:
@@ -43,9 +46,21 @@ class Engine:
     def start(self):
         self._socket.unlink(missing_ok=True)
         self.process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            if "ready to accept connections" in line.lower():
-                break
+        said = []
+        patience = threading.Timer(START_SECONDS, self.process.kill)
+        patience.start()
+        try:
+            for line in self.process.stdout:
+                said.append(line)
+                if "ready to accept connections" in line.lower():
+                    return
+            status = self.process.wait()
+        finally:
+            patience.cancel()
+        self.process.stdout.close()
+        raise RuntimeError(
+            f"{self._command[0]} was not ready within {START_SECONDS} s, or has ended; its status is {status}, and it said:\n{''.join(said)}"
+        )
 
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)

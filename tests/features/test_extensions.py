@@ -1,8 +1,9 @@
 """Extensions of the protocol: what a server declares, what it answers, and what it refuses (rules B-6 and B-11)."""
 
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 import trio
@@ -21,7 +22,7 @@ from mcpbus.client import MalformedAnswerError
 from mcpbus.dispatch.dispatcher import _SESSION_METHODS, INITIALIZE, LISTEN
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.middleware import RetryMiddleware
-from mcpbus.protocol.extensions import is_left_to_extensions
+from mcpbus.protocol.extensions import declared_settings, is_left_to_extensions
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.tasks import TASKS
 from mcpbus.testing import open_bus, open_client
@@ -35,6 +36,10 @@ DECLARED = {"extensions": {SEARCH: {"ranked": True}}}
 class Found:
     titles: list[str]
     more: bool = False
+
+
+class Sought(TypedDict):
+    words: str
 
 
 def searching(**options: Any) -> Server:
@@ -113,11 +118,16 @@ async def test_a_handler_knows_what_its_client_declares(revision: str):
     def look_plainly(ctx: SyncContext) -> None:
         seen.append((ctx.client.extension(SEARCH), ctx.client.extension("com.example/other")))
 
-    for capabilities in (DECLARED, {}, {"extensions": [SEARCH]}, {"extensions": {SEARCH: True}}):
+    for capabilities in (DECLARED, {}):
         async with open_client(server, revision=revision, capabilities=capabilities) as client:
             await client.call_tool("look")
             await client.call_tool("look_plainly")
-    assert seen == [({"ranked": True}, None)] * 2 + [(None, None)] * 6
+    assert seen == [({"ranked": True}, None)] * 2 + [(None, None)] * 2
+
+
+@pytest.mark.parametrize("extensions", [[SEARCH], {SEARCH: True}, {SEARCH: None}, 5])
+def test_what_is_malformed_declares_nothing(extensions: Any):
+    assert declared_settings({"extensions": extensions}, SEARCH) is None
 
 
 # -- What is answered ------------------------------------------------------------------------------------------------------------
@@ -198,14 +208,48 @@ async def test_a_result_may_have_a_kind_and_a_meta_of_its_own():
             await client.request("com.example/buy")
 
 
-@pytest.mark.parametrize("value", [5, "text", [1], object()])
-async def test_what_is_no_object_is_for_the_log_alone(value: Any, caplog: pytest.LogCaptureFixture):
+NO_RESULTS = {
+    "a number": (5, "com.example/get returned int; the result of a request is an object"),
+    "a text": ("text", "com.example/get returned str"),
+    "a list": ([1], "com.example/get returned list"),
+    "what JSON cannot say": (object(), "object"),
+}
+
+
+@pytest.mark.parametrize(("value", "why"), NO_RESULTS.values(), ids=NO_RESULTS)
+async def test_what_is_no_object_is_for_the_log_alone(value: Any, why: str, caplog: pytest.LogCaptureFixture):
     server = Server("s")
     server.on_request("com.example/get")(lambda: value)
     async with open_client(server) as client:
         refused = await refusal(client.request("com.example/get"))
     assert (refused.code, refused.message) == (-32603, "Internal error")
     assert "com.example/get failed" in caplog.text
+    assert why in caplog.text
+
+
+async def test_a_plain_function_runs_in_a_thread_unless_it_says_otherwise():
+    server, threads = Server("s"), []
+    server.on_request("com.example/apart")(lambda: threads.append(threading.current_thread()))
+    server.on_request("com.example/here", thread=False)(lambda: threads.append(threading.current_thread()))
+    async with server.open() as bus, bus.connect() as client:
+        await client.request("com.example/apart")
+        await client.request("com.example/here")
+    assert [thread is threading.current_thread() for thread in threads] == [False, True]
+
+
+def perhaps() -> dict[str, int] | None:
+    return None
+
+
+def one_or_the_other() -> Found | Sought:
+    return Sought("x")
+
+
+@pytest.mark.parametrize("function", [perhaps, one_or_the_other])
+def test_a_result_may_be_one_object_or_another(function: Any):
+    server = Server("s")
+    server.on_request("com.example/get")(function)
+    assert server.features.methods.used
 
 
 async def test_what_a_function_raises_is_told_as_that_of_a_prompt_is(caplog: pytest.LogCaptureFixture):
@@ -362,6 +406,10 @@ def of_list() -> list[int]:
     return []
 
 
+def text_or_number() -> str | int:
+    return 5
+
+
 def any_number(*numbers: int) -> None: ...
 
 
@@ -387,6 +435,11 @@ UNFIT = {
         lambda s: s.on_request("com.example/x", timeout=0)(lambda: None),
         "a positive number of seconds",
     ),
+    "a flag that is text": (
+        lambda s: s.on_request("com.example/x", thread="no")(lambda: None),
+        "thread is True or False, not 'no'",
+    ),
+    "one text or another": (lambda s: s.on_request("com.example/x")(text_or_number), "is an object"),
     "an option that there is not": (
         lambda s: s.on_request("com.example/x", titel="X")(lambda: None),
         "titel",

@@ -11,6 +11,7 @@ from mcpbus.auth import Principal
 from mcpbus.features.tool import tool
 from mcpbus.protocol.errors import INVALID_REQUEST, ProtocolError
 from mcpbus.protocol.scopes import Scopes
+from mcpbus.tasks import TASKS
 from mcpbus.testing import Issuer, open_bus, open_client, open_probe
 
 ASKED = {
@@ -118,6 +119,32 @@ async def test_a_broader_scope_counts_for_the_narrower_ones(era, autojump_clock)
         send = await sender(it, era, token)
         assert (await send(*ASKED["tool"][:2], token).ended()).status == 200
         assert (await send(*ASKED["tool that needs more"][:2], token).ended()).status == 403
+
+
+async def test_a_task_is_its_principals_with_whatever_token(autojump_clock):
+    """Its call needed the scopes; another principal's token is good for nothing, however much it allows."""
+    server = make_server()
+
+    @server.tool(task="required", scopes=["files:write"])
+    async def archive() -> str:
+        return "archived"
+
+    tasks = {"extensions": {TASKS: {}}}
+    async with guarded(server=server) as it:
+        rich, poor = (it.issuer.bearer("ada", ["files:read", *more]) for more in (["files:write"], []))
+
+        def ask(method, params, token):
+            return it.probe.request(method, params, capabilities=tasks, headers=token)
+
+        called = {"name": "archive", "arguments": {}}
+        assert (await ask("tools/call", called, poor).ended()).status == 403
+        which = {"taskId": (await ask("tools/call", called, rich).reply())["result"]["taskId"]}
+        await it.quiet()
+        for token in (rich, poor):
+            seen = (await ask("tasks/get", which, token).reply())["result"]
+            assert (seen["status"], seen["result"]["content"][0]["text"]) == ("completed", "archived")
+        other = it.issuer.bearer("bob", ["files:read", "files:write"])
+        assert (await ask("tasks/get", which, other).reply())["error"]["code"] == -32602
 
 
 def test_scopes_may_stand_for_each_other_in_a_circle():

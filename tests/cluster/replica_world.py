@@ -7,6 +7,7 @@ it hears.
 
 import logging
 import random
+import re
 import traceback
 from contextlib import AsyncExitStack, suppress
 from unittest import mock
@@ -280,6 +281,7 @@ class World:
         self.ran, self.opened, self.said = [], [], []
         self._epochs = {}
         self._lost_data = self._lost_somebody = False
+        self._forgotten = set()
 
     def fault(self, what):
         if what not in self.faults:
@@ -410,22 +412,36 @@ class World:
         self.doing.start_soon(trouble)
 
     async def empty_(self):
-        self._lose_data()
-        self.redis.restore({}, {})
+        self._lose_data({}, {})
 
     async def copy_(self):
         """A replica of Redis is as far as this from now on."""
         self._copy = self.redis.copy()
 
     async def fail_over_(self):
-        self._lose_data()
-        self.redis.restore(*self._copy)
+        self._lose_data(*self._copy)
         self._copy = self.redis.copy()
 
-    def _lose_data(self):
+    def _lose_data(self, *left):
+        before = [(self._epoch(client), self._kept(client)) for client in self.clients]
+        self.redis.restore(*left)
+        for client, (epoch, kept) in zip(self.clients, before, strict=True):
+            # Redis has lost that it was taken. Whoever has the session next says it once more: who knew of it may have ended as well.
+            self._forgotten |= self._kept(client) - kept
+            if self._epoch(client) < epoch:
+                # It has lost who had the session, and one that had it before may go on with it, and say what it held.
+                self._forgotten |= {number for number, whose in enumerate(self.said) if whose is client}
         self._lost_data = True
         self._epochs.clear()
         self.excused = self._lost_somebody
+
+    def _epoch(self, client):
+        return int(self.redis.call("HGET", f"{{n}}:s:{client.session.id}", "e") or 0)
+
+    def _kept(self, client):
+        """The numbers of what waits for a client in Redis."""
+        kept = self.redis.call("HGETALL", f"{{n}}:h:{client.session.id}")[1::2]
+        return {int(number) for message in kept for number in re.findall(rb'"number":(\d+)', message)}
 
     def _lose_somebody(self):
         self._lost_somebody = True
@@ -448,18 +464,16 @@ class World:
         for bus in self.opened:
             if bus.ledger.balance() != 0:
                 self.fault(f"the books of {bus.node.home} do not balance: {bus.ledger.balance()}")
-        heard = {}
+        heard = set()
         for client in self.clients:
             for place, number in client.heard_where():
-                # Redis may have lost that it was taken, together with who knew it: whoever has the session next says it once more.
-                again = number in heard and (not self.excused or heard[number] == place)
                 if self.said[number] is not client:
                     self.fault(f"{number} was heard on the stream of client {client.number}")
-                elif again:
+                elif number in heard and number not in self._forgotten:
                     self.fault(f"{number} was heard twice")
                 elif place < client.since[number] and not self._lost_data:
                     self.fault(f"{number} was heard on a stream that was the older one when it was said")
-                heard[number] = place
+                heard.add(number)
 
     async def _end(self):
         """All is well again: what has to be so then."""

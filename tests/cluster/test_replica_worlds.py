@@ -46,6 +46,14 @@ def test_who_has_just_got_a_session_finds_that_a_redis_that_is_behind_does_not_k
     assert World([*some_leases_later, *steps]).run().faults == []
 
 
+def test_what_redis_has_forgotten_that_it_was_taken_may_be_heard_twice():
+    """Who knew of it has ended, and nobody else can."""
+    steps = [("say", 1, 0, 0.01), ("copy", 0.0), ("listen", 1, 0, 0.01), ("kill", 1, 0.0), ("fail_over", 0.0)]
+    world = World([*steps, ("listen", 1, 2, LEASE + 1)]).run()
+    assert world.faults == []
+    assert world.clients[1].heard().count(0) == 2
+
+
 # -- that it is noticed where it does not hold: faults are planted in the product ----
 
 
@@ -94,6 +102,19 @@ def leave_in_redis(monkeypatch):
         (
             leave_in_redis,
             [("say", 0, 0, 0.5), ("listen", 0, 0, 0.5), ("kill", 0, LEASE + 1), ("listen", 0, 1, 0.5)],
+            "0 was heard twice",
+        ),
+        (
+            leave_in_redis,
+            [
+                ("kill", 2, LEASE + 1),
+                ("copy", 0.0),
+                ("fail_over", LEASE + 1),
+                ("say", 0, 0, 0.5),
+                ("listen", 0, 0, 0.5),
+                ("kill", 0, LEASE + 1),
+                ("listen", 0, 1, 0.5),
+            ],
             "0 was heard twice",
         ),
     ],

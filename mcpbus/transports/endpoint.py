@@ -14,9 +14,7 @@ import attrs
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import Budget
 from mcpbus.core.hub import Hub
-from mcpbus.core.limits import Limits
 from mcpbus.core.receipt import Fate
 from mcpbus.core.session import Session
 from mcpbus.dispatch.directory import Directory
@@ -64,6 +62,9 @@ class Endpoint:
 
     Attributes:
         options: The same.
+        limits: Those of the bus.
+        budget: Where it is counted what waits for clients.
+        max_body_bytes: The longest body of a request that is served.
         heads: Judges the heads of requests.
         websockets: The same endpoint for WebSockets.
 
@@ -83,13 +84,15 @@ class Endpoint:
         else:
             bus.backend.open_to_all()
         self.options = options
+        self.limits = bus.limits
+        self.budget = bus.budget
+        self.max_body_bytes = options.max_body_bytes
         self.heads = HeadJudge(options, metadata)
         self._exchange: Exchange[Session] = Exchange(options, Directory(bus))
         self._access = Access(bus, self.heads)
         self.websockets = WebSockets(bus, self.heads, self._access)
         self._proxied = self.heads.proxies is not None
         self._auth = auth
-        self._longest = options.max_body_bytes
         self._authenticates = bus.backend.authenticate is not None
         self._bus = bus
         self._backend = bus.backend
@@ -97,21 +100,6 @@ class Endpoint:
         self._responder = Responder(bus, response, self._access.refusals, stateless=stateless)
         self._sse = HttpSse(bus, self.heads, self._access) if options.http_sse and not stateless else None
         self._sse_path = None if self._sse is None else options.sse_path
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the bus."""
-        return self._bus.limits
-
-    @property
-    def budget(self) -> Budget:
-        """Where it is counted what waits for clients."""
-        return self._bus.budget
-
-    @property
-    def max_body_bytes(self) -> int:
-        """The longest body of a request that is served."""
-        return self._longest
 
     def cors_headers(self, head: Head) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""
@@ -147,7 +135,7 @@ class Endpoint:
         """
         sse = self._sse if head.path == self._sse_path else None
         # The length is looked at again: the head of a chunked body does not tell it.
-        if cleared and len(body) <= self._longest:
+        if cleared and len(body) <= self.max_body_bytes:
             serve = self._post if sse is None else sse.receive
         else:
             verdict = self._judge(head) if sse is None else sse.judge(head)
@@ -241,7 +229,7 @@ class Endpoint:
         with opened.writer:
             response = ResponseWriter(http, opened)
             if not opened.form.json or not await response.at_once():
-                await response.run(self._bus.limits)
+                await response.run(self.limits)
 
     def entered(self, answer: Answer) -> Entered:
         """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""

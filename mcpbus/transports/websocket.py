@@ -10,10 +10,7 @@ Here is who may connect. Who carries the messages is somebody else's affair.
 from collections.abc import Hashable, Sequence
 
 from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import Budget
 from mcpbus.core.hub import Hub
-from mcpbus.core.limits import Limits
-from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.head_judge import HeadJudge
 from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
@@ -32,32 +29,22 @@ class WebSockets:
         bus: The bus.
         heads: The endpoint's own judge of what every client sends.
         access: The endpoint's own.
+
+    Attributes:
+        limits: Those of the bus.
+        budget: Where it is counted what waits for clients.
+        reached: Where it is noted that a limit was reached.
+        max_bytes: How long a message of a client may be.
     """
 
     def __init__(self, bus: Hub, heads: HeadJudge, access: Access) -> None:
         self._bus = bus
         self._heads = heads
         self._access = access
-
-    @property
-    def max_bytes(self) -> int:
-        """How long a message of a client may be."""
-        return self._heads.options.max_body_bytes
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the bus."""
-        return self._bus.limits
-
-    @property
-    def budget(self) -> Budget:
-        """Where it is counted what waits for clients."""
-        return self._bus.budget
-
-    @property
-    def reached(self) -> ReachedLimits:
-        """Where it is noted that a limit was reached."""
-        return self._bus.reached
+        self.limits = bus.limits
+        self.budget = bus.budget
+        self.reached = bus.reached
+        self.max_bytes = heads.options.max_body_bytes
 
     def judge(self, head: Head) -> Answer | None:
         """Return why there is no WebSocket for a request to upgrade, as far as that has nothing to do with how it asks."""
@@ -97,4 +84,4 @@ class WebSockets:
 
     def note_too_big(self, owner: Hashable) -> None:
         """Note that a message was too long, and that its connection is closed for it."""
-        self._bus.reached.note("max_body_bytes", owner, "a WebSocket was closed")
+        self.reached.note("max_body_bytes", owner, "a WebSocket was closed")

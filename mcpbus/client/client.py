@@ -13,7 +13,7 @@ from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
 from mcpbus.client.pending import Listen, OnNotification, Pending
 from mcpbus.client.session_listens import tells
 from mcpbus.client.shared_lookup import SharedLookup
-from mcpbus.client.wire import encode_params
+from mcpbus.client.wire import check_message, encode_params
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import SERVER_INFO
@@ -93,11 +93,16 @@ class Client(Conversation):
                 ``logging/setLevel``.
 
         Raises:
-            TypeError: The parameters hold what has no JSON form.
+            TypeError: Something is not of its type, or the parameters hold what has no JSON form.
             ValueError: They hold half of a surrogate pair, which is no Unicode.
             ProtocolError: The server answered with an error.
             ClientError: There is no answer.
         """
+        check_message(method, params)
+        if on_notification is not None and not callable(on_notification):
+            raise TypeError(
+                f"on_notification is a function of a method and its params, not {on_notification!r}"
+            )
         body = params or {}
         for turn in range(_MOST_ROUNDS):
             result = await self._ask(method, body, on_notification, log_level)

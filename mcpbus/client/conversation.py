@@ -19,7 +19,7 @@ from mcpbus.client.pending import (
 )
 from mcpbus.client.server_questions import OnQuestion, ServerQuestions
 from mcpbus.client.session_listens import SessionListens
-from mcpbus.client.wire import encode_params
+from mcpbus.client.wire import check_message, encode_params
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
@@ -199,8 +199,11 @@ class Conversation:
         """Send a notification.
 
         Raises:
+            TypeError: `method` is no text, or `params` no dict that JSON can hold.
+            ValueError: They hold half of a surrogate pair, which is no Unicode.
             Disconnected: The connection has ended.
         """
+        check_message(method, params)
         self._send(Notification(method, NO_PARAMS if params is None else encode_params(method, params)))
         await trio.lowlevel.checkpoint()
 
@@ -285,6 +288,8 @@ class Conversation:
         meta = self._claim
         if log_level is not None and self.revision.era is Era.MODERN:
             meta = {**meta, LOG_LEVEL: log_level}
+        if given and not isinstance(given, dict):
+            raise TypeError(f"params['_meta'] is a dict, not {given!r}")
         return {**meta, **given} if given else meta
 
     def _replied(self, response: Response, owner: Pending | None) -> None:

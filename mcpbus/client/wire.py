@@ -23,6 +23,18 @@ MOST_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 _encode: Final = msgspec.json.Encoder().encode
 
 
+def check_message(method: Any, params: Any) -> None:
+    """Refuse what is no method with its params, if it has any: in the same process nobody else looks at their types.
+
+    Raises:
+        TypeError: One is of another type.
+    """
+    if not isinstance(method, str):
+        raise TypeError(f"a method is a text, not {method!r}")
+    if params is not None and not isinstance(params, dict):
+        raise TypeError(f"{method!a}: params is a dict, not {params!r}")
+
+
 def encode_params(method: str, params: Any) -> msgspec.Raw:
     """Write what is sent with a method.
 

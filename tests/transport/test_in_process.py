@@ -323,3 +323,31 @@ async def test_a_parked_call_outlives_its_client_and_does_not_keep_it(autojump_c
         async with place.bus.connect(capabilities=CAN_BE_ASKED) as other:
             result = await other.request("tools/call", retry | {"requestState": asked["requestState"]})
             assert text(result) == "Ada"
+
+
+@REVISIONS
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (lambda client: client.request(["ping"]), r"a method is a text, not \['ping'\]"),
+        (lambda client: client.notify(["a"]), r"a method is a text, not \['a'\]"),
+        (lambda client: client.notify(b"a", {}), "a method is a text, not b'a'"),
+        (lambda client: client.notify("a", [1]), r"'a': params is a dict, not \[1\]"),
+        (lambda client: client.request("tools/list", "x"), "'tools/list': params is a dict, not 'x'"),
+        (
+            lambda client: client.request("tools/list", {"_meta": 5}),
+            r"params\['_meta'\] is a dict, not 5",
+        ),
+        (
+            lambda client: client.request("tools/list", on_notification="x"),
+            "on_notification is a function of a method and its params, not 'x'",
+        ),
+    ],
+)
+async def test_what_is_no_message_is_told_to_whoever_says_it_and_the_bus_goes_on(
+    told, sentence, revision, autojump_clock
+):
+    async with placed() as place, place.bus.connect(revision=revision) as client:
+        with pytest.raises(TypeError, match=sentence):
+            await told(client)
+        assert await call(client, "cannot_wait", "x") == "x"

@@ -47,7 +47,10 @@ class RememberedTokens:
             return digest
         verified, since, _ = found
         if not since <= now < verified.until:
-            self._forget(digest)
+            if now < since:
+                self._forget_later(now)
+            else:
+                self._forget(digest)
             return digest
         self._known.move_to_end(digest)
         if len(self._recent) >= _MOST_RECENT:
@@ -77,6 +80,12 @@ class RememberedTokens:
             return False
         verified, _, _ = next(iter(self._known.values()))
         return len(self._known) > MOST_TOKENS or self._size > MOST_BYTES or verified.until <= now
+
+    def _forget_later(self, now: float) -> None:
+        """Forget what was found out later than now: the clock was set back, and comes to the time of all of that once more."""
+        for digest in [digest for digest, (_, since, _) in self._known.items() if since > now]:
+            self._forget(digest)
+        self._recent.clear()
 
     def _forget(self, digest: bytes) -> None:
         _, _, size = self._known.pop(digest, (None, 0.0, 0))

@@ -555,6 +555,18 @@ def test_what_is_remembered_is_not_believed_by_a_clock_that_was_set_back():
     assert len(known) == 0
 
 
+def test_nor_are_others_of_whom_nobody_asked_while_it_was_set_back():
+    known, asked, others, earlier = RememberedTokens(), b"Bearer a", (b"Bearer b", b"Bearer c"), b"Bearer d"
+    keep(known, earlier, some(9000), 100)
+    for token in (asked, *others):
+        keep(known, token, some(5060), 5000)
+        assert knows(known, token, 5001)
+    assert not knows(known, asked, 4000)
+    assert not any(knows(known, token, 5001) for token in others)
+    assert knows(known, earlier, 5001)
+    assert len(known) == 1
+
+
 def test_of_those_who_come_again_and_again_some_are_at_hand():
     known, token = RememberedTokens(), b"Bearer x"
     keep(known, token, some())

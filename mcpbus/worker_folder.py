@@ -1,5 +1,6 @@
 """The folder that workers have in common, and what is done of those that killed programs have left behind."""
 
+import errno
 import os
 import shutil
 import stat
@@ -40,6 +41,29 @@ class WorkerFolder:
         """See the class."""
         return self.path / _PARTS[1]
 
+    def mend(self) -> bool:
+        """Make anew what somebody has removed of it; returns whether anything was.
+
+        Raises:
+            OSError: It cannot be made; something else may be in its place.
+        """
+        if self.links.is_dir() and self.sessions.is_dir():
+            return False
+        with suppress(FileExistsError):
+            self.path.mkdir(mode=stat.S_IRWXU)
+            lock = os.open(self.path, os.O_RDONLY)
+            _lock(lock)
+            os.dup2(lock, self.lock, inheritable=False)
+            os.close(lock)
+        if not os.path.samestat(os.fstat(self.lock), self.path.lstat()):
+            raise FileExistsError(errno.EEXIST, "something else is in its place")
+        self._make_parts()
+        return True
+
+    def _make_parts(self) -> None:
+        for part in (self.links, self.sessions):
+            part.mkdir(exist_ok=True)
+
     def remove(self) -> None:
         """Remove it; harmless where it is gone."""
         shutil.rmtree(self.path, ignore_errors=True)
@@ -48,21 +72,24 @@ class WorkerFolder:
 @contextmanager
 def worker_folder() -> Iterator[WorkerFolder]:
     """Make one, which only this user may read, and remove it in the end; and those first whose programs were killed."""
-    import fcntl  # noqa: PLC0415 - where there are no Unix sockets there is none
-
     _sweep()
     path = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = os.open(path, os.O_RDONLY)
     folder = WorkerFolder(path, lock)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock)
         # Only a folder with these is swept. They are made when it is locked, so that one is not swept that begins.
-        folder.links.mkdir()
-        folder.sessions.mkdir()
+        folder._make_parts()  # noqa: SLF001 - its own opening
         yield folder
     finally:
         folder.remove()
         os.close(lock)
+
+
+def _lock(folder: int) -> None:
+    import fcntl  # noqa: PLC0415 - where there are no Unix sockets there is none
+
+    fcntl.flock(folder, fcntl.LOCK_EX)
 
 
 def _sweep() -> None:

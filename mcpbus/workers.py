@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import BinaryIO, Final
 
@@ -35,6 +36,8 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _STEADY_SECONDS: Final = 60.0
 """Who has served for as long is started again as if for the first time."""
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks whether the folder is there in which workers find each other."""
 _SLOW_SECONDS: Final = 30.0
 """Who has not begun to serve, or has not ended after its drain, for as long is spoken of; and the latter killed."""
 
@@ -110,6 +113,7 @@ class _Keeper:
         self._stopping = trio.Event()
         self._wanted = trio.Event()
         self._at_terminal = _has_terminal()
+        self._mourned = ""  # why there is no folder, as it was told last
 
     async def run(self) -> None:
         """Keep the workers until a signal comes, or they cannot begin."""
@@ -118,6 +122,7 @@ class _Keeper:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._obey, received)
                 nursery.start_soon(self._let_go)
+                nursery.start_soon(self._keep_folder)
                 async with trio.open_nursery() as workers:
                     places = [_Place(self._start(workers)) for _ in range(self._count)]
                     nursery.start_soon(self._keep_replacing, places, workers)
@@ -176,7 +181,31 @@ class _Keeper:
             if place.worker is worker:
                 place.worker = self._start(workers)
 
+    async def _keep_folder(self) -> None:
+        """Have them meet again where somebody has removed the folder in which they do."""
+        while True:
+            await trio.sleep(_LOOK_SECONDS)
+            self._mend_folder()
+
+    def _mend_folder(self) -> None:
+        try:
+            if self._folder.mend():
+                _log.error(
+                    "%s was removed, and is made anew: sessions that began before end with their workers",
+                    self._folder.path,
+                )
+            self._mourned = ""
+        except OSError as error:
+            if self._mourned != str(error):
+                self._mourned = str(error)
+                _log.error(
+                    "%s was removed, and cannot be made anew: %s; start the program again",
+                    self._folder.path,
+                    error,
+                )
+
     def _start(self, workers: trio.Nursery) -> WorkerProcess:
+        self._mend_folder()
         shared = [sock.fileno() for sock in self._sockets]
         links, sessions = str(self._folder.links), str(self._folder.sessions)
         orders = Orders(self._free.pop(), new_home(), self._key, links, sessions, self._board, shared)
@@ -190,7 +219,8 @@ class _Keeper:
             await worker.run()
         finally:
             self._running.discard(worker)
-            (self._folder.links / worker.home).unlink(missing_ok=True)
+            with suppress(OSError):  # it is gone, or the folder is
+                (self._folder.links / worker.home).unlink()
             self._note_absent(worker.number)
             self._free.append(worker.number)
             for other in self._running:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import attrs
 import msgspec
@@ -16,6 +17,9 @@ from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership,
 from mcpbus.cluster.orphans import Orphans
 from mcpbus.cluster.used_rounds import UsedRounds
 from mcpbus.core.lease import Lease
+
+_LOOK_SECONDS: Final = 1.0
+"""Between two looks whether a process can still be found."""
 
 
 class _File(msgspec.Struct, array_like=True):
@@ -169,12 +173,15 @@ class SocketFolder:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """See `Directory`."""
-        with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-            await sock.bind(str(self.path / home))
-            sock.listen()
+        """See `Directory`. Where somebody has removed the socket it listens on another one, as soon as there is a folder for it."""
+        place = self.path / home
+        async with trio.open_nursery() as nursery:
+            await nursery.start(_serve, place, accept)
             task_status.started()
-            await trio.serve_listeners(accept, [trio.SocketListener(sock)])
+            while True:
+                await trio.sleep(_LOOK_SECONDS)
+                if not place.exists() and self.path.is_dir():
+                    await nursery.start(_serve, place, accept)
 
     async def homes(self) -> Collection[str]:
         """See `Directory`."""
@@ -187,3 +194,11 @@ class SocketFolder:
             return await trio.open_unix_socket(str(self.path / home))
         except (FileNotFoundError, ConnectionRefusedError):
             return None
+
+
+async def _serve(place: Path, accept: Accept, *, task_status: trio.TaskStatus[None]) -> None:
+    with trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        await sock.bind(str(place))
+        sock.listen()
+        task_status.started()
+        await trio.serve_listeners(accept, [trio.SocketListener(sock)])

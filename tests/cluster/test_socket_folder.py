@@ -1,5 +1,6 @@
 """Processes of one machine that find each other in a folder."""
 
+import shutil
 import time
 
 import pytest
@@ -36,6 +37,28 @@ async def test_who_listens_is_found_until_it_ends(tmp_path, folder):
             assert await stream.receive_some() == b"hello"
         nursery.cancel_scope.cancel()
     assert await folder.dial("home") is None
+
+
+async def test_who_listens_is_found_again_though_its_socket_was_removed(tmp_path, autojump_clock):
+    folder = SocketFolder(tmp_path / "links", tmp_path / "records")
+    folder.path.mkdir()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(folder.listen, "home", echo, Lease())
+        async with await folder.dial("home") as before:
+            shutil.rmtree(folder.path)
+            await trio.sleep(3)  # there is no place for another one
+            assert await folder.dial("home") is None
+            folder.path.mkdir()
+            again = None
+            while again is None:  # a thread makes it, and knows no virtual time
+                await trio.sleep(0.1)
+                again = await folder.dial("home")
+            assert await folder.homes() == ["home"]
+            async with again:
+                for stream in (before, again):
+                    await stream.send_all(b"hello")
+                    assert await stream.receive_some() == b"hello"
+        nursery.cancel_scope.cancel()
 
 
 async def test_what_was_cleaned_up_is_unknown_and_made_again(folder):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from types import SimpleNamespace
 
 import pytest
@@ -125,6 +126,42 @@ def test_one_that_cannot_be_started_ends_no_others(refused, ended, keep, caplog,
     assert keep("ready()\nif begun == 2: stop()\nsys.exit(7)") == ended
     assert f"a worker could not be started: [Errno {errno.EAGAIN}] no more processes" in caplog.text
     assert caplog.text.count("worker 0 has ended (not started)") == refused - 1
+
+
+def test_they_get_another_folder_where_somebody_has_removed_theirs(keep, caplog, monkeypatch):
+    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.01)
+    script = """
+import shutil
+ready()
+os.rename(folder, folder + ".removed")
+shutil.rmtree(folder + ".removed")
+while not os.path.isdir(orders["records"]) or not os.path.isdir(orders["folder"]):
+    time.sleep(0.01)
+stop()
+"""
+    assert keep(script) == (0, 1)
+    assert caplog.text.count("was removed, and is made anew") == 1
+
+
+def test_where_it_cannot_be_made_anew_that_is_told_once(keep, caplog, monkeypatch):
+    def fail(_):
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(WorkerFolder, "mend", fail)
+    assert keep("ready()\nif begun == 2: stop()\ntime.sleep(0.1)") == (0, 2)
+    assert caplog.text.count("was removed, and cannot be made anew: [Errno 28] no room") == 1
+
+
+def test_they_go_on_where_something_else_has_taken_the_place_of_their_folder(keep, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # it is left behind
+    script = """
+ready()
+if begun == 2: stop()
+os.rename(folder, folder + ".removed")
+open(folder, "w").close()
+"""
+    assert keep(script) == (0, 2)
 
 
 def test_they_go_on_without_the_folder_that_they_have_in_common(keep):

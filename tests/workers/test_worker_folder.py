@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,29 @@ def test_nothing_is_left_of_one(place):
         assert [path.name for path in sorted(folder.path.iterdir())] == ["links", "sessions"]
         assert list(place.iterdir()) == [folder.path]
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", ["", "links", "sessions"])
+def test_what_somebody_has_removed_is_made_anew(part, place):
+    with worker_folder() as folder:
+        assert not folder.mend()
+        shutil.rmtree(folder.path / part)
+        assert folder.mend()
+        assert not folder.mend()
+        assert [path.name for path in sorted(folder.path.iterdir())] == ["links", "sessions"]
+        assert folder.path.stat().st_mode & 0o77 == 0
+        sweep()
+        assert list(place.iterdir()) == [folder.path], "it is not locked"
+    assert list(place.iterdir()) == []
+
+
+def test_in_what_has_taken_its_place_nothing_is_made(place):
+    with worker_folder() as folder:
+        shutil.rmtree(folder.path)
+        folder.path.mkdir()
+        with pytest.raises(FileExistsError, match="something else is in its place"):
+            folder.mend()
+        assert list(folder.path.iterdir()) == []
 
 
 def test_what_a_killed_program_has_left_is_swept(place):

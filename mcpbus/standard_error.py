@@ -6,6 +6,7 @@ it may be held up for ever, and the process has to end all the same. (So it has 
 calls the handlers, and whose end is waited for.)
 """
 
+import errno
 import io
 import logging
 import os
@@ -23,6 +24,9 @@ _MOST_WAITING: Final = 1_000
 
 _LAST_WORDS_SECONDS: Final = 1.0
 """At the end: for what waits to be written."""
+
+_FULL: Final = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)}
+"""Why a file takes no more now, and may take it later."""
 
 
 def _print(text: str) -> None:
@@ -100,21 +104,26 @@ class Aside(io.TextIOBase):
             if told < (lost := self.dropped + failed):
                 text = f"{broken_off}({lost - told} entries of the log are not here: they could not be written)\n{text}"
             data = text.encode(self._encoding, "backslashreplace")
-            left = self._write(data)
-            if left:  # a disk that is full has room again one day; a pipe that is closed refuses at no cost
+            try:
+                left = self._write(data)
+            except OSError:
+                return  # nobody can read it any more, or it is something else already
+            if left:
                 failed += 1
                 broken_off = "\n" if left < len(data) else broken_off
             else:
                 told, broken_off = lost, ""
 
     def _write(self, data: bytes) -> int:
-        """Write as much of it as can be; returns how many bytes are left."""
+        """Write as much of it as there is room for; returns how many bytes are left."""
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
             except BlockingIOError:  # who has the other end of it may have made it so
                 select.select([], [self._descriptor], [])
-            except OSError:
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
                 break
         return len(data)
 

@@ -8,6 +8,7 @@ import re
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from mcpbus.serving.field_characters import TEXT, TOKEN
 from mcpbus.serving.request_error import RequestError
 
 _LONGEST_LINE: Final = 512
@@ -20,9 +21,9 @@ _CRLF_BYTES: Final = len(_CRLF)
 MOST_FRAMING: Final = 1024 * 1024
 """Bytes of a body in chunks that are not the body: chunks of one byte would be five times as much, each looked at by itself."""
 
-_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*)?\r\n")
-_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t -~\x80-\xff]*)?")
-_TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*")
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[%b]*)?" % TEXT)
+_CHUNK: Final = re.compile(_SIZE.pattern + _CRLF)
+_TRAILER: Final = re.compile(rb"[%b]+:[%b]*" % (TOKEN, TEXT))
 
 
 class Body(Protocol):

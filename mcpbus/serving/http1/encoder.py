@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Final
 
 from mcpbus.serving.answer_length import WITHOUT_BODY
+from mcpbus.serving.field_characters import TEXT, TOKEN
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 END: Final = b"0\r\n\r\n"
@@ -21,8 +22,8 @@ KEEP: Final = b"connection: keep-alive\r\n"
 _STATUS_LINES: Final = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus
 }
-_NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
+_NAME: Final = re.compile(rb"[%b]+" % TOKEN)
+_VALUE: Final = re.compile(rb"[%b]*" % TEXT)
 
 
 def encode_head(status: int, fields: Sequence[tuple[bytes, bytes]], framing: bytes) -> bytes:

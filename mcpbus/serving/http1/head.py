@@ -13,6 +13,7 @@ import httptools
 
 from mcpbus.protocol.http.headers import Headers, add_field
 from mcpbus.protocol.http.messages import Head, plain_path
+from mcpbus.serving.field_characters import TOKEN
 from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS, MOST_FIELDS
 from mcpbus.serving.request_error import RequestError
@@ -34,7 +35,7 @@ _FAULTS: Final = {
     "lf": "a line of the head ends in a line feed without a carriage return",
     "fold": "a header field is folded over several lines",
 }
-_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([!-~]+) HTTP/(\d\.\d)")
+_LINE: Final = re.compile(rb"([%b]+) ([!-~]+) HTTP/(\d\.\d)" % TOKEN)
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 
 

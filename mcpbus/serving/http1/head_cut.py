@@ -8,14 +8,15 @@ from typing import Final
 import msgspec
 
 from mcpbus.protocol.http.announcement import Values
+from mcpbus.serving.field_characters import TEXT, TOKEN
 from mcpbus.serving.head_limits import LOOKED_AT, MOST_DIGITS
 
 LENGTH: Final = b"content-length"
 
 BLANKS: Final = rb"[\t ]*+"
 DIGITS: Final = rb"[0-9]{1,%d}" % MOST_DIGITS
-NAME: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-VALUE: Final = rb"[\t -~\x80-\xff]*+"
+NAME: Final = rb"[%b]++" % TOKEN
+VALUE: Final = rb"[%b]*+" % TEXT
 """What a field may be, as regular expressions: blanks before its value, how long a body is, a name, a value."""
 
 

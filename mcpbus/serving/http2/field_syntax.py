@@ -3,5 +3,7 @@
 import re
 from typing import Final
 
-NAME: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
-VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
+from mcpbus.serving.field_characters import LOWER_TOKEN, TEXT
+
+NAME: Final = re.compile(rb"[%b]+" % LOWER_TOKEN)
+VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[%b]*[!-~\x80-\xff])?)?" % TEXT)

@@ -6,13 +6,14 @@ from urllib.parse import unquote
 
 from mcpbus.protocol.http.headers import Headers, add_field
 from mcpbus.protocol.http.messages import Head, plain_path
+from mcpbus.serving.field_characters import TOKEN
 from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS
 from mcpbus.serving.http2.field_decoder import Fields
 from mcpbus.serving.http2.field_syntax import NAME, VALUE
 from mcpbus.serving.request_error import RequestError
 
-_TOKEN: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_METHOD: Final = re.compile(rb"[%b]+" % TOKEN)
 _TARGET: Final = re.compile(rb"(?:/[!\"$-~]*|\*)")
 _PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path", b":protocol"})
 _OF_THE_CONNECTION: Final = frozenset(
@@ -54,7 +55,7 @@ def read_head(fields: Fields) -> RequestHead:
     """
     pseudo, plain = _split(fields)
     method, scheme, target = pseudo.get(b":method"), pseudo.get(b":scheme"), pseudo.get(b":path")
-    if method is None or not _TOKEN.fullmatch(method):
+    if method is None or not _METHOD.fullmatch(method):
         raise Malformed("its method is none")
     protocol = pseudo.get(b":protocol")
     if protocol is not None and method != b"CONNECT":

@@ -14,6 +14,7 @@ import msgspec
 from mcpbus.protocol.errors import ProtocolError, invalid_params, invalid_request, parse_error
 from mcpbus.protocol.half_characters import mend, unchanged
 from mcpbus.protocol.json_faults import plain, with_place
+from mcpbus.protocol.nesting import TOO_DEEP, too_deep, without_inside
 
 RequestId: TypeAlias = int | str
 """Compared by type and value: `1` is not `"1"` (rule J-5). Python agrees once bool and float are kept out, and `decode` does that."""
@@ -166,7 +167,9 @@ def decode(data: bytes | str) -> Request | Notification | Response:
         envelope = _envelopes.decode(data)
     except msgspec.ValidationError as fault:
         return _without_id(data) or _refuse(data, str(fault))
-    except (UnicodeError, msgspec.DecodeError, RecursionError) as fault:
+    except RecursionError as fault:
+        return _without_depth(data) or _cannot_parse(fault, data)
+    except (UnicodeError, msgspec.DecodeError) as fault:
         return _with_half(fault, data) or _cannot_parse(fault, data)
     if envelope.jsonrpc != "2.0":
         _refuse(data, 'expected "2.0" - at `$.jsonrpc`')
@@ -269,6 +272,27 @@ def _cannot_parse(fault: Exception, data: bytes | str) -> NoReturn:
     elif isinstance(fault, RecursionError):
         text = "the text is nested too deeply"
     raise Undecodable(parse_error(text)) from None
+
+
+def _without_depth(data: bytes | str) -> Response | None:
+    """Judge a message that is nested too deeply to be read, by what is outside of all that is nested in it.
+
+    Returns:
+        An answer, without what it says; None if it is none, and no request either.
+
+    Raises:
+        Undecodable: It is a request.
+    """
+    shallow = without_inside(data.encode() if isinstance(data, str) else data)
+    if shallow is None:
+        return None
+    try:
+        message = decode(shallow)
+    except Undecodable:
+        return None
+    if isinstance(message, Request):
+        raise Undecodable(too_deep(), message.id) from None
+    return Response(message.id, fault=TOO_DEEP) if isinstance(message, Response) else None
 
 
 def _with_half(fault: Exception, data: bytes | str) -> Response | None:

@@ -5,12 +5,13 @@ works on values stops far earlier: pydantic and the JSON Schema validator at 255
 below all of these.
 """
 
-from itertools import accumulate
+import re
+from itertools import accumulate, islice
 from typing import Final
 
 import msgspec
 
-from mcpbus.protocol.errors import invalid_params
+from mcpbus.protocol.errors import ProtocolError, invalid_params
 
 MOST_NESTED: Final = 200
 """How many arrays and objects may lie within each other in the params of a message, or in an answer."""
@@ -20,6 +21,7 @@ SHORTEST_NESTED: Final = 2 * (MOST_NESTED + 1)
 
 TOO_DEEP: Final = f"arrays and objects are nested more than {MOST_NESTED} levels deep"
 
+_OPENING: Final = re.compile(rb"[\[{]")
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _STEPS: Final = bytes.maketrans(b"[]", b"\x01\xff")
 _OTHERS: Final = bytes(set(range(256)) - set(b'[{]}"'))
@@ -51,6 +53,16 @@ def _depth(text: bytes) -> int:
     return levels + max(accumulate(steps), default=0)
 
 
+def without_inside(text: bytes) -> bytes | None:
+    """Return what is outside of all that is nested in an object, with an empty one in its place; None if that has no end."""
+    _, start = (match.start() for match in islice(_OPENING.finditer(text), 2))
+    last = text.rfind(b"}")
+    end = max(text.rfind(b"}", 0, last), text.rfind(b"]", 0, last))
+    if end < start or _OPENING.search(text, end):
+        return None
+    return text[:start] + b"{}" + text[end + 1 :]
+
+
 def check_nesting(params: bytes | msgspec.Raw) -> None:
     """Refuse params in which values are nested too deeply.
 
@@ -58,4 +70,9 @@ def check_nesting(params: bytes | msgspec.Raw) -> None:
         ProtocolError: -32602.
     """
     if nests_too_deeply(params):
-        raise invalid_params(f"{TOO_DEEP} - at `params`")
+        raise too_deep()
+
+
+def too_deep() -> ProtocolError:
+    """Return what to answer to params in which values are nested too deeply."""
+    return invalid_params(f"{TOO_DEEP} - at `params`")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.errors import INVALID_REQUEST, PARSE_ERROR, ProtocolError
+from mcpbus.protocol.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ProtocolError
 from mcpbus.protocol.jsonrpc import (
     MAX_BATCH,
     ErrorObject,
@@ -104,7 +104,12 @@ FAULTS = [
     ("W-5", b'{"jsonrpc":"2.0","id":1,"method":"m"', PARSE_ERROR, None, "truncated"),
     ("W-5", message(id=1, method="m") + b"x", PARSE_ERROR, None, "malformed"),
     ("W-5", b'{"jsonrpc":"2.0","id":true,"method"!}', PARSE_ERROR, None, "malformed"),
-    ("W-5", NESTED, PARSE_ERROR, None, "nested"),
+    ("J-9", NESTED, INVALID_PARAMS, 1, "nested more than 200 levels deep - at `params`"),
+    ("W-5", b"[" * 20_000, PARSE_ERROR, None, "nested"),
+    ("W-5", b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 20_000, PARSE_ERROR, None, "nested"),
+    # Without an end: what is before that is not looked at again and again.
+    ("W-5", b'{"id":1,' + b'"a":{},' * 20_000 + b'"b":' + b"[" * 20_000, PARSE_ERROR, None, "nested"),
+    ("W-5", b'{"id":1,"a":[]}' + b"[" * 20_000, PARSE_ERROR, None, "malformed"),
     ("W-5", NESTED.replace(b'"id":1', b'"id":null'), PARSE_ERROR, None, "nested"),
     ("J-11", b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\xff"}}', PARSE_ERROR, None, "UTF-8"),
     ("J-11", '{"jsonrpc":"2.0","id":1,"method":"\ud800"}', PARSE_ERROR, None, "UTF-8"),

@@ -64,6 +64,8 @@ def nested(levels):
 FINE = nested(MOST_NESTED - 2)
 DEEP = nested(MOST_NESTED - 1)
 FAR = nested(700)
+BEYOND = "[" * 20_000 + "]" * 20_000
+"""More than is read on any interpreter."""
 
 
 def call(tool, value, **more):
@@ -146,6 +148,21 @@ async def test_an_answer_to_a_question(answer, autojump_clock):
         question = await client.ask(request(1, "tools/call", {"name": "ask", "arguments": {}}))
         said = await client.ask({"jsonrpc": "2.0", "id": question["id"], **answer})
         assert "nested more than 200 levels" in said["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_what_cannot_even_be_read_is_refused_by_its_id_too(after, autojump_clock):
+    async with open_bus(make_server([])) as bus, ws(bus.asgi(), "2025-11-25") as client:
+        members = [
+            '"params":{"name":"echo","arguments":{"x":[' + BEYOND + "]}}",
+            '"id":1,"method":"tools/call"',
+        ]
+        client.tell(text=f'{{"jsonrpc":"2.0",{",".join(members if after else members[::-1])}}}')
+        is_refused(await client.message())
+        question = await client.ask(request(1, "tools/call", {"name": "ask", "arguments": {}}))
+        client.tell(text=f'{{"jsonrpc":"2.0","id":{json.dumps(question["id"])},"result":{BEYOND}}}')
+        assert "nested more than 200 levels" in (await client.message())["result"]["content"][0]["text"]
+        assert (await client.ask(request(2, "ping")))["result"] == {}
 
 
 async def test_a_notification_is_not_given_to_anybody(autojump_clock):

@@ -1,14 +1,18 @@
 """Tasks in a store that processes share, without serving as one: one that was taken for ended, and lives, finds out what became of its own."""
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import msgspec
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from task_stage import DECLARED, begin, look, tasking
 from test_task_lifetime import Down, gone
 from test_task_listening import told
+from trio.testing import MockClock
 
+from mcpbus import ProtocolError
 from mcpbus.core.tasks.messages import Expire
 from mcpbus.tasks import LeasedTaskStore, TaskStatus
 from mcpbus.testing import settle
@@ -44,6 +48,14 @@ class Leased(Down):
         self._open.update(self._told)
         for tell in self._told.values():
             tell()
+
+
+class Slow(Leased):
+    """Takes a second to keep a task."""
+
+    async def put(self, record, payload):
+        await trio.sleep(1)
+        await super().put(record, payload)
 
 
 @asynccontextmanager
@@ -151,11 +163,6 @@ async def test_what_another_process_has_reported_is_not_stored_again(autojump_cl
 
 
 async def test_what_is_forgotten_while_a_store_finds_that_another_process_has_it_is_gone(autojump_clock):
-    class Slow(Leased):
-        async def put(self, record, payload):
-            await trio.sleep(5)
-            await super().put(record, payload)
-
     store = Slow()
     async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client)
@@ -166,3 +173,100 @@ async def test_what_is_forgotten_while_a_store_finds_that_another_process_has_it
         await trio.sleep(6)
         assert await gone(client, task)
         assert (len(stage.bus.tasks), len(store), store.deleted) == (0, 1, [])
+
+
+# -- whatever happens --------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["take", "renew", "finish", "begin", "fails", "hangs", "works"]),
+        st.sampled_from([0.0, 0.5, 2.0, 31.0]),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+class Lives:
+    """Buses that share a store, whatever happens to it; their clients note how they see each task: its id, status and what came of it."""
+
+    def __init__(self, stack):
+        self._stack = stack
+        self._store = Slow()
+        self._tasks = []
+        self.seen = {}
+
+    async def open(self):
+        if self._store.how == "works":
+            stage = await self._stack.enter_async_context(
+                tasking(store=self._store, limits={"store_deadline": 2})
+            )
+            client = await self._stack.enter_async_context(stage.bus.connect(capabilities=DECLARED))
+            self.seen[client] = stage, []
+
+    async def begin(self):
+        client = next(iter(self.seen))
+        with suppress(ProtocolError):  # the store is down
+            self._tasks.append(await begin(client, "must"))
+
+    async def finish(self):
+        for stage, _ in self.seen.values():
+            for job in stage.jobs[-1:]:
+                job.finish("done")
+
+    async def take(self):
+        """Have one more open that takes all others for ended."""
+        self._store.lapse()
+        await self.open()
+
+    async def renew(self):
+        self._store.renew()
+
+    async def fails(self):
+        self._store.how = "fails"
+
+    async def hangs(self):
+        self._store.how = "hangs"
+
+    async def works(self):
+        self._store.how = "works"
+
+    async def look(self):
+        for client, (_, views) in self.seen.items():
+            for task in self._tasks:
+                with suppress(ProtocolError):  # it is unknown there, or the store is down
+                    view = await look(client, task)
+                    views.append((task["taskId"], view["status"], view.get("result"), view.get("error")))
+
+
+async def live_through(steps):
+    async with AsyncExitStack() as stack:
+        lives = Lives(stack)
+        for step, seconds in [
+            ("open", 0),
+            ("begin", 1),
+            *steps,
+            ("works", 31),
+            ("renew", 31),
+            ("finish", 31),
+        ]:
+            await getattr(lives, step)()
+            await trio.sleep(0.1)
+            await lives.look()
+            await trio.sleep(seconds)
+            await lives.look()
+    return [views for _, views in lives.seen.values()]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(steps=STEPS)
+def test_an_end_that_was_seen_stays_as_it_is_whatever_happens(steps):
+    ends = {}
+    for views in trio.run(live_through, steps, clock=MockClock(autojump_threshold=0)):
+        ended = set()
+        for task, *view in views:
+            if view[0] == "working":
+                assert task not in ended
+            else:
+                ended.add(task)
+                assert ends.setdefault(task, view) == view

@@ -9,6 +9,7 @@ from mcpbus import Limits, ProtocolError, RegistrationError, Server
 from mcpbus.dispatch.methods import server_capabilities
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era
 from mcpbus.tasks import TASKS, TaskSupport
+from mcpbus.testing import open_probe
 
 LEGACY = [name for name, revision in REVISIONS.items() if revision.era is Era.LEGACY]
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -65,8 +66,9 @@ NOT_DECLARED = [
 @pytest.mark.parametrize("capabilities", NOT_DECLARED)
 async def test_without_the_extension_an_optional_tool_runs_within_its_request(capabilities, autojump_clock):
     """TX-3. The experimental declaration of 2025-11-25 is none (SEP-2663, "Backward Compatibility")."""
-    async with tasking() as stage, stage.bus.connect(capabilities=capabilities) as client:
-        result = await client.call_tool("typed", {"number": 3})
+    async with tasking() as stage, open_probe(stage.bus.asgi()) as probe:
+        called = {"name": "typed", "arguments": {"number": 3}}
+        result = (await probe.request("tools/call", called, capabilities=capabilities).reply())["result"]
         assert (result["resultType"], text(result)) == ("complete", "3")
         assert len(stage.bus.tasks) == 0
 
@@ -74,9 +76,10 @@ async def test_without_the_extension_an_optional_tool_runs_within_its_request(ca
 @pytest.mark.parametrize("capabilities", NOT_DECLARED)
 async def test_without_the_extension_a_required_tool_is_refused_before_it_runs(capabilities, autojump_clock):
     """TX-10."""
-    async with tasking() as stage, stage.bus.connect(capabilities=capabilities) as client:
-        refused = await refusal(client.call_tool("must"))
-        assert (refused.code, refused.data) == (-32021, MISSING)
+    async with tasking() as stage, open_probe(stage.bus.asgi()) as probe:
+        called = {"name": "must", "arguments": {}}
+        refused = (await probe.request("tools/call", called, capabilities=capabilities).reply())["error"]
+        assert (refused["code"], refused["data"]) == (-32021, MISSING)
         assert stage.jobs == []
 
 

@@ -13,6 +13,7 @@ from sniffio import AsyncLibraryNotFoundError, current_async_library
 
 from mcpbus.blocked import blocks_told
 from mcpbus.core.nursery import background
+from mcpbus.ending import holders_told
 from mcpbus.serving.signals import shutdown_on_signals
 from mcpbus.standard_error import ANNOUNCE, log_aside
 from mcpbus.transports.stdio import StdioClosedError
@@ -51,16 +52,19 @@ def check_startable() -> None:
     )
 
 
-async def until_signalled(name: str, serve: Callable[..., Any], worker: "Worker | None" = None) -> None:
+async def until_signalled(
+    name: str, serve: Callable[..., Any], worker: "Worker | None" = None, drain_seconds: float = 5.0
+) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
     For a program whose main thread this is: it takes the process's signals, tunes its garbage collector, writes the log to
-    standard error without waiting for its reader, and says in it what blocks the loop.
+    standard error without waiting for its reader, and says in it what blocks the loop, or keeps the program from its end.
 
     Args:
         name: What is served.
         serve: `Server.serve` or the like, with its other arguments.
         worker: What this process does as one of several, if it is one: another one says where they serve, and ends it.
+        drain_seconds: How long that takes to end.
     """
     # Before anybody looks: of a new installation they are compiled first, which takes seconds.
     for each in ("mcpbus.serving.run", "mcpbus.transports.asgi"):
@@ -68,6 +72,7 @@ async def until_signalled(name: str, serve: Callable[..., Any], worker: "Worker 
     with log_aside(), blocks_told():
         async with (
             shutdown_on_signals() as shutdown,
+            holders_told(shutdown, drain_seconds),
             nullcontext(_say_where) if worker is None else worker.attend(shutdown) as say_where,
             background() as nursery,
         ):
@@ -80,23 +85,24 @@ async def _say_where(name: str, urls: Sequence[str]) -> None:
         ANNOUNCE.get()(f"{name} is served at {url} (Ctrl-C to stop)")
 
 
-async def until_input_ends(serve: Callable[..., Awaitable[bool]]) -> None:
+async def until_input_ends(serve: Callable[..., Awaitable[bool]], drain_seconds: float = 5.0) -> None:
     """Serve standard input and output until the input ends, or a signal comes.
 
     Both end what goes on by a drain; a signal that comes meanwhile does not wait for it.
 
     For a program whose main thread this is: it takes the process's signals, writes the log to standard error without waiting for
-    its reader, and says in it what blocks the loop.
+    its reader, and says in it what blocks the loop, or after a signal keeps the program from its end.
 
     Args:
         serve: `Bus.stdio` or the like, with its other arguments.
+        drain_seconds: How long that takes to end.
 
     Raises:
         SystemExit: With a status other than 0: standard input or output is closed, or did not take all that was said.
     """
     try:
         with log_aside(), blocks_told():
-            async with shutdown_on_signals() as shutdown:
+            async with shutdown_on_signals() as shutdown, holders_told(shutdown, drain_seconds):
                 whole = await serve(shutdown=shutdown)
     except StdioClosedError as closed:
         sys.exit(str(closed))

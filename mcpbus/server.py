@@ -21,6 +21,7 @@ from mcpbus.core.state import StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
+from mcpbus.ending import tell_of_threads
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.definition import Definition
 from mcpbus.features.errors import RegistrationError
@@ -411,12 +412,14 @@ class Server(Definition, Generic[StateT]):
         check_startable()
         check_running(transport, workers, options, serve=self.serve, run=self.run)
         if transport == "stdio":
-            program = partial(until_input_ends, partial(self._serve_stdio, **options))
+            drain = options.get("drain_seconds", 5.0)
+            program = partial(until_input_ends, partial(self._serve_stdio, **options), drain)
         else:
             worker = begin_worker(workers, options)
             own = {name: options.pop(name) for name in attrs.fields_dict(Opening) if name in options}
             serve = partial(self._serve, Opening(**own), worker, **options)
-            program = partial(until_signalled, self.name, serve, worker)
+            drain = getattr(options.get("options"), "drain_seconds", 5.0)
+            program = partial(until_signalled, self.name, serve, worker, drain)
         try:
             trio.run(program)
         except (ServingError, BaseExceptionGroup) as errors:
@@ -425,6 +428,8 @@ class Server(Definition, Generic[StateT]):
             if isinstance(error, ServingError):
                 raise error.with_traceback(None) from None
             raise error from error.__cause__
+        finally:
+            tell_of_threads()
 
     async def _serve_stdio(
         self, *, shutdown: trio.Event, limits: Limits | None = None, drain_seconds: float = 5.0

@@ -4,6 +4,7 @@ python -m lifespan_app stdio|http DRAIN_SECONDS WRITE_DEADLINE [how its lifespan
 """
 
 import sys
+import threading
 import time
 from contextlib import asynccontextmanager
 
@@ -22,8 +23,19 @@ async def hold_on(how: str) -> None:
     elif how == "shields itself":
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
+    elif how == "leaves a thread":
+        threading.Thread(target=stay).start()
     else:
-        await trio.sleep_forever()
+        while True:
+            try:
+                await trio.sleep(0.01)
+            except trio.Cancelled:
+                if how != "goes on":
+                    raise
+
+
+def stay() -> None:
+    time.sleep(3600)
 
 
 @asynccontextmanager

@@ -155,6 +155,52 @@ async def test_a_handler_that_blocks_everybody_is_named_in_the_log(transport):
         await run.wrote(b"in hold_on\n")
 
 
+HOLDING_ON = pytest.mark.parametrize("how", ["shields itself", "goes on"])
+NOT_ENDED = b"the program has not ended, though "
+
+
+async def ended_by_a_second_signal(run):
+    run.process.send_signal(signal.SIGTERM)
+    await run.ended()
+    assert run.process.returncode == -signal.SIGTERM
+
+
+@TRANSPORTS
+@HOLDING_ON
+async def test_a_handler_that_keeps_it_from_its_end_is_named_in_the_log(transport, how):
+    async with running(transport, drain=0.1) as run:
+        await run.begin(call("hold", {"how": how}, id=1, token=1))
+        run.process.send_signal(signal.SIGTERM)
+        await run.wrote(b"a second signal ends it at once\n")
+        (line,) = [line for line in run.errors.splitlines() if NOT_ENDED in line]
+        assert re.search(rb"it waits for hold \(\S+lifespan_app\.py:\d+, in hold_on\); a second", line)
+        await ended_by_a_second_signal(run)
+
+
+@TRANSPORTS
+@HOLDING_ON
+async def test_a_lifespan_that_keeps_it_from_its_end_is_named_in_the_log(transport, how):
+    async with running(transport, drain=0.1, how=[how]) as run:
+        run.process.send_signal(signal.SIGTERM)
+        await run.wrote(b"a second signal ends it at once\n")
+        assert re.search(
+            rb"it waits for lifespan \(\S+lifespan_app\.py:\d+, in hold_on\); a second", run.errors
+        )
+        await ended_by_a_second_signal(run)
+
+
+@TRANSPORTS
+async def test_a_thread_that_keeps_it_from_its_end_is_named_in_the_log(transport):
+    async with running(transport, drain=0.1, how=["leaves a thread"]) as run:
+        run.process.send_signal(signal.SIGTERM)
+        await run.wrote(b"LEFT")
+        await run.wrote(b"a second signal ends it at once\n")
+        assert re.search(
+            rb"waits for a thread that runs stay \(\S+lifespan_app\.py:\d+\); a second", run.errors
+        )
+        await ended_by_a_second_signal(run)
+
+
 # -- what a client on stdio does not take ------------------------------------------------------------------------------
 
 SIZE = 4 * 1024 * 1024

@@ -381,6 +381,17 @@ async def test_an_idle_connection_ends_and_one_with_a_request_does_not(autojump_
         assert client.owner.closed == pytest.approx(begun + 75, abs=2)
 
 
+async def test_what_is_asked_for_as_an_idle_connection_ends_is_refused_and_no_broken_pipe(autojump_clock):
+    async with connected(keep_alive_seconds=75) as client:
+        await trio.sleep(75.5)
+        assert client.owner.closed is None
+        stream_id = await client.call("wait")  # which has read nothing of its end
+        reset = await client.until_stream(stream_id, h2.events.StreamReset)
+        assert reset.error_code == ErrorCodes.REFUSED_STREAM
+        assert await client.ended() == ErrorCodes.NO_ERROR
+        assert client.owner.closed == pytest.approx(76, abs=0.1)
+
+
 async def test_an_idle_connection_ends_at_once_when_it_is_retired(autojump_clock):
     async with connected() as client:
         client.server.retire()

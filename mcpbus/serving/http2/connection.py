@@ -36,6 +36,10 @@ from mcpbus.serving.service import Service
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn."""
 
+_FAREWELL_SECONDS: Final = 1.0
+"""From when a client is told that its idle connection ends until it does. What it asked for before it had read that is refused, as
+it may repeat (RFC 9113, section 6.8); a closed connection would have it lose even what it was told."""
+
 
 class Owner(Protocol):
     """Who accepted a connection."""
@@ -133,19 +137,24 @@ class Http2Connection:
         elif now >= self._head_until:
             self._service.app.note("head_seconds", self.peer, "a connection was ended")
             self._end(ErrorCode.ENHANCE_YOUR_CALM)
-        elif (
-            self._requests.idle_since is not None
-            and now >= self._requests.idle_since + self.options.keep_alive_seconds
-        ):
-            self._end()
+        elif now >= self._idle_until():
+            if self._protocol.leaving:
+                self._end()
+            else:
+                self._protocol.announce_end()
+                self._writer.flush()
         if not self._over:
             self._look_again()
 
     def _look_again(self) -> None:
-        times = [self._requests.soonest(), self._head_until, self._linger_until]
-        if self._requests.idle_since is not None:
-            times.append(self._requests.idle_since + self.options.keep_alive_seconds)
-        self.look_at(min(times))
+        self.look_at(min(self._requests.soonest(), self._head_until, self._linger_until, self._idle_until()))
+
+    def _idle_until(self) -> float:
+        """Tell until when it may be idle, at the end of which that is told; and once it was, until when it stays."""
+        if self._requests.idle_since is None:
+            return math.inf
+        farewell = _FAREWELL_SECONDS if self._protocol.leaving else 0.0
+        return self._requests.idle_since + self.options.keep_alive_seconds + farewell
 
     def look_at(self, time: float) -> None:
         """Have `expire` called then."""

@@ -23,6 +23,7 @@ from mcpbus.client.wire import check_message, encode_params
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
+    ErrorObject,
     Notification,
     Request,
     RequestId,
@@ -295,9 +296,7 @@ class Conversation:
     def _replied(self, response: Response, owner: Pending | None) -> None:
         result: msgspec.Raw | Exception | None = response.result
         if response.error is not None:
-            error = response.error
-            data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
-            result = ProtocolError(error.code, error.message, data)
+            result = _read_error(response.error)
         elif response.fault is not None:
             result = MalformedAnswerError(f"the server's answer cannot be read: {response.fault}")
         if result is None:
@@ -345,6 +344,15 @@ class Conversation:
         for request_id, pending in self._pending.items():
             if pending is owner:
                 self._give_up(request_id, pending, error)
+
+
+def _read_error(error: ErrorObject) -> Exception:
+    """Return what a server answers as it is raised; it may have data that is JSON, and yet cannot be read."""
+    try:
+        data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
+    except (msgspec.DecodeError, RecursionError) as fault:
+        return MalformedAnswerError(f"the server's error cannot be read: {fault}")
+    return ProtocolError(error.code, error.message, data)
 
 
 def _id(value: object) -> RequestId | None:

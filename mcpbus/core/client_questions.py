@@ -171,6 +171,14 @@ def _with_token(params: msgspec.Raw, token: RequestId) -> msgspec.Raw:
 
 
 def _read(text: bytes | msgspec.Raw) -> Any:
+    """Read what a client answers.
+
+    Raises:
+        AskError: values are nested too deeply in it, or a number is beyond any float: that is JSON, and has been passed on as such.
+    """
     if nests_too_deeply(text):
         raise invalid_answer(TOO_DEEP)
-    return decode_large(msgspec.json.decode, text)
+    try:
+        return decode_large(msgspec.json.decode, text)
+    except msgspec.DecodeError as fault:
+        raise invalid_answer(str(fault)) from None

@@ -124,6 +124,16 @@ class _Identified(msgspec.Struct, gc=False):
     id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+class _Outside(msgspec.Struct, gc=False):
+    """What is left of a message that is nested too deeply to be read: an error is empty then."""
+
+    jsonrpc: Literal["2.0"]
+    id: BoundedId
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
 class _Unattributed(msgspec.Struct, gc=False):
     """An error whose sender says by null, as JSON-RPC 2.0 has it, what MCP says by no id at all (rule J-9)."""
 
@@ -140,6 +150,7 @@ _envelopes = msgspec.json.Decoder(_Envelope)
 _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 _well_formed = msgspec.json.Decoder(msgspec.Raw)
 _identified = msgspec.json.Decoder(_Identified)
+_outsides = msgspec.json.Decoder(_Outside)
 _unattributed = msgspec.json.Decoder(_Unattributed)
 _ids: msgspec.json.Decoder[RequestId] = msgspec.json.Decoder(BoundedId)
 encode_value = msgspec.json.Encoder(enc_hook=plain).encode
@@ -287,12 +298,16 @@ def _without_depth(data: bytes | str) -> Response | None:
     if shallow is None:
         return None
     try:
-        message = decode(shallow)
-    except Undecodable:
+        said = _outsides.decode(shallow)
+    except msgspec.DecodeError:
         return None
-    if isinstance(message, Request):
-        raise Undecodable(too_deep(), message.id) from None
-    return Response(message.id, fault=TOO_DEEP) if isinstance(message, Response) else None
+    if said.method is _UNSET:
+        return (
+            None if (said.result is _UNSET) == (said.error is _UNSET) else Response(said.id, fault=TOO_DEEP)
+        )
+    if said.result is said.error is _UNSET:
+        raise Undecodable(too_deep(), said.id) from None
+    return None
 
 
 def _with_half(fault: Exception, data: bytes | str) -> Response | None:

@@ -142,6 +142,24 @@ async def test_an_answer_that_cannot_be_sent_is_told_to_whoever_gave_it_and_the_
     assert why in line
 
 
+@pytest.mark.parametrize("data", ["[" * 20_000 + "]" * 20_000, "1e999"])
+async def test_an_error_whose_data_cannot_be_read_is_told_to_who_asked(data, autojump_clock):
+    """On a channel that others share it counted as noise, and its caller waited for ever."""
+
+    async def ask():
+        with pytest.raises(ClientError, match="cannot be read"):
+            await wall.client.request("tools/list")
+
+    async with walled() as wall:
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await wait_all_tasks_blocked()
+                wall.client.receive(
+                    f'{{"jsonrpc":"2.0","id":1,"error":{{"code":-32000,"message":"no","data":{data}}}}}'
+                )
+
+
 async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
     asked, go_on = [], trio.Event()
 

@@ -111,6 +111,8 @@ FAULTS = [
     ("W-5", b'{"id":1,' + b'"a":{},' * 20_000 + b'"b":' + b"[" * 20_000, PARSE_ERROR, None, "nested"),
     ("W-5", b'{"id":1,"a":[]}' + b"[" * 20_000, PARSE_ERROR, None, "malformed"),
     ("W-5", NESTED.replace(b'"id":1', b'"id":null'), PARSE_ERROR, None, "nested"),
+    ("W-5", NESTED.replace(b'"id":1', b'"id":1,"result":1'), PARSE_ERROR, None, "nested"),
+    ("W-5", NESTED.replace(b'"method":"m"', b'"result":1,"error":1'), PARSE_ERROR, None, "nested"),
     ("J-11", b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\xff"}}', PARSE_ERROR, None, "UTF-8"),
     ("J-11", '{"jsonrpc":"2.0","id":1,"method":"\ud800"}', PARSE_ERROR, None, "UTF-8"),
     ("J-9", message(id=1, method="m", params={"a": "\ud83d"}), PARSE_ERROR, 1, "half of a surrogate pair"),
@@ -180,6 +182,13 @@ def test_of_an_answer_with_half_of_a_character_it_is_told_whose_it_is(said):
         answer = decode(text)
         assert answer.fault.startswith("Parse error: a text has half of a surrogate pair")
         assert answer == Response(1, fault=answer.fault)
+
+
+@pytest.mark.parametrize("said", [b'"result":%b', b'"error":{"code":1,"message":"no","data":%b}'])
+def test_of_an_answer_that_is_nested_too_deeply_to_be_read_it_is_told_whose_it_is(said):
+    said %= b"[" * TOO_DEEP + b"]" * TOO_DEEP
+    for text in (b'{"jsonrpc":"2.0","id":1,' + said + b"}", b'{"jsonrpc":"2.0",' + said + b',"id":1}'):
+        assert decode(text) == Response(1, fault="arrays and objects are nested more than 200 levels deep")
 
 
 def outcome(data: bytes | str) -> Request | Notification | Response | Undecodable:

@@ -150,6 +150,17 @@ async def test_an_answer_to_a_question(answer, autojump_clock):
         assert "nested more than 200 levels" in said["result"]["content"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    "answer", ['"result":{"roots":1e999}', '"error":{"code":1,"message":"no","data":1e999}']
+)
+async def test_an_answer_with_a_number_beyond_any_float(answer, autojump_clock):
+    """It is JSON, so that it is found only by those who look at it."""
+    async with open_bus(make_server([])) as bus, ws(bus.asgi(), "2025-11-25") as client:
+        question = await client.ask(request(1, "tools/call", {"name": "ask", "arguments": {}}))
+        client.tell(text=f'{{"jsonrpc":"2.0","id":{json.dumps(question["id"])},{answer}}}')
+        assert "Number out of range" in (await client.message())["result"]["content"][0]["text"]
+
+
 @pytest.mark.parametrize("after", [False, True])
 async def test_what_cannot_even_be_read_is_refused_by_its_id_too(after, autojump_clock):
     async with open_bus(make_server([])) as bus, ws(bus.asgi(), "2025-11-25") as client:
@@ -159,9 +170,10 @@ async def test_what_cannot_even_be_read_is_refused_by_its_id_too(after, autojump
         ]
         client.tell(text=f'{{"jsonrpc":"2.0",{",".join(members if after else members[::-1])}}}')
         is_refused(await client.message())
-        question = await client.ask(request(1, "tools/call", {"name": "ask", "arguments": {}}))
-        client.tell(text=f'{{"jsonrpc":"2.0","id":{json.dumps(question["id"])},"result":{BEYOND}}}')
-        assert "nested more than 200 levels" in (await client.message())["result"]["content"][0]["text"]
+        for said in (f'"result":{BEYOND}', f'"error":{{"code":1,"message":"no","data":{BEYOND}}}'):
+            question = await client.ask(request(1, "tools/call", {"name": "ask", "arguments": {}}))
+            client.tell(text=f'{{"jsonrpc":"2.0","id":{json.dumps(question["id"])},{said}}}')
+            assert "nested more than 200 levels" in (await client.message())["result"]["content"][0]["text"]
         assert (await client.ask(request(2, "ping")))["result"] == {}
 
 

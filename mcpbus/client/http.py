@@ -77,7 +77,7 @@ async def connect_http(
     ``resources/subscribe`` or ``logging/setLevel``.
 
     Args:
-        url: The endpoint.
+        url: The endpoint. A name and a password in it are sent as ``Authorization`` has them, and quoted nowhere.
         headers: Header fields of each request, such as ``Authorization``.
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
@@ -92,11 +92,14 @@ async def connect_http(
     fixed = None if revision is None else named(revision)
     raised: Exception | None = None
     check_text("connect_http()", url=url)
-    _check_url(url)
+    url, account = _read_url(url)
     check_client(capabilities, on_question)
     fields = {"Accept-Encoding": "identity", **check_fields(headers)}
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-    async with httpx2.AsyncClient(headers=fields, timeout=timeout) as http, trio.open_nursery() as nursery:
+    async with (
+        httpx2.AsyncClient(headers=fields, auth=account, timeout=timeout) as http,
+        trio.open_nursery() as nursery,
+    ):
         connection = _HttpConnection(http, url, nursery)
         client = connection.client = Client(
             fixed or LATEST,
@@ -383,24 +386,30 @@ def _has_ended(session: str | None, answer: httpx2.Response) -> TypeGuard[str]:
     return session is not None and answer.status_code == HTTPStatus.NOT_FOUND
 
 
-def _check_url(url: str) -> None:
-    """Refuse what cannot be connected to.
+def _read_url(url: str) -> tuple[str, tuple[str, str] | None]:
+    """Take a URL apart: what errors and logs may quote of it, and the name and the password that were in it.
 
     Raises:
-        ClientError: The message says why.
+        ClientError: It cannot be connected to; the message says why.
     """
+    # In what is no URL, nobody can tell where a password would end.
+    told = repr(f"...{url[url.rindex('@') :]}" if "@" in url else url)
     if any(map(str.isspace, url)):
-        raise ClientError(f"{url!r} is no URL: there is white space in it")
+        raise ClientError(f"{told} is no URL: there is white space in it")
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, UnicodeError) as fault:
-        raise ClientError(f"{url!r} is no URL: {fault}") from None
+        why = "something in it cannot be read" if "@" in url else fault
+        raise ClientError(f"{told} is no URL: {why}") from None
     if parsed.scheme not in {"http", "https"}:
-        raise ClientError(f"{url!r} is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp")
+        raise ClientError(f"{told} is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp")
     if not _is_host(parsed.host):
-        raise ClientError(f"{url!r} names no host")
+        raise ClientError(f"{told} names no host")
     if parsed.port is not None and not 0 < parsed.port < _PORTS:
-        raise ClientError(f"{url!r} names no port: they go from 1 to {_PORTS - 1}")
+        raise ClientError(f"{told} names no port: they go from 1 to {_PORTS - 1}")
+    if not parsed.userinfo:
+        return url, None
+    return str(parsed.copy_with(userinfo=b"")), (parsed.username, parsed.password)
 
 
 def _is_host(text: str) -> bool:

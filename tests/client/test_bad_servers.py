@@ -207,6 +207,37 @@ async def test_a_url_that_is_none_is_told_before_anything_is_sent(url, told, mon
     assert told in await list_tools(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://mia:s3cret@127.0.0.1:9/mcp", "cannot connect to http://127.0.0.1:9/mcp: "),
+        ("ftp://mia:s3cret@127.0.0.1/mcp", "'...@127.0.0.1/mcp' is no URL of HTTP: "),
+        ("mia:s3cret@127.0.0.1:9/mcp", "'...@127.0.0.1:9/mcp' is no URL of HTTP: "),
+        ("http://mia:s3cret@/mcp", "'...@/mcp' names no host"),
+        ("http://mia:s3cret@host:70000/mcp", "'...@host:70000/mcp' names no port"),
+        ("http://mia:s3 cret@host/mcp", "'...@host/mcp' is no URL: there is white space in it"),
+        ("http://mia:s3cret/@host/mcp", "'...@host/mcp' is no URL: something in it cannot be read"),
+        ("http://mia:s3cret@again@host:x/mcp", "'...@host:x/mcp' is no URL: something in it cannot be read"),
+    ],
+)
+async def test_no_password_in_a_url_is_told(url, told):
+    said = await list_tools(url)
+    assert said.startswith(told)
+    assert "mia" not in said
+    assert "s3" not in said
+
+
+async def test_a_password_in_a_url_is_sent_and_not_logged(caplog):
+    caplog.set_level("DEBUG")
+    async with speaking(answer(status="403 Forbidden")) as (url, sent):
+        private = url.replace("http://", "http://ann:s3%40cret@")
+        assert await list_tools(private) == f"{url} answered 403 Forbidden"
+    assert sent
+    for request in sent:
+        assert "authorization: basic yw5uonmzqgnyzxq=\r\n" in request.lower()
+    assert "s3" not in caplog.text
+
+
 async def test_why_there_is_no_tls_is_told():
     async def refuse(stream):
         async with stream:

@@ -105,7 +105,9 @@ class Conversation:
         self._by_token: dict[RequestId, Pending] = {}
         self._listens: dict[RequestId, Listen] = {}
         self._session_listens = SessionListens()
-        self._questions = ServerQuestions(nursery, on_question, capabilities, self._send)
+        self._questions = ServerQuestions(
+            nursery, on_question, capabilities, self._send, self._question_failed
+        )
         self._arrived = trio.lowlevel.ParkingLot()
         self._gone: str | None = None  # why
         # How often what belongs to no request was not heard for a while, and why the last time.
@@ -255,7 +257,7 @@ class Conversation:
         elif isinstance(message, Notification):
             self._notified(message, owner)
         else:
-            self._questions.take(message)
+            self._questions.take(message, owner)
 
     def disconnected(self, why: str = "the connection ended before the answer came") -> None:
         """Note that the server's end is gone. For the connection."""
@@ -339,6 +341,15 @@ class Conversation:
                 owner.on_notification(method, params)
             except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
                 self._fail(owner, error)
+
+    def _question_failed(self, owner: Pending | None, error: Exception) -> bool:
+        """End the request in which was asked what `on_question` could not answer; the only one there is, where that is not said."""
+        if owner is None and len(self._pending) == 1:
+            (owner,) = self._pending.values()
+        if owner is None or owner.result is not None:
+            return False
+        self._fail(owner, error)
+        return True
 
     def _fail(self, owner: Pending, error: Exception) -> None:
         for request_id, pending in self._pending.items():

@@ -10,15 +10,25 @@ import trio
 
 from mcpbus.client.declared import check_declared
 from mcpbus.client.errors import Disconnected
+from mcpbus.client.pending import Pending
 from mcpbus.client.wire import encode_answer
-from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, method_not_found
+from mcpbus.protocol.errors import (
+    INTERNAL_ERROR,
+    ProtocolError,
+    internal_error,
+    invalid_params,
+    method_not_found,
+)
 from mcpbus.protocol.jsonrpc import ErrorObject, Request, RequestId, Response
 
 MOST_QUESTIONS: Final = 1_000
 """How many of a server's questions are answered at once; what it asks beside is refused."""
 
 OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError."""
+"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError to refuse it.
+
+All else that it raises is raised again where the request is waited for in which the server asks.
+"""
 
 _log = logging.getLogger(__name__)
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -32,6 +42,7 @@ class ServerQuestions:
         on_question: Gives them; None if nothing was said to be answered.
         capabilities: What the client declares.
         send: Sends a reply. A connection that has ended takes none.
+        fail: Ends the request in which was asked, as far as that is known, with what `on_question` raised. Returns whether it has.
     """
 
     def __init__(
@@ -40,15 +51,22 @@ class ServerQuestions:
         on_question: OnQuestion | None,
         capabilities: Mapping[str, Any],
         send: Callable[[Response], None],
+        fail: Callable[[Pending | None, Exception], bool],
     ) -> None:
         self._nursery = nursery
         self._on_question = on_question
         self._capabilities = capabilities
         self._send = send
+        self._fail = fail
         self._answering: dict[RequestId, trio.CancelScope] = {}
 
-    def take(self, request: Request) -> None:
-        """Have a question answered, unless one of its id is."""
+    def take(self, request: Request, owner: Pending | None) -> None:
+        """Have a question answered, unless one of its id is.
+
+        Args:
+            request: The question.
+            owner: The request in which it is asked, if the connection knows.
+        """
         if request.id in self._answering:
             return
         if len(self._answering) >= MOST_QUESTIONS:
@@ -56,7 +74,7 @@ class ServerQuestions:
             self._refuse(request, ProtocolError(INTERNAL_ERROR, why))
             return
         scope = self._answering[request.id] = trio.CancelScope()
-        self._nursery.start_soon(self._asked, request, scope)
+        self._nursery.start_soon(self._asked, request, owner, scope)
 
     def cancel(self, request_id: RequestId | None) -> bool:
         """Answer a question no more, which the server has withdrawn; returns whether it was being answered."""
@@ -72,25 +90,31 @@ class ServerQuestions:
         for scope in withdrawn.values():
             scope.cancel()
 
-    async def _asked(self, request: Request, scope: trio.CancelScope) -> None:
+    async def _asked(self, request: Request, owner: Pending | None, scope: trio.CancelScope) -> None:
         with scope:
-            await self._answer(request)
+            await self._answer(request, owner)
         if self._answering.get(request.id) is scope:
             del self._answering[request.id]
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: Request, owner: Pending | None) -> None:
         try:
-            if request.method == "ping":
-                answer: Any = {}
-            elif self._on_question is None:
-                raise method_not_found(request.method)
-            else:
-                params = _params.decode(request.params)
-                check_declared(request.method, params, self._capabilities)
-                answer = await self._on_question(request.method, params)
+            answer = await self._ask(request)
             self._reply(Response(request.id, _encode_answer(request.method, answer)))
-        except (ProtocolError, msgspec.DecodeError) as fault:
-            self._refuse(request, fault if isinstance(fault, ProtocolError) else invalid_params(str(fault)))
+        except ProtocolError as fault:
+            self._refuse(request, fault)
+        except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
+            self._refuse(request, internal_error())
+            if not self._fail(owner, error):
+                _log.error("on_question failed, when asked %a", request.method, exc_info=error)
+
+    async def _ask(self, request: Request) -> Any:
+        if request.method == "ping":
+            return {}
+        if self._on_question is None:
+            raise method_not_found(request.method)
+        params = _read_params(request)
+        check_declared(request.method, params, self._capabilities)
+        return await self._on_question(request.method, params)
 
     def _refuse(self, request: Request, error: ProtocolError) -> None:
         data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
@@ -99,6 +123,18 @@ class ServerQuestions:
     def _reply(self, response: Response) -> None:
         with suppress(Disconnected):  # nobody waits for it any more
             self._send(response)
+
+
+def _read_params(request: Request) -> dict[str, Any]:
+    """Read what is asked.
+
+    Raises:
+        ProtocolError: -32602: it cannot be.
+    """
+    try:
+        return _params.decode(request.params)
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise invalid_params(str(fault)) from None
 
 
 def _encode_answer(method: str, answer: Any) -> msgspec.Raw:

@@ -9,7 +9,7 @@ import trio
 from test_client_ends import walled
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus import Server
+from mcpbus import Context, Server
 from mcpbus.asking import Elicit, InputRequired
 from mcpbus.client import client
 from mcpbus.client.errors import ClientError, Disconnected
@@ -140,6 +140,78 @@ async def test_an_answer_that_cannot_be_sent_is_told_to_whoever_gave_it_and_the_
     (line,) = caplog.messages
     assert line.startswith("what on_question answers to 'roots/list' cannot be sent: ")
     assert why in line
+
+
+async def faulty(_method, _params):
+    raise LookupError("nobody is at home")
+
+
+async def test_what_on_question_raises_is_raised_where_the_only_request_is_waited_for(autojump_clock):
+    async def call():
+        with pytest.raises(LookupError, match="nobody is at home"):
+            await wall.client.call_tool("ask")
+
+    async with walled(on_question=faulty) as wall:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await wait_all_tasks_blocked()
+            said(wall.client, id="q", method="roots/list")
+        assert answers(wall) == {"q": (-32603, None)}
+        assert wall.heard[-1].method == "notifications/cancelled"
+
+
+async def test_what_on_question_raises_is_raised_where_the_connection_says_that_it_was_asked(autojump_clock):
+    caught = []
+
+    async def call(name):
+        try:
+            caught.append((name, await wall.client.call_tool(name)))
+        except LookupError as error:
+            caught.append((name, error))
+
+    async with walled(on_question=faulty) as wall, trio.open_nursery() as nursery:
+        for name in ("a", "b"):
+            nursery.start_soon(call, name)
+            await wait_all_tasks_blocked()
+        question = json.dumps({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
+        wall.client.receive(question, wall.client._pending[2])
+        await wait_all_tasks_blocked()
+        wall.client.answered(1, b"{}")
+    assert [(name, type(what)) for name, what in caught] == [("b", LookupError), ("a", dict)]
+
+
+@pytest.mark.parametrize("waiting", [0, 2])
+async def test_what_on_question_raises_is_logged_where_nobody_knows_for_which_request(
+    waiting, caplog, autojump_clock
+):
+    async with walled(on_question=faulty) as wall, trio.open_nursery() as nursery:
+        for _ in range(waiting):
+            nursery.start_soon(wall.client.call_tool, "ask")
+        await wait_all_tasks_blocked()
+        said(wall.client, id="q", method="roots/list")
+        await wait_all_tasks_blocked()
+        for number in range(waiting):
+            wall.client.answered(number + 1, b"{}")
+    assert answers(wall) == {"q": (-32603, None)}
+    (record,) = caplog.records
+    assert record.getMessage() == "on_question failed, when asked 'roots/list'"
+    assert str(record.exc_info[1]) == "nobody is at home"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_client_whose_on_question_fails_goes_on(revision):
+    server = Server("s")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return str(await ctx.elicit("Your name?", str))
+
+    able = {"elicitation": {}}
+    async with open_client(server, revision=revision, capabilities=able, on_question=faulty) as client:
+        for _ in range(2):
+            with pytest.raises(LookupError, match="nobody is at home"):
+                await client.call_tool("ask")
+        assert await client.list_tools()
 
 
 @pytest.mark.parametrize("data", ["[" * 20_000 + "]" * 20_000, "1e999"])

@@ -22,7 +22,7 @@ from mcpbus.transports.asgi_arrived import arrived_in
 from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocket, say
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import Host
-from mcpbus.transports.unfinished import LAST_LOOK_SECONDS, read_unfinished, take_turn
+from mcpbus.transports.unfinished import last_look, read_unfinished, take_turn
 
 _ENDING_SECONDS: Final = 1.0
 """How long the end of an answer may take at most where its client has gone, or seems to have."""
@@ -198,7 +198,7 @@ class _AsgiRequest:
             self._read_piece_until,
             limit=limit,
             rate=rate,
-            until=rate.go_on(until, trio.current_time(), received),
+            until=rate.go_on(until, trio.current_time(), received) if received else until,
             budget=self._bus.budget,
             peer=self.peer,
             ended=not more,
@@ -231,7 +231,7 @@ class _AsgiRequest:
         with trio.CancelScope(deadline=until):
             piece, more = await self._read_piece()
             return piece, not more
-        with trio.move_on_after(LAST_LOOK_SECONDS):
+        with last_look(until):
             piece, more = await self._read_piece()
             return piece, not more
         self._bus.reached.note("body_timeout", self.peer, "a request was answered 408")

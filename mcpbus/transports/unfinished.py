@@ -15,6 +15,15 @@ LAST_LOOK_SECONDS: Final = 0.1
 """For whoever reads a connection, past the time for what is to come on it: it may be there, and nobody has looked, as when the process was stopped."""
 
 
+def last_look(until: float) -> trio.CancelScope:
+    """Bound a last wait for what was to come until then: to a moment if that is noticed late, and otherwise to no time.
+
+    Whoever sends a byte in each such moment would have as many of them.
+    """
+    late = trio.current_time() - until > LAST_LOOK_SECONDS
+    return trio.move_on_after(LAST_LOOK_SECONDS if late else 0)
+
+
 async def read_unfinished(
     begun: bytes,
     more: Callable[[float], Awaitable[tuple[bytes, bool]]],

@@ -7,7 +7,7 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import Endpoint
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.request_error import too_slow
-from mcpbus.transports.unfinished import LAST_LOOK_SECONDS, read_unfinished
+from mcpbus.transports.unfinished import last_look, read_unfinished
 
 
 class Body(msgspec.Struct):
@@ -91,7 +91,7 @@ class Body(msgspec.Struct):
         with trio.CancelScope(deadline=until) as patience:
             await self.more()
         if patience.cancelled_caught:
-            with trio.move_on_after(LAST_LOOK_SECONDS):
+            with last_look(until):
                 await self.more()
         piece = self.take()
         if self.gone:

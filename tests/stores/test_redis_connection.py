@@ -251,6 +251,45 @@ async def test_a_connection_on_which_nothing_comes_is_given_up_by_who_is_cancell
     assert len(connections) == 2
 
 
+async def test_what_takes_connections_and_says_nothing_is_told_once_and_by_us_alone(caplog):
+    asked = trio.Semaphore(0)
+
+    async def serve(stream):
+        asked.release()
+        await trio.sleep_forever()
+
+    async with fake(serve) as url:
+        with connection(url, timeout=0.02) as redis:
+            for _ in range(5):
+                with pytest.raises(RedisDownError):
+                    await redis.call("PING")
+                await asked.acquire()
+    (line,) = caplog.messages
+    assert line.startswith("Redis at redis://127.0.0.1:")
+    assert " cannot be used: " in line
+
+
+async def test_a_connection_that_is_cut_again_and_again_is_told_of_ten_times_a_minute(caplog):
+    caplog.set_level("INFO", "mcpbus")
+    cut = trio.Semaphore(0)
+
+    async def serve(stream):
+        await stream.receive_some()
+        await stream.send_all(hello(b"7.0.0"))
+        await stream.aclose()
+        cut.release()
+
+    async with fake(serve) as url:
+        with connection(url) as redis:
+            with suppress(RedisDownError):
+                await redis.call("PING", within=0.1)
+            for _ in range(15):
+                await cut.acquire()
+    assert 0 < len(caplog.messages) <= 30
+    for said in ("was lost", "cannot be used", "is there again"):
+        assert sum(said in message for message in caplog.messages) <= 10
+
+
 async def test_an_engine_that_is_still_loading_is_waited_for(caplog):
     caplog.set_level("INFO", "mcpbus")
     connections = []

@@ -4,11 +4,12 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, ContextVar
 from typing import Any, Final
 
 import trio
 
+from mcpbus.core.complaints import Complaints
 from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError, Value
 from mcpbus.core.stores.redis_library import (
     AuthenticationFailureError,
@@ -25,6 +26,16 @@ from mcpbus.core.stores.redis_library import (
 )
 
 _log = logging.getLogger("mcpbus")
+
+_OURS: Final = ContextVar("mcpbus keeps a connection to Redis", default=False)
+
+
+def _is_not_ours(_record: logging.LogRecord) -> bool:
+    return not _OURS.get()
+
+
+# It writes the traceback of each attempt to connect that fails, and raises the same: here that is told, and not each time.
+logging.getLogger("coredis").addFilter(_is_not_ours)
 
 _UNFIT: Final = (BusyLoadingError, ReadOnlyError)
 """What is said by one that takes connections, and does nothing yet or any more."""
@@ -62,6 +73,8 @@ class KeptConnection:
         self._changed = trio.Event()
         self._running: trio.CancelScope | None = None
         self._closed = False
+        self._complaints = Complaints(_log)
+        self._relieved = Complaints(_log, logging.INFO)
 
     @property
     def usable(self) -> BaseConnection | None:
@@ -123,6 +136,7 @@ class KeptConnection:
 
     async def _keep(self, running: trio.CancelScope) -> None:
         """Connect, and do so again when the connection is lost."""
+        _OURS.set(True)
         pause = _PAUSE
         try:
             with running:
@@ -146,7 +160,7 @@ class KeptConnection:
                     if self._unfit:
                         await self._check_fit(connection)
                     if self.failure is not None:
-                        _log.info("%s is there again", self.where)
+                        self._relieved.warn("%s is there again", self.where)
                     self.failure, self._final = None, False
                     await self._renewed(connection)
                     self._change(connection)
@@ -177,16 +191,17 @@ class KeptConnection:
     def _lose(self) -> None:
         if self.failure is None:
             self.failure = RedisDownError(f"{self.where} was lost")
-        _log.warning("%s", self.failure)
+        self._complaints.warn("%s", self.failure)
         self._change(None)
 
     def _fail(self, error: Exception) -> None:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         before, self._final = self.failure, _is_final(error)
-        self.failure = RedisDownError(f"{self.where} cannot be used: {_reason(error)}")
+        reason = _reason(error)
+        self.failure = RedisDownError(f"{self.where} cannot be used: {reason}")
         if str(before) != str(self.failure):
-            _log.warning("%s", self.failure)
+            self._complaints.warn("%s cannot be used: %s", self.where, reason)
         self._change(None)
 
     def _change(self, connection: BaseConnection | None) -> None:

@@ -51,7 +51,7 @@ def run_workers(count: int, options: ServeOptions, metrics: str | None = None) -
         metrics: Where the first of them has its figures, if they have any.
 
     Returns:
-        The exit status: 0, or that of a worker that could not begin to serve.
+        The exit status: 0, that of a worker that could not begin to serve, or 1 where one has not ended in order.
 
     Raises:
         CannotListenError: An address cannot be listened on, figures' included, or there are no Unix sockets, by which workers speak to one another.
@@ -162,6 +162,9 @@ class _Keeper:
             worker = place.worker
             await worker.ended.wait()
             if self._stopping.is_set():
+                if worker.ready and worker.status > 0:
+                    _log.error("worker %d has not ended in order (%s)", worker.number, worker.why)
+                    self.status = 1
                 return
             if place.worker is not worker:
                 continue  # another one has taken its place

@@ -82,6 +82,18 @@ stop()
     )
 
 
+def test_one_that_fails_at_its_end_is_told_and_the_status_is_not_0(keep, caplog):
+    script = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7 if orders["number"] else 0))
+ready()
+if begun == 3: stop()
+time.sleep(10)
+"""
+    status, begun = keep(script, count=3)
+    assert (status, begun) == (1, 3)
+    assert sorted(caplog.messages) == [f"worker {n} has not ended in order (exit status 7)" for n in (1, 2)]
+
+
 def test_one_that_is_killed_is_followed_by_another(keep, caplog):
     assert keep("ready()\nif begun == 2: stop()\nos.kill(os.getpid(), signal.SIGKILL)") == (0, 2)
     assert "(signal 9)" in caplog.text

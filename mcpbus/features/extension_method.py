@@ -86,7 +86,8 @@ def make_extension_method(
     owner = f"request {name!r}"
     if not is_left_to_extensions(name):
         raise RegistrationError(
-            f"{owner}: that is a method of the protocol, or looks like one; write on_request('com.example/search') or the like"
+            f"{owner}: that is a method of the protocol, or looks like one, or is not visible ASCII alone; "
+            f"write on_request('com.example/search') or the like"
         )
     check_function(function, "request")
     check_keywords("@server.on_request", options, RequestOptions.__annotations__)
@@ -97,6 +98,8 @@ def make_extension_method(
             f"{owner}: the server does not declare {extension!r}: write Server(..., extensions={{{extension!r}: {{}}}})"
         )
     signature = read_signature(function, owner)
+    if any(parameter.name == "_meta" for parameter in signature.parameters):
+        raise RegistrationError(f"{owner}: `_meta` is no parameter; take a context, and read ctx.meta")
     _check_result(signature)
     return ExtensionMethod(
         name,
@@ -126,6 +129,7 @@ def _check_result(signature: Signature) -> None:
 
 
 def _may_be_object(schema: Mapping[str, Any]) -> bool:
+    """Whether a value may be an object, or is always null; that it may also be null is not enough."""
     if "anyOf" in schema:
-        return any(map(_may_be_object, schema["anyOf"]))
+        return any(map(_may_be_object, (each for each in schema["anyOf"] if each.get("type") != "null")))
     return schema.get("type", "object") in {"object", "null"}

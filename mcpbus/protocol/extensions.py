@@ -38,12 +38,13 @@ def is_identifier(text: object) -> bool:
 def is_left_to_extensions(method: str) -> bool:
     """Tell whether a method may be an extension's: neither one of the protocol, nor what one of those would look like.
 
-    What begins with ``rpc.`` is JSON-RPC's own (section 4.3).
+    What begins with ``rpc.`` is JSON-RPC's own (section 4.3). Over HTTP each is said in a header besides, which has visible ASCII only.
     """
     return (
         bool(method)
         and not method.startswith("rpc.")
         and method.partition("/")[0] not in _OF_THE_PROTOCOL
+        and method.isascii()
         and method.isprintable()
         and " " not in method
     )

@@ -410,6 +410,13 @@ def text_or_number() -> str | int:
     return 5
 
 
+def list_or_nothing() -> list[int] | None:
+    return None
+
+
+def of_meta(_meta: dict[str, Any]) -> None: ...
+
+
 def any_number(*numbers: int) -> None: ...
 
 
@@ -420,6 +427,9 @@ UNFIT = {
     "JSON-RPC's own": (lambda s: s.on_request("rpc.discover")(of_text), "or looks like one"),
     "no name": (lambda s: s.on_request("")(of_text), "or looks like one"),
     "two words": (lambda s: s.on_request("com.example/a b")(of_text), "or looks like one"),
+    "what no header can say": (lambda s: s.on_request("com.example/søk")(of_text), "not visible ASCII alone"),
+    "its meta for a parameter": (lambda s: s.on_request("com.example/x")(of_meta), "read ctx.meta"),
+    "a list or nothing for a result": (lambda s: s.on_request("com.example/x")(list_or_nothing), "an object"),
     "an extension that is not declared": (
         lambda s: s.on_request("com.example/x", extension="com.example/y")(of_text),
         "write Server(..., extensions={'com.example/y': {}})",

@@ -288,8 +288,11 @@ class Features:
         self._has_tasks = self._has_tasks or below._has_tasks  # noqa: SLF001 - its own kind
         self.mirrors = self.mirrors or below.mirrors
         self._completes = self._completes or below._completes  # noqa: SLF001 - its own kind
+        known = len(self.extensions)
         for identifier, settings in below.extensions.items():
             self.extensions.setdefault(identifier, settings)
+        if len(self.extensions) > known:
+            self._tell_followers()
         if below._scoped:  # noqa: SLF001 - its own kind
             self._note_scopes(("",), "a mounted server")
         if self._open_to_all:

@@ -138,6 +138,10 @@ class Mount:
     def _sync(self) -> None:
         """Have the server above offer what the mounted one does now."""
         above, below, prefix = self._above, self._below, self.prefix
+        try:
+            above.check_extensions(below)
+        except RegistrationError as error:  # since then one was mounted below
+            _log.error("what a mounted server declares is not what clients are told: %s", error)
         above.admit_from(below)
         for kind in self._kinds():
             self._take(*kind)

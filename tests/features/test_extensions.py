@@ -387,6 +387,29 @@ def test_a_server_that_says_otherwise_of_an_extension_is_not_mounted():
     assert above.mounted() == []
 
 
+async def test_what_is_mounted_below_later_is_declared_above():
+    above, below = Server("above"), Server("below")
+    above.mount(below)
+    below.mount(Server("deep", extensions={SEARCH: SETTINGS}))
+    async with open_client(above) as client:
+        assert (await client.describe()).capabilities["extensions"] == {SEARCH: SETTINGS}
+
+
+async def test_what_is_mounted_below_later_and_says_otherwise_of_an_extension_is_told(
+    caplog: pytest.LogCaptureFixture,
+):
+    above, below, deep = (
+        Server("above", extensions={SEARCH: {}}),
+        Server("below"),
+        Server("deep", extensions={SEARCH: SETTINGS}),
+    )
+    above.mount(below)
+    below.mount(deep)
+    assert f"extension {SEARCH!r} has other settings in the server to be mounted" in caplog.text
+    async with open_client(above) as client:
+        assert (await client.describe()).capabilities["extensions"] == {SEARCH: {}}
+
+
 async def test_one_is_added_while_the_server_is_open():
     server = Server("s")
     async with open_bus(server) as bus, bus.connect() as client:

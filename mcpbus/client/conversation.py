@@ -185,7 +185,10 @@ class Conversation:
                 self._by_token.pop(meta["progressToken"], None)
         kind = result.get("resultType", "complete") if self.revision.result_type else "complete"
         # An extension may have kinds of its own, which are for the caller who declared it (rule B-11).
-        if kind not in _RESULT_TYPES and not meta[CLIENT_CAPABILITIES].get("extensions"):
+        known = isinstance(kind, str) and (
+            kind in _RESULT_TYPES or meta[CLIENT_CAPABILITIES].get("extensions")
+        )
+        if not known:
             raise MalformedAnswerError(f"the server's result is of a type that nobody knows: {kind!r}")
         return result
 

@@ -9,6 +9,7 @@ from mcpbus.tasks import TASKS, TaskSupport
 
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
+SEARCH = "com.example/search"
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 ANSWER = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -57,6 +58,17 @@ def make(where=None):
     return server
 
 
+def searching():
+    server = Server("several", extensions={SEARCH: {}})
+
+    @server.on_request("com.example/search/find", extension=SEARCH)
+    async def find(words: str, ctx: Context) -> dict[str, str]:
+        await ctx.progress(1)
+        return {"found": words}
+
+    return server
+
+
 def call(session, name, token=None, **arguments):
     return session.request("tools/call", {"name": name, "arguments": arguments}, progress_token=token)
 
@@ -69,6 +81,18 @@ def text(message):
 def way(request):
     """At which process the second request comes: the one that has the session, or another one."""
     return request.param
+
+
+async def test_a_request_of_an_extension_is_served_where_its_session_is(way, autojump_clock):
+    async with open_buses(searching) as (_, probes):
+        opened = await probes[0].initialize(capabilities={"extensions": {SEARCH: {}}})
+        session, params = at(opened, probes[way]), {"words": "sea"}
+        answered = await session.request("com.example/search/find", params, progress_token="t").ended()
+        progress, answer = answered.messages
+        assert (progress["params"]["progressToken"], answer["result"]) == ("t", {"found": "sea"})
+        other = at(await probes[0].initialize(), probes[way])
+        refused = await other.request("com.example/search/find", params).ended()
+        assert refused.messages[0]["error"]["code"] == -32021
 
 
 async def test_a_call_is_served_where_its_session_is(way, autojump_clock):

@@ -25,7 +25,7 @@ from mcpbus.middleware import RetryMiddleware
 from mcpbus.protocol.extensions import declared_settings, is_left_to_extensions
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.tasks import TASKS
-from mcpbus.testing import open_bus, open_client
+from mcpbus.testing import open_bus, open_client, open_probe
 
 SEARCH = "com.example/search"
 SETTINGS = {"languages": ["en", "no"]}
@@ -206,6 +206,27 @@ async def test_a_result_may_have_a_kind_and_a_meta_of_its_own():
     async with open_client(server) as client:
         with pytest.raises(MalformedAnswerError, match="receipt"):
             await client.request("com.example/buy")
+
+
+@pytest.mark.parametrize("kind", [["complete"], {}, 5, None])
+async def test_a_kind_is_a_text_whatever_a_client_declares(kind: Any):
+    server = Server("s")
+    server.on_request("com.example/buy")(lambda: {"resultType": kind})
+    for capabilities in (DECLARED, {}):
+        async with open_client(server, capabilities=capabilities) as client:
+            with pytest.raises(MalformedAnswerError, match="of a type that nobody knows"):
+                await client.request("com.example/buy")
+
+
+async def test_without_sessions_nobody_knows_what_an_older_client_has_declared():
+    server = searching()
+    server.on_request("com.example/open")(lambda: {"open": True})
+    older = {"mcp-protocol-version": "2025-11-25"}
+    async with open_bus(server) as bus, open_probe(bus.asgi(sessions="stateless")) as probe:
+        message = {"jsonrpc": "2.0", "id": 1, "method": "com.example/search/find", "params": {"words": "sea"}}
+        assert (await probe.post(message, older).reply())["error"]["code"] == -32021
+        message = {"jsonrpc": "2.0", "id": 1, "method": "com.example/open"}
+        assert (await probe.post(message, older).reply())["result"] == {"open": True}
 
 
 NO_RESULTS = {

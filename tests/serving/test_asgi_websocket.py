@@ -173,6 +173,44 @@ async def test_a_refusal_that_does_not_say_its_length_in_one_number_is_a_failure
     assert "Content-Length is not one number" in caplog.text
 
 
+UNFINISHED = {
+    "too short": ([{"type": "websocket.http.response.body", "body": b"no"}], "not as long as"),
+    "too long": (
+        [{"type": "websocket.http.response.body", "body": b"no tea", "more_body": True}],
+        "not as long as",
+    ),
+    "missing": ([], ""),
+}
+
+
+@pytest.mark.parametrize(("rest", "said"), UNFINISHED.values(), ids=UNFINISHED)
+async def test_a_refusal_whose_body_is_not_what_was_said_of_it_is_a_failure(
+    rest, said, turns, caplog, autojump_clock
+):
+    fields = [(b"content-length", b"3")]
+    begun = {"type": "websocket.http.response.start", "status": 418, "headers": fields}
+    async with open_lane(app=App(begun, *rest, ends=True), turns=turns) as house:
+        client = await upgraded(house)
+        told, fields, _ = await client.answer()
+        assert (told, fields["connection"]) == (500, "close")
+        await client.ended()
+    assert said in caplog.text
+
+
+async def test_a_refusal_that_breaks_off_ends_the_connection(turns, caplog, autojump_clock):
+    fields = [(b"content-length", b"3")]
+    begun = {"type": "websocket.http.response.start", "status": 418, "headers": fields}
+    pieces = [
+        {"type": "websocket.http.response.body", "body": b"n", "more_body": more} for more in (True, False)
+    ]
+    async with open_lane(app=App(begun, *pieces), turns=turns) as house:
+        client = await upgraded(house)
+        said = await client.all()
+    assert said.startswith(b"HTTP/1.1 418 ")
+    assert said.endswith(b"\r\n\r\nn")
+    assert "not as long as" in caplog.text
+
+
 async def test_what_is_no_handshake_the_application_does_not_see(turns, autojump_clock):
     app = App()
     async with open_lane(app=app, turns=turns) as house:

@@ -14,14 +14,17 @@ class Http1Opening:
     Args:
         wire: The connection, which carries nothing else any more.
         upgrade: What the client asks for.
+
+    Attributes:
+        unsaid: The head of an answer that has begun, of which nothing has gone out.
     """
 
-    __slots__ = ("_head", "_upgrade", "_wire")
+    __slots__ = ("_upgrade", "_wire", "unsaid")
 
     def __init__(self, wire: Wire, upgrade: Upgrade) -> None:
         self._wire = wire
         self._upgrade = upgrade
-        self._head = b""
+        self.unsaid = b""
 
     @property
     def subprotocols(self) -> Sequence[str]:
@@ -34,16 +37,16 @@ class Http1Opening:
 
     async def send(self, data: bytes) -> None:
         """See `Opening`."""
-        head, self._head = self._head, b""
+        head, self.unsaid = self.unsaid, b""
         await self._wire.send(head + data)
 
     def accept(self, subprotocol: str | None, fields: HeaderList) -> None:
         """See `Opening`."""
-        self._head = self._upgrade.encode_accept(subprotocol, fields)
+        self.unsaid = self._upgrade.encode_accept(subprotocol, fields)
 
     def refuse(self, status: int, fields: HeaderList) -> None:
         """See `Opening`."""
-        self._head = encode_head(status, fields, CLOSE)
+        self.unsaid = encode_head(status, fields, CLOSE)
 
     async def say(self, data: bytes, *, more: bool) -> None:  # noqa: ARG002 - it ends with the connection
         """See `Opening`."""

@@ -181,9 +181,12 @@ class Work:
             return upgrade
         app, seconds = self._service.app, wire.options.websocket_ping_seconds
         early = bool(wire.requests.take_rest())
-        websocket = AsgiWebSocket(app.asgi, Http1Opening(wire, upgrade), early=early, ping_seconds=seconds)
+        opening = Http1Opening(wire, upgrade)
+        websocket = AsgiWebSocket(app.asgi, opening, early=early, ping_seconds=seconds)
         scope = self._asgi_scope().describe("websocket", line_of(head))
         await websocket.run(scope, partial(app.report, head=head.judged))
+        if opening.unsaid:  # it was refused with a body that is not as long as was said, or with none
+            return failed().answer()
         if not websocket.opened:
             await self._linger()
         return None

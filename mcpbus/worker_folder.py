@@ -47,26 +47,46 @@ class WorkerFolder:
         Raises:
             OSError: It cannot be made; something else may be in its place.
         """
-        if self.links.is_dir() and self.sessions.is_dir():
+        if not self._is_in_place():
+            self._make_anew()
+        elif self.links.is_dir() and self.sessions.is_dir():
             return False
-        with suppress(FileExistsError):
-            self.path.mkdir(mode=stat.S_IRWXU)
-            lock = os.open(self.path, os.O_RDONLY)
-            _lock(lock)
-            os.dup2(lock, self.lock, inheritable=False)
-            os.close(lock)
-        if not os.path.samestat(os.fstat(self.lock), self.path.lstat()):
-            raise FileExistsError(errno.EEXIST, "something else is in its place")
         self._make_parts()
         return True
+
+    def _is_in_place(self) -> bool:
+        """Whether it is there: where everybody may have a folder, somebody else may make one of its name once it is gone."""
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(os.fstat(self.lock), found)
+
+    def _make_anew(self) -> None:
+        try:
+            self.path.mkdir(mode=stat.S_IRWXU)
+        except FileExistsError:
+            raise FileExistsError(errno.EEXIST, "something else is in its place") from None
+        try:
+            lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:  # another time, there may be a descriptor for it
+            self.path.rmdir()
+            raise
+        try:
+            _lock(lock)
+            os.dup2(lock, self.lock, inheritable=False)
+        finally:
+            os.close(lock)
 
     def _make_parts(self) -> None:
         for part in (self.links, self.sessions):
             part.mkdir(exist_ok=True)
 
     def remove(self) -> None:
-        """Remove it; harmless where it is gone."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove it; harmless where it is gone, or something else is in its place."""
+        with suppress(OSError):
+            if self._is_in_place():
+                shutil.rmtree(self.path, ignore_errors=True)
 
 
 @contextmanager

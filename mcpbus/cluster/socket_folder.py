@@ -1,5 +1,6 @@
 """Processes of one machine, each with a Unix socket in a folder that they have in common, named by its home."""
 
+import errno
 import os
 import shutil
 import socket
@@ -137,12 +138,14 @@ class SocketFolder:
 
     def _folders(self) -> list[Path]:
         try:
+            _check_ours(self.records)
             return list(self.records.iterdir())
         except FileNotFoundError:  # a cleaner of temporary files has been here
             return []
 
     def _make_folder(self, home: str) -> None:
         self.records.mkdir(mode=0o700, exist_ok=True)
+        _check_ours(self.records)
         (self.records / home).mkdir(exist_ok=True)
 
     def _place(self, ownership: Ownership) -> Path:
@@ -180,20 +183,35 @@ class SocketFolder:
             task_status.started()
             while True:
                 await trio.sleep(_LOOK_SECONDS)
-                if not place.exists() and self.path.is_dir():
-                    await nursery.start(_serve, place, accept)
+                with suppress(
+                    OSError
+                ):  # the folder may go meanwhile, or there be no descriptor: the next look will do
+                    if not place.exists() and _is_ours(self.path):
+                        await nursery.start(_serve, place, accept)
 
     async def homes(self) -> Collection[str]:
         """See `Directory`."""
         await trio.lowlevel.checkpoint()
+        _check_ours(self.path)
         return [place.name for place in self.path.iterdir() if place.is_socket()]
 
     async def dial(self, home: str) -> trio.abc.Stream | None:
         """See `Directory`."""
         try:
+            _check_ours(self.path)
             return await trio.open_unix_socket(str(self.path / home))
         except (FileNotFoundError, ConnectionRefusedError):
             return None
+
+
+def _check_ours(folder: Path) -> None:
+    if not _is_ours(folder):
+        raise PermissionError(errno.EACCES, f"{folder} is somebody else's")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder is this user's: where everybody may have one, somebody else may make one of its name once it is gone."""
+    return folder.lstat().st_uid == os.geteuid()
 
 
 async def _serve(place: Path, accept: Accept, *, task_status: trio.TaskStatus[None]) -> None:

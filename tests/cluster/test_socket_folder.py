@@ -1,7 +1,9 @@
 """Processes of one machine that find each other in a folder."""
 
+import os
 import shutil
 import time
+from functools import partial
 
 import pytest
 import trio
@@ -58,6 +60,37 @@ async def test_who_listens_is_found_again_though_its_socket_was_removed(tmp_path
                 for stream in (before, again):
                     await stream.send_all(b"hello")
                     assert await stream.receive_some() == b"hello"
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_listens_goes_on_where_there_is_no_place_for_another_socket(tmp_path, autojump_clock):
+    folder = SocketFolder(tmp_path / "links", tmp_path / "records")
+    folder.path.mkdir()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(folder.listen, "home", echo, Lease())
+        async with await folder.dial("home") as stream:
+            shutil.rmtree(folder.path)
+            folder.path.touch()
+            await trio.sleep(3)
+            await stream.send_all(b"hello")
+            assert await stream.receive_some() == b"hello"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_folder_that_is_somebody_elses_is_not_used(folder, monkeypatch, autojump_clock):
+    kept = Ownership("name", "home")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(folder.listen, "home", echo, Lease())
+        await folder.create(kept, b"record")
+        monkeypatch.setattr(os, "geteuid", lambda: folder.path.stat().st_uid + 1)
+        for ask in (folder.homes, partial(folder.dial, "home"), partial(folder.create, kept, b"record")):
+            with pytest.raises(PermissionError, match="is somebody else's"):
+                await ask()
+        with pytest.raises(PermissionError, match="is somebody else's"):
+            await folder.look("name")
+        (folder.path / "home").unlink()
+        await trio.sleep(3)
+        assert not (folder.path / "home").exists()
         nursery.cancel_scope.cancel()
 
 

@@ -1,5 +1,6 @@
 """Folders of workers: removed in the end, or by the next program, and no other folder with them."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -74,6 +75,42 @@ def test_in_what_has_taken_its_place_nothing_is_made(place):
         with pytest.raises(FileExistsError, match="something else is in its place"):
             folder.mend()
         assert list(folder.path.iterdir()) == []
+
+
+def test_what_has_taken_its_place_is_neither_used_nor_removed_though_it_looks_the_same(place):
+    with worker_folder() as folder:
+        shutil.rmtree(folder.path)
+        for part in (folder.path, folder.links, folder.sessions):
+            part.mkdir()
+        with pytest.raises(FileExistsError, match="something else is in its place"):
+            folder.mend()
+    assert folder.links.is_dir()
+
+
+def test_a_link_in_its_place_is_not_followed(place):
+    elsewhere = place / "elsewhere"
+    elsewhere.mkdir()
+    with worker_folder() as folder:
+        shutil.rmtree(folder.path)
+        folder.path.symlink_to(elsewhere)
+        with pytest.raises(FileExistsError, match="something else is in its place"):
+            folder.mend()
+    assert list(elsewhere.iterdir()) == []
+    assert folder.path.is_symlink()
+
+
+def test_it_is_made_anew_once_there_is_a_descriptor_for_it(place, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with worker_folder() as folder:
+        shutil.rmtree(folder.path)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", fail)
+            with pytest.raises(OSError, match="open files"):
+                folder.mend()
+        assert folder.mend()
+        assert folder.links.is_dir()
 
 
 def test_what_a_killed_program_has_left_is_swept(place):

@@ -74,14 +74,18 @@ def _listen_unix(path: Path, backlog: int) -> socket.socket:
 
 
 def _is_listened_on(path: Path) -> bool:
-    """Whether somebody listens on a Unix socket: whoever takes its place takes its clients, and that one does not notice."""
+    """Whether somebody listens on a Unix socket: whoever takes its place takes its clients, and that one does not notice.
+
+    Raises:
+        OSError: That cannot be known, such as of another user's.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)  # it may have as many that wait for it as there may be
         try:
             probe.connect(str(path))
-        except (ConnectionRefusedError, FileNotFoundError, PermissionError):
+        except (ConnectionRefusedError, FileNotFoundError):
             return False
-        except OSError:
+        except BlockingIOError:
             return True
     return True
 

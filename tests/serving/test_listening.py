@@ -1,5 +1,7 @@
 """Addresses that are listened on, and why one cannot be."""
 
+import errno
+import os
 import socket
 from contextlib import ExitStack
 from functools import partial
@@ -59,6 +61,25 @@ async def test_a_unix_socket_on_which_another_process_listens_is_not_taken_from_
         for _ in range(waiting):
             listener.accept()[0].close()
         clients.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
+
+
+async def test_a_unix_socket_of_which_one_may_not_know_whether_it_is_listened_on_is_left_alone(
+    tmp_path, monkeypatch
+):
+    class Refused(socket.socket):
+        def connect(self, _address):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    path = tmp_path / "mcp.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        with monkeypatch.context() as patched, trio.fail_after(60):
+            patched.setattr(socket, "socket", Refused)
+            with pytest.raises(CannotListenError, match=f"unix:{path}: Permission denied$"):
+                await serve(hello, ServeOptions(bind=f"unix:{path}"))
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
 
 
 async def test_a_file_that_is_no_socket_is_not_removed(tmp_path):

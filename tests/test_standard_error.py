@@ -115,6 +115,27 @@ def test_a_full_disk_that_has_room_again_gets_what_is_said_from_then_on(tmp_path
     assert path.read_text("utf-8").splitlines() == ["cut", missing, "again", "and again"]
 
 
+@pytest.mark.parametrize("why", [errno.EPIPE, errno.EBADF, errno.EIO], ids=errno.errorcode.get)
+def test_nothing_is_written_any_more_once_what_is_written_to_is_gone(why, tmp_path, monkeypatch):
+    """Something else may have its number by then."""
+    write, refusals = os.write, [OSError(why, os.strerror(why))]
+
+    def refuse_once(descriptor, data):
+        if refusals:
+            raise refusals.pop()
+        return write(descriptor, data)
+
+    monkeypatch.setattr(standard_error.os, "write", refuse_once)
+    path = tmp_path / "something else"
+    with path.open("wb") as file:
+        aside = Aside(file.fileno(), "utf-8")
+        aside.write("lost\n")
+        aside.write("lost as well\n")
+        aside._thread.join(60)
+        aside.close()
+    assert path.read_bytes() == b""
+
+
 def test_handlers_that_write_to_standard_error_are_moved_aside_for_a_while(pipe, monkeypatch):
     reader, writer = pipe
     elsewhere = io.StringIO()

@@ -19,11 +19,10 @@ from mcpbus.client.pending import (
 )
 from mcpbus.client.server_questions import OnQuestion, ServerQuestions
 from mcpbus.client.session_listens import SessionListens
-from mcpbus.client.wire import check_message, encode_params
+from mcpbus.client.wire import check_message, encode_params, find_answered, read_error, unreadable
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
-    ErrorObject,
     Notification,
     Request,
     RequestId,
@@ -248,6 +247,12 @@ class Conversation:
         try:
             messages = [decode(data)]
         except Undecodable as fault:
+            answered = find_answered(data) if owner is None else None
+            if (
+                answered in self._pending
+            ):  # on a channel that others share nobody else would tell who waits for it
+                self._settle(answered, unreadable(str(fault)))
+                return
             if not fault.array or not self.revision.batches:
                 raise
             messages = [message for message in decode_batch(data) if not isinstance(message, Undecodable)]
@@ -301,9 +306,9 @@ class Conversation:
     def _replied(self, response: Response, owner: Pending | None) -> None:
         result: msgspec.Raw | Exception | None = response.result
         if response.error is not None:
-            result = _read_error(response.error)
+            result = read_error(response.error)
         elif response.fault is not None:
-            result = MalformedAnswerError(f"the server's answer cannot be read: {response.fault}")
+            result = unreadable(response.fault)
         if result is None:
             return
         if owner is None or response.id in self._pending:
@@ -358,15 +363,6 @@ class Conversation:
         for request_id, pending in self._pending.items():
             if pending is owner:
                 self._give_up(request_id, pending, error)
-
-
-def _read_error(error: ErrorObject) -> Exception:
-    """Return what a server answers as it is raised; it may have data that is JSON, and yet cannot be read."""
-    try:
-        data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
-    except (msgspec.DecodeError, RecursionError) as fault:
-        return MalformedAnswerError(f"the server's error cannot be read: {fault}")
-    return ProtocolError(error.code, error.message, data)
 
 
 def _id(value: object) -> RequestId | None:

@@ -232,6 +232,31 @@ async def test_an_error_whose_data_cannot_be_read_is_told_to_who_asked(data, aut
                 )
 
 
+NO_ERRORS = {
+    "a text": {"error": "no"},
+    "another code": {"error": {"code": "E1", "message": "no"}},
+    "null beside a result": {"result": {}, "error": None},
+    "beside a result": {"result": {}, "error": {"code": 1, "message": "no"}},
+}
+
+
+@pytest.mark.parametrize("answer", NO_ERRORS.values(), ids=NO_ERRORS)
+async def test_an_answer_with_an_error_that_is_none_is_told_to_who_asked(answer, autojump_clock):
+    async def ask():
+        with pytest.raises(ClientError, match="the server's answer cannot be read: Invalid request"):
+            await wall.client.request("tools/list")
+
+    async with walled() as wall:
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await wait_all_tasks_blocked()
+                for other in ({"id": 2}, {"id": "1"}, {"id": 1, "method": "roots/list"}):
+                    with pytest.raises(Undecodable):
+                        said(wall.client, **answer, **other)
+                said(wall.client, id=1, **answer)
+
+
 async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
     asked, go_on = [], trio.Event()
 

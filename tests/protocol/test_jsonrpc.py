@@ -105,10 +105,10 @@ FAULTS = [
     ("W-5", message(id=1, method="m") + b"x", PARSE_ERROR, None, "malformed"),
     ("W-5", b'{"jsonrpc":"2.0","id":true,"method"!}', PARSE_ERROR, None, "malformed"),
     ("J-9", NESTED, INVALID_PARAMS, 1, "nested more than 200 levels deep - at `params`"),
-    ("W-5", b"[" * 20_000, PARSE_ERROR, None, "nested"),
-    ("W-5", b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 20_000, PARSE_ERROR, None, "nested"),
+    ("W-5", b"[" * TOO_DEEP, PARSE_ERROR, None, "nested"),
+    ("W-5", b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * TOO_DEEP, PARSE_ERROR, None, "nested"),
     # Without an end: what is before that is not looked at again and again.
-    ("W-5", b'{"id":1,' + b'"a":{},' * 20_000 + b'"b":' + b"[" * 20_000, PARSE_ERROR, None, "nested"),
+    ("W-5", b'{"id":1,' + b'"a":{},' * 20_000 + b'"b":' + b"[" * TOO_DEEP, PARSE_ERROR, None, "nested"),
     ("W-5", b'{"id":1,"a":[]}' + b"[" * 20_000, PARSE_ERROR, None, "malformed"),
     ("W-5", NESTED.replace(b'"id":1', b'"id":null'), PARSE_ERROR, None, "nested"),
     ("W-5", NESTED.replace(b'"id":1', b'"id":1,"result":1'), PARSE_ERROR, None, "nested"),

@@ -35,6 +35,7 @@ _MOST_TOLD: Final = 5
 """Of what keeps it, in one line."""
 
 _MACHINERY: Final = frozenset({"trio", "outcome", "contextlib", "mcpbus", "mcpbus_actors"})
+_STARTING: Final = frozenset({"threading", "concurrent"})
 
 
 @asynccontextmanager
@@ -98,7 +99,7 @@ class _Awaited:
 
 def tell_of_threads() -> None:
     """Have the log say which threads keep the process from its end, if they do. To be called when the loop has ended, in the main thread."""
-    if any(_lasting_threads()):
+    if _lasting_threads():
         threading.Thread(target=_tell_of_threads, name="mcpbus end", daemon=True).start()
 
 
@@ -107,20 +108,19 @@ def _tell_of_threads() -> None:
     while not _python_waits():  # the program may do something else after it has served
         time.sleep(PATIENCE_SECONDS)
     frames = sys._current_frames()  # noqa: SLF001 - its documented way
-    stacks = [list(traceback.walk_stack(frames[each])) for each in _lasting_threads() if each in frames]
-    if stacks:
+    threads = [_told(each, frames.get(each.ident)) for each in _lasting_threads() if each.ident is not None]
+    if threads:
         with log_aside():  # it may be held up, and Python waits for its handlers at the very end
             _log.warning(
                 "the program has not ended, though nothing is served any more: it waits for %s; a second signal ends it at once",
-                _listed(map(_function_of_thread, stacks)),
+                _listed(threads),
             )
 
 
-def _lasting_threads() -> Iterator[int]:
-    """Yield which threads Python waits for at its end."""
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.main_thread() and thread.ident is not None:
-            yield thread.ident
+def _lasting_threads() -> list[threading.Thread]:
+    """Return which threads Python waits for at its end."""
+    main = threading.main_thread()
+    return [each for each in threading.enumerate() if not each.daemon and each is not main]
 
 
 def _python_waits() -> bool:
@@ -135,10 +135,12 @@ def _main_ident() -> int:
     return ident
 
 
-def _function_of_thread(stack: list[tuple[FrameType, int]]) -> str:
-    """Return what a thread runs, outermost, and where it is within that."""
-    own = [each for each in stack if _package(each[0]) not in {"threading", "concurrent"}] or stack
-    return f"a thread that runs {_place(own[-1][0], *own[0])}"
+def _told(thread: threading.Thread, innermost: FrameType | None) -> str:
+    """Return which thread it is, with the author's function that it runs, if that is one of Python, and where that is."""
+    stack = traceback.walk_stack(innermost) if innermost is not None else ()
+    own = [each for each in stack if _package(each[0]) not in _STARTING]
+    function = f", which runs {_place(own[-1][0], *own[0])}" if own else ""
+    return f"thread {thread.name!r}{function}"
 
 
 def _place(function: FrameType, innermost: FrameType, line: int) -> str:

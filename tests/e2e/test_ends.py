@@ -196,7 +196,8 @@ async def test_a_thread_that_keeps_it_from_its_end_is_named_in_the_log(transport
         await run.wrote(b"LEFT")
         await run.wrote(b"a second signal ends it at once\n")
         assert re.search(
-            rb"waits for a thread that runs stay \(\S+lifespan_app\.py:\d+\); a second", run.errors
+            rb"waits for thread 'Thread-\d+ \(stay\)', which runs stay \(\S+lifespan_app\.py:\d+\); a second",
+            run.errors,
         )
         await ended_by_a_second_signal(run)
 

@@ -256,8 +256,17 @@ class Conversation:
             if not fault.array or not self.revision.batches:
                 raise
             messages = [message for message in decode_batch(data) if not isinstance(message, Undecodable)]
+        unread: Exception | None = None
         for message in messages:
-            self._take(message, owner)
+            try:
+                self._take(message, owner)
+            except (
+                msgspec.DecodeError,
+                RecursionError,
+            ) as fault:  # what comes in a batch with it is for others
+                unread = fault
+        if unread is not None:
+            raise unread
 
     def _take(self, message: Message, owner: Pending | None) -> None:
         if isinstance(message, Response):

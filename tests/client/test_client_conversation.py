@@ -258,6 +258,19 @@ async def test_an_answer_with_an_error_that_is_none_is_told_to_who_asked(answer,
                 said(wall.client, id=1, **answer)
 
 
+async def test_what_cannot_be_read_in_a_batch_keeps_nothing_else_of_it_from_whom_it_is_for(autojump_clock):
+    async with walled(revision=REVISIONS["2025-03-26"]) as wall:
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wall.client.request, "tools/list")
+                await wait_all_tasks_blocked()
+                with pytest.raises(msgspec.DecodeError):
+                    wall.client.receive(
+                        '[{"jsonrpc":"2.0","method":"notifications/odd","params":{"x":1e999}},'
+                        '{"jsonrpc":"2.0","id":1,"result":{}}]'
+                    )
+
+
 async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
     asked, go_on = [], trio.Event()
 

@@ -211,6 +211,23 @@ async def test_a_refusal_that_breaks_off_ends_the_connection(turns, caplog, auto
     assert "not as long as" in caplog.text
 
 
+@pytest.mark.parametrize("early", [frame(PING, b"there?"), frame(CLOSE, close(1000)), b"no frame at all"])
+async def test_what_comes_while_it_is_refused_is_not_answered(early, turns, autojump_clock):
+    app = App(
+        {"type": "websocket.http.response.start", "status": 418, "headers": []},
+        {"type": "websocket.http.response.body", "body": b"no ", "more_body": True},
+        ends=True,
+    )
+    app.go_on = trio.Event()
+    async with open_lane(app=app, turns=turns) as house:
+        client = await upgraded(house)
+        await wait_all_tasks_blocked()
+        await client.say(early)
+        await wait_all_tasks_blocked()
+        app.go_on.set()
+        assert (await client.all()).endswith(b"\r\n\r\nno ")
+
+
 async def test_what_is_no_handshake_the_application_does_not_see(turns, autojump_clock):
     app = App()
     async with open_lane(app=app, turns=turns) as house:

@@ -142,7 +142,8 @@ class AsgiWebSocket:
             if self._state is _State.ASKED:
                 await self._refuse_early()
                 break
-            await self._take(data)
+            if self.opened:  # what comes while it is refused is no frame, nor to be answered in one
+                await self._take(data)
         self._leave(frames.code or _ABNORMAL)
 
     async def _ping(self) -> None:

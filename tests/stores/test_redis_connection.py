@@ -315,6 +315,31 @@ async def test_an_engine_that_is_still_loading_is_waited_for(caplog):
     assert len(connections) == 4
 
 
+async def test_an_engine_that_says_nothing_once_it_has_loaded_is_given_up(caplog):
+    caplog.set_level("INFO", "mcpbus")
+    connections = []
+
+    async def serve(stream):
+        connections.append(stream)
+        number = len(connections)
+        while data := await stream.receive_some():
+            if b"HELLO" in data:
+                await stream.send_all(hello(b"7.0.0"))
+            elif number == 1:
+                await stream.send_all(b"-LOADING Redis is loading the dataset in memory\r\n")
+            elif number == 3:
+                await stream.send_all(b"+PONG\r\n")
+
+    async with fake(serve) as url:
+        with connection(url, timeout=0.3) as redis:
+            assert await redis.call("PING", within=PATIENCE) == b"PONG"
+    assert [message.partition("/0 ")[2] for message in caplog.messages] == [
+        "cannot be used now: Redis is loading the dataset in memory",
+        "cannot be used: it did not answer within 0.3 s",
+        "is there again",
+    ]
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from itertools import dropwhile, islice
 from types import FrameType
 from typing import Any, Final
@@ -110,7 +110,12 @@ def _tell_of_threads() -> None:
     frames = sys._current_frames()  # noqa: SLF001 - its documented way
     threads = [_told(each, frames.get(each.ident)) for each in _lasting_threads() if each.ident is not None]
     if threads:
-        with log_aside():  # it may be held up, and Python waits for its handlers at the very end
+        with ExitStack() as stack:
+            with suppress(
+                RuntimeError
+            ):  # CPython 3.12 begins no thread any more at its end: the log is written as it is then
+                # It may be held up, and Python waits for its handlers at the very end.
+                stack.enter_context(log_aside())
             _log.warning(
                 "the program has not ended, though nothing is served any more: it waits for %s; a second signal ends it at once",
                 _listed(threads),

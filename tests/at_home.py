@@ -24,3 +24,4 @@ REMEMBERED = pytest.mark.at_home(
 )
 ACTORS = pytest.mark.at_home("it counts the actors of a request whose client is connected here")
 CALLER = pytest.mark.at_home("the task and the context of who calls the application are in another process")
+SHOWN_ONCE_KEPT = pytest.mark.at_home("of a store that processes share, an end is shown once it is kept")

@@ -16,6 +16,7 @@ from mcpbus.protocol.routes import Reason
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
 from mcpbus.transports.duplex import Channel
+from tests.at_home import SHOWN_ONCE_KEPT
 
 CLAIM = {"protocolVersion": "2026-07-28", "clientCapabilities": DECLARED}
 
@@ -347,6 +348,7 @@ async def test_where_the_store_is_down_a_call_that_requires_a_task_is_refused(ho
         assert "try again later" in refused.value.message
 
 
+@SHOWN_ONCE_KEPT
 async def test_what_ends_while_the_store_is_down_is_stored_later(autojump_clock, caplog):
     store = Down("works")
     opened = tasking(store=store, limits={"store_deadline": 1, "store_pause": 30})
@@ -375,6 +377,7 @@ async def test_a_store_that_hangs_at_a_shutdown_is_not_waited_for(autojump_clock
     assert trio.current_time() - start <= 2
 
 
+@SHOWN_ONCE_KEPT
 async def test_a_result_that_cannot_be_stored_is_kept_all_the_same(autojump_clock, caplog):
     class Broken(MemoryTaskStore):
         async def put(self, record, payload):

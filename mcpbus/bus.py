@@ -10,6 +10,7 @@ import trio
 
 from mcpbus.core.backend import Backend
 from mcpbus.core.hub import Hub
+from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.definition import Definition
@@ -156,7 +157,9 @@ class Bus(Hub, Generic[StateT]):
         return metrics_served(self, counters, metrics, number)
 
     @explained
-    async def stdio(self, *, shutdown: trio.Event | None = None, drain_seconds: float = 5.0) -> bool:
+    async def stdio(
+        self, *, shutdown: trio.Event | None = None, drain_seconds: float = DRAIN_SECONDS
+    ) -> bool:
         """Serve the process's standard input and output until the input ends, and what is in flight then is answered.
 
         Meanwhile what the program prints goes to standard error. However slowly the client reads, all that is said is

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sniffio import AsyncLibraryNotFoundError, current_async_library
 
 from mcpbus.blocked import blocks_told
+from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.core.nursery import background
 from mcpbus.ending import holders_told
 from mcpbus.serving.signals import shutdown_on_signals
@@ -53,7 +54,7 @@ def check_startable() -> None:
 
 
 async def until_signalled(
-    name: str, serve: Callable[..., Any], worker: "Worker | None" = None, drain_seconds: float = 5.0
+    name: str, serve: Callable[..., Any], worker: "Worker | None" = None, drain_seconds: float = DRAIN_SECONDS
 ) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
@@ -85,7 +86,9 @@ async def _say_where(name: str, urls: Sequence[str]) -> None:
         ANNOUNCE.get()(f"{name} is served at {url} (Ctrl-C to stop)")
 
 
-async def until_input_ends(serve: Callable[..., Awaitable[bool]], drain_seconds: float = 5.0) -> None:
+async def until_input_ends(
+    serve: Callable[..., Awaitable[bool]], drain_seconds: float = DRAIN_SECONDS
+) -> None:
     """Serve standard input and output until the input ends, or a signal comes.
 
     Both end what goes on by a drain; a signal that comes meanwhile does not wait for it.

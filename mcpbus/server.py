@@ -14,7 +14,7 @@ import trio
 
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
-from mcpbus.core.limits import Limits
+from mcpbus.core.limits import DRAIN_SECONDS, Limits
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.state import StateT
@@ -236,7 +236,7 @@ class Server(Definition, Generic[StateT]):
         limits: Limits | None = None,
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
-        drain_seconds: float = 5.0,
+        drain_seconds: float = DRAIN_SECONDS,
         cluster: "Cluster | Redis | None" = None,
     ) -> AbstractAsyncContextManager[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
@@ -412,13 +412,13 @@ class Server(Definition, Generic[StateT]):
         check_startable()
         check_running(transport, workers, options, serve=self.serve, run=self.run)
         if transport == "stdio":
-            drain = options.get("drain_seconds", 5.0)
+            drain = options.get("drain_seconds", DRAIN_SECONDS)
             program = partial(until_input_ends, partial(self._serve_stdio, **options), drain)
         else:
             worker = begin_worker(workers, options)
             own = {name: options.pop(name) for name in attrs.fields_dict(Opening) if name in options}
             serve = partial(self._serve, Opening(**own), worker, **options)
-            drain = getattr(options.get("options"), "drain_seconds", 5.0)
+            drain = getattr(options.get("options"), "drain_seconds", DRAIN_SECONDS)
             program = partial(until_signalled, self.name, serve, worker, drain)
         try:
             trio.run(program)
@@ -432,7 +432,7 @@ class Server(Definition, Generic[StateT]):
             tell_of_threads()
 
     async def _serve_stdio(
-        self, *, shutdown: trio.Event, limits: Limits | None = None, drain_seconds: float = 5.0
+        self, *, shutdown: trio.Event, limits: Limits | None = None, drain_seconds: float = DRAIN_SECONDS
     ) -> bool:
         async with self.open(limits=limits) as bus:
             whole = await bus.stdio(shutdown=shutdown, drain_seconds=drain_seconds)

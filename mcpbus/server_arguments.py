@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from mcpbus.core.limits import Limits
+from mcpbus.core.limits import DRAIN_SECONDS, Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.features.keywords import check_awaited
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
@@ -64,7 +64,7 @@ class Opening:
     event_store: EventStore | None = None
     task_store: TaskStore | None = None
     cluster: "Cluster | Redis | None" = None
-    drain_seconds: float = 5.0
+    drain_seconds: float = DRAIN_SECONDS
 
     def __attrs_post_init__(self) -> None:
         if self.limits is not None and not isinstance(self.limits, Limits):

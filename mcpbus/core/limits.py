@@ -1,11 +1,16 @@
 """The bounds of a bus, with defaults that are safe on a laptop and sane in a service."""
 
+from typing import Final
+
 import attrs
 
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.validators import flag, ge, gt, told_seconds
+
+DRAIN_SECONDS: Final = 5.0
+"""How long requests may go on once a shutdown was asked for, unless whoever opens or serves says otherwise."""
 
 
 @explained

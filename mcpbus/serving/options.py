@@ -6,6 +6,7 @@ from typing import Literal
 
 import attrs
 
+from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.protocol.keywords import Elsewhere, explained_as
 from mcpbus.protocol.validators import ge, gt, one_of
 
@@ -90,7 +91,7 @@ class ServeOptions:
     )
     certfile: str | None = None
     keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)
-    drain_seconds: float = attrs.field(default=5.0, validator=ge(0))
+    drain_seconds: float = attrs.field(default=DRAIN_SECONDS, validator=ge(0))
     write_deadline_seconds: float = attrs.field(default=30.0, validator=gt(0))
     keep_alive_seconds: float = attrs.field(default=75.0, validator=gt(0))
     websocket_ping_seconds: float = attrs.field(default=15.0, validator=gt(0))

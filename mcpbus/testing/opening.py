@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from mcpbus_actors.testing import settle as _settle
 
+from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.features.definition import Definition
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import RegistrationError
@@ -33,7 +34,7 @@ async def open_bus(
     limits: "Limits | None" = None,
     event_store: "EventStore | None" = None,
     task_store: "TaskStore | None" = None,
-    drain_seconds: float = 5.0,
+    drain_seconds: float = DRAIN_SECONDS,
     cluster: "Cluster | None" = None,
     overrides: Overrides | None = None,
 ) -> AsyncIterator["Bus"]:

@@ -19,6 +19,7 @@ from typing import Final, Self
 import trio
 
 from mcpbus.core.hub import Hub
+from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.core.nursery import background
 from mcpbus.protocol.owners import STDIO
 from mcpbus.transports.lines import run_channel
@@ -41,7 +42,7 @@ async def run_stdio(
     bus: Hub,
     *,
     shutdown: trio.Event | None = None,
-    drain_seconds: float = 5.0,
+    drain_seconds: float = DRAIN_SECONDS,
 ) -> bool:
     """Serve the process's standard input and output until the input ends and what is in flight is answered; see `Bus.stdio`.
 

@@ -111,10 +111,9 @@ def _tell_of_threads() -> None:
     threads = [_told(each, frames.get(each.ident)) for each in _lasting_threads() if each.ident is not None]
     if threads:
         with ExitStack() as stack:
-            with suppress(
-                RuntimeError
-            ):  # CPython 3.12 begins no thread any more at its end: the log is written as it is then
-                # It may be held up, and Python waits for its handlers at the very end.
+            # The log may be held up, and Python waits for its handlers at the very end. CPython 3.12 begins no thread any more then, so
+            # that it is written as it is.
+            with suppress(RuntimeError):
                 stack.enter_context(log_aside())
             _log.warning(
                 "the program has not ended, though nothing is served any more: it waits for %s; a second signal ends it at once",

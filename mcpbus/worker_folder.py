@@ -51,7 +51,7 @@ class WorkerFolder:
             self._make_anew()
         elif self.links.is_dir() and self.sessions.is_dir():
             return False
-        self._make_parts()
+        self.make_parts()
         return True
 
     def _is_in_place(self) -> bool:
@@ -78,7 +78,8 @@ class WorkerFolder:
         finally:
             os.close(lock)
 
-    def _make_parts(self) -> None:
+    def make_parts(self) -> None:
+        """Make what is in it."""
         for part in (self.links, self.sessions):
             part.mkdir(exist_ok=True)
 
@@ -99,7 +100,7 @@ def worker_folder() -> Iterator[WorkerFolder]:
     try:
         _lock(lock)
         # Only a folder with these is swept. They are made when it is locked, so that one is not swept that begins.
-        folder._make_parts()  # noqa: SLF001 - its own opening
+        folder.make_parts()
         yield folder
     finally:
         folder.remove()

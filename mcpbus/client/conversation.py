@@ -248,9 +248,8 @@ class Conversation:
             messages = [decode(data)]
         except Undecodable as fault:
             answered = find_answered(data) if owner is None else None
-            if (
-                answered in self._pending
-            ):  # on a channel that others share nobody else would tell who waits for it
+            # On a channel that others share nobody else would tell who waits for it.
+            if answered in self._pending:
                 self._settle(answered, unreadable(str(fault)))
                 return
             if not fault.array or not self.revision.batches:
@@ -260,11 +259,8 @@ class Conversation:
         for message in messages:
             try:
                 self._take(message, owner)
-            except (
-                msgspec.DecodeError,
-                RecursionError,
-            ) as fault:  # what comes in a batch with it is for others
-                unread = fault
+            except (msgspec.DecodeError, RecursionError) as fault:
+                unread = fault  # what comes in a batch with it is for others
         if unread is not None:
             raise unread
 

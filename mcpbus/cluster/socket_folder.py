@@ -183,9 +183,8 @@ class SocketFolder:
             task_status.started()
             while True:
                 await trio.sleep(_LOOK_SECONDS)
-                with suppress(
-                    OSError
-                ):  # the folder may go meanwhile, or there be no descriptor: the next look will do
+                # The folder may go meanwhile, or there be no descriptor: the next look will do.
+                with suppress(OSError):
                     if not place.exists() and _is_ours(self.path):
                         await nursery.start(_serve, place, accept)
 

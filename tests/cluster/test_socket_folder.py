@@ -27,6 +27,14 @@ def folder(tmp_path):
     return SocketFolder(tmp_path, records)
 
 
+@pytest.fixture
+def removable(tmp_path):
+    """One that can be removed, and what is kept not with it."""
+    folder = SocketFolder(tmp_path / "links", tmp_path / "records")
+    folder.path.mkdir()
+    return folder
+
+
 async def test_who_listens_is_found_until_it_ends(tmp_path, folder):
     (tmp_path / "no socket").touch()
     assert await folder.homes() == []
@@ -41,21 +49,19 @@ async def test_who_listens_is_found_until_it_ends(tmp_path, folder):
     assert await folder.dial("home") is None
 
 
-async def test_who_listens_is_found_again_though_its_socket_was_removed(tmp_path, autojump_clock):
-    folder = SocketFolder(tmp_path / "links", tmp_path / "records")
-    folder.path.mkdir()
+async def test_who_listens_is_found_again_though_its_socket_was_removed(removable, autojump_clock):
     async with trio.open_nursery() as nursery:
-        await nursery.start(folder.listen, "home", echo, Lease())
-        async with await folder.dial("home") as before:
-            shutil.rmtree(folder.path)
+        await nursery.start(removable.listen, "home", echo, Lease())
+        async with await removable.dial("home") as before:
+            shutil.rmtree(removable.path)
             await trio.sleep(3)  # there is no place for another one
-            assert await folder.dial("home") is None
-            folder.path.mkdir()
+            assert await removable.dial("home") is None
+            removable.path.mkdir()
             again = None
             while again is None:  # a thread makes it, and knows no virtual time
                 await trio.sleep(0.1)
-                again = await folder.dial("home")
-            assert await folder.homes() == ["home"]
+                again = await removable.dial("home")
+            assert await removable.homes() == ["home"]
             async with again:
                 for stream in (before, again):
                     await stream.send_all(b"hello")
@@ -63,14 +69,12 @@ async def test_who_listens_is_found_again_though_its_socket_was_removed(tmp_path
         nursery.cancel_scope.cancel()
 
 
-async def test_who_listens_goes_on_where_there_is_no_place_for_another_socket(tmp_path, autojump_clock):
-    folder = SocketFolder(tmp_path / "links", tmp_path / "records")
-    folder.path.mkdir()
+async def test_who_listens_goes_on_where_there_is_no_place_for_another_socket(removable, autojump_clock):
     async with trio.open_nursery() as nursery:
-        await nursery.start(folder.listen, "home", echo, Lease())
-        async with await folder.dial("home") as stream:
-            shutil.rmtree(folder.path)
-            folder.path.touch()
+        await nursery.start(removable.listen, "home", echo, Lease())
+        async with await removable.dial("home") as stream:
+            shutil.rmtree(removable.path)
+            removable.path.touch()
             await trio.sleep(3)
             await stream.send_all(b"hello")
             assert await stream.receive_some() == b"hello"

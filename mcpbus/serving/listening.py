@@ -4,12 +4,18 @@ import errno
 import os
 import socket
 import stat
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from mcpbus.serving.errors import CannotListenError
 from mcpbus.serving.options import ServeOptions
+
+_ALONE_SECONDS: Final = 1.0
+"""For which a Unix socket is kept from others who begin at the same moment; that takes them less than a thousandth."""
+_AGAIN_SECONDS: Final = 0.005
 
 
 @contextmanager
@@ -61,16 +67,47 @@ def _listen(bind: str, backlog: int) -> socket.socket:
 def _listen_unix(path: Path, backlog: int) -> socket.socket:
     if not hasattr(socket, "AF_UNIX"):
         raise OSError("there are no Unix sockets on this system: bind to 127.0.0.1:8000, say")
-    with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.stat().st_mode):
-            if _is_listened_on(path):
-                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            path.unlink()  # of a process that has ended: a socket's file outlives it
-    sock = socket.socket(socket.AF_UNIX)
-    with _closed_on_failure(sock):
-        sock.bind(str(path))
-        sock.listen(backlog)
+    with _alone_in(path.parent):
+        with suppress(FileNotFoundError):
+            if stat.S_ISSOCK(path.stat().st_mode):
+                if _is_listened_on(path):
+                    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+                path.unlink()  # of a process that has ended: a socket's file outlives it
+        sock = socket.socket(socket.AF_UNIX)
+        with _closed_on_failure(sock):
+            sock.bind(str(path))
+            sock.listen(backlog)
     return sock
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Generator[None]:
+    """Keep others of us from a folder during the block: of two who find the same socket left behind, each would remove the other one's.
+
+    The folder itself is locked, so that no file stays behind. Whoever may read it can lock it for ever, and there are folders that
+    cannot be locked, such as on NFS, or that one may write but not read. None of that keeps a server from its start.
+    """
+    import fcntl  # noqa: PLC0415 - where there are no Unix sockets there is none
+
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # whether it is there at all is seen when it is used
+        yield
+        return
+    try:
+        until = time.monotonic() + _ALONE_SECONDS
+        with suppress(OSError):
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= until:
+                        break
+                    time.sleep(_AGAIN_SECONDS)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _is_listened_on(path: Path) -> bool:

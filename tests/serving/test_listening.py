@@ -1,8 +1,10 @@
 """Addresses that are listened on, and why one cannot be."""
 
 import errno
+import fcntl
 import os
 import socket
+import threading
 from contextlib import ExitStack
 from functools import partial
 
@@ -10,8 +12,10 @@ import pytest
 import trio
 from peers import get, hello, serving
 
+import mcpbus.serving.listening
 from mcpbus import Server
 from mcpbus.serving import CannotListenError, ServeOptions, serve
+from mcpbus.serving.listening import listening
 
 
 async def test_an_address_in_use_is_told():
@@ -61,6 +65,63 @@ async def test_a_unix_socket_on_which_another_process_listens_is_not_taken_from_
         for _ in range(waiting):
             listener.accept()[0].close()
         clients.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
+
+
+def test_of_two_that_begin_at_once_one_listens_on_a_unix_socket_that_was_left_behind(tmp_path, monkeypatch):
+    path = tmp_path / "mcp.sock"
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    first, heard, done = threading.current_thread(), threading.Event(), threading.Event()
+    refused = []
+
+    def begin():
+        try:
+            with listening(ServeOptions(bind=f"unix:{path}")):
+                heard.set()  # it need not wait
+                done.wait(60)
+        except CannotListenError as error:
+            refused.append(str(error))
+
+    second = threading.Thread(target=begin)
+
+    def is_listened_on(place):
+        found = probe(place)
+        if threading.current_thread() is first:
+            second.start()
+            assert heard.wait(60)
+        return found
+
+    def flock(*args):
+        if threading.current_thread() is second:
+            heard.set()
+        return lock(*args)
+
+    probe, lock = mcpbus.serving.listening._is_listened_on, fcntl.flock
+    monkeypatch.setattr("mcpbus.serving.listening._is_listened_on", is_listened_on)
+    monkeypatch.setattr("fcntl.flock", flock)
+    try:
+        with listening(ServeOptions(bind=f"unix:{path}")):
+            done.set()
+            second.join(60)
+    finally:
+        done.set()
+        second.join(60)
+    assert refused == [f"cannot listen on unix:{path}: Address already in use"]
+    assert [each.name for each in tmp_path.iterdir()] == ["mcp.sock"]
+
+
+async def test_a_unix_socket_is_listened_on_in_a_folder_that_somebody_else_has_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr("mcpbus.serving.listening._ALONE_SECONDS", 0.0)
+    lock = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with (
+            listening(ServeOptions(bind=f"unix:{tmp_path / 'mcp.sock'}")),
+            socket.socket(socket.AF_UNIX) as client,
+        ):
+            client.connect(str(tmp_path / "mcp.sock"))
+    finally:
+        os.close(lock)
 
 
 async def test_a_unix_socket_of_which_one_may_not_know_whether_it_is_listened_on_is_left_alone(

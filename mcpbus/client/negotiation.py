@@ -6,8 +6,10 @@ Source: specification 2026-07-28, basic/versioning; requirements D-12, D-13 and 
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
+import attrs
 import trio
 
 from mcpbus.client.client import Client
@@ -65,29 +67,48 @@ async def _greet(client: Client, revision: Revision) -> None:
 async def _discover(client: Client, revision: Revision, seconds: float) -> bool:
     """Ask a server what it offers in a modern revision; tell whether it speaks that."""
     client.adopt(revision)
-    versions: object = None
+    found = await _ask_for_versions(client, seconds)
+    if found.refused and revision.name in found.versions:
+        # It names the very revision that it has refused: it is believed once.
+        found = await _ask_for_versions(client, seconds)
+    return not found.refused and revision.name in found.versions
+
+
+@attrs.frozen
+class _Found:
+    """Which revisions a server says that it speaks, and whether it said so to refuse the one that it was asked in."""
+
+    versions: Sequence[object] = ()
+    refused: bool = False
+
+
+async def _ask_for_versions(client: Client, seconds: float) -> _Found:
     with trio.move_on_after(seconds):
         try:
             client.discovery = await client.request("server/discover")
-            versions = client.discovery.get("supportedVersions")
+            return _Found(_list(client.discovery.get("supportedVersions")))
         except ProtocolError as error:
             if error.code in {HEADER_MISMATCH, MISSING_REQUIRED_CLIENT_CAPABILITY}:
                 raise
             if error.code == UNSUPPORTED_PROTOCOL_VERSION:
-                versions = error.data.get("supported") if isinstance(error.data, dict) else None
+                versions = _list(error.data.get("supported") if isinstance(error.data, dict) else None)
                 _check_common(versions)
-                return False
+                return _Found(versions, refused=True)
         except StatusError as error:
             if error.status in _CREDENTIALS:
                 raise
         except MalformedAnswerError:
             pass
-    return isinstance(versions, list) and revision.name in versions
+    return _Found()
 
 
-def _check_common(versions: object) -> None:
+def _list(versions: object) -> Sequence[object]:
+    return versions if isinstance(versions, list) else ()
+
+
+def _check_common(versions: Sequence[object]) -> None:
     """Refuse where a server has said which revisions it speaks, and none of them is known here."""
-    if isinstance(versions, list) and versions and not any(version in REVISIONS for version in versions):
+    if versions and not any(version in REVISIONS for version in versions):
         raise ClientError(
             f"the server speaks {', '.join(map(str, versions))}, and this client {', '.join(REVISIONS)}"
         )

@@ -67,6 +67,14 @@ OLD = initialized("2025-11-25")
         (error(-32602), initialized("2024-11-05"), "2024-11-05", 3),
         (error(-32022, supported=["2025-11-25"]), OLD, "2025-11-25", 3),
         (error(-32022), OLD, "2025-11-25", 3),
+        # It names what it has refused.
+        ([error(-32022, supported=["2026-07-28"]), MODERN], [], "2026-07-28", ["discover"] * 2),
+        (
+            [error(-32022, supported=["2026-07-28", "2025-11-25"])] * 2,
+            OLD,
+            "2025-11-25",
+            ["discover", "discover", "initialize", "initialized"],
+        ),
         # What means nothing is no word of either era (J-16).
         *((error(code), OLD, "2025-11-25", 3) for code in (-32000, -32001, -32002, -32004, -32019)),
         (StatusError(400, "400"), OLD, "2025-11-25", 3),

@@ -1,15 +1,17 @@
-"""Runs the official conformance suite against the bus: ``make conformance``, or ``python -m tests.conformance.run``.
+"""Runs the official conformance suite against the bus, and its client: ``make conformance``, or ``python -m tests.conformance.run``.
 
 The suite is the npm package that `package.json` pins, installed in `.venv` at the first run. Node comes from
 the PyPI package of the extra ``conformance``. Every scenario counts, whether or not the suite's own score does, and
 so does a warning, and a scenario that judged nothing.
 """
 
+import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,9 +19,10 @@ import trio
 
 from mcpbus.stores import MemoryEventStore
 from tests import forwarding
+from tests.conformance.client import TURN
 from tests.conformance.everything import make_server
-from tests.conformance.suite_outcome import Scenario, read_scenario, table
-from tests.npm import NODE, NotInstalledError, install
+from tests.conformance.suite_outcome import Scenario, read_scenarios, table
+from tests.npm import NODE, ROOT, NotInstalledError, install
 
 _HERE = Path(__file__).parent
 _SUITE = Path("node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")
@@ -32,6 +35,14 @@ SELECTIONS = {
     "2025-11-25": ("--requirements", "2025-11-25"),
     "2026-07-28": ("--requirements", "2026-07-28"),
 }
+CLIENT_SELECTIONS = {
+    "2025-06-18": ("--suite", "core", "--spec-version", "2025-06-18"),
+    "2025-11-25": ("--requirements", "2025-11-25"),
+    "2026-07-28": ("--requirements", "2026-07-28"),
+}
+"""The same for what it judges of clients."""
+_MOST_SECONDS = 120
+"""How long one client may take, most of which it waits for the others: see `tests.conformance.client`."""
 _ANNOUNCED = re.compile(r"^Running .* \((?P<count>\d+) scenarios\)", re.MULTILINE)
 
 
@@ -46,10 +57,18 @@ def judge(revision: str) -> list[Scenario]:
         NotInstalledError: npm failed.
         CannotRunError: The suite ended before its last scenario.
     """
+    return _judge(_run, SELECTIONS[revision])
+
+
+def judge_client(revision: str) -> list[Scenario]:
+    """Run the suite's scenarios of `revision` that have a server for a client; raises what `judge` does."""
+    return _judge(_run_clients, CLIENT_SELECTIONS[revision])
+
+
+def _judge(run: Callable[[Sequence[str], str], Awaitable[str]], selection: Sequence[str]) -> list[Scenario]:
     with tempfile.TemporaryDirectory() as results:
-        said = trio.run(_run, SELECTIONS[revision], results)
-        folders = sorted(Path(results).iterdir(), key=lambda folder: folder.stat().st_ctime_ns)
-        found = [read_scenario(folder) for folder in folders]
+        said = trio.run(run, selection, results)
+        found = read_scenarios(Path(results))
     announced = _ANNOUNCED.search(said)
     if announced is None or int(announced["count"]) != len(found):
         raise CannotRunError(f"the suite ran {len(found)} scenarios, and said:\n{said[-2000:]}")
@@ -71,6 +90,24 @@ async def _run(selection: Sequence[str], results: str) -> str:
     return ended.stdout.decode()
 
 
+async def _run_clients(selection: Sequence[str], results: str) -> str:
+    """Run the suite, which starts a client in each scenario; as `_run` in all else."""
+    suite = install(_HERE) / _SUITE
+    with tempfile.NamedTemporaryFile() as turn:
+        ended = await trio.run_process(
+            [
+                *(NODE, suite, "client", "--command", f"{sys.executable} -m tests.conformance.client"),
+                *("--timeout", str(1000 * _MOST_SECONDS), "-o", results, *selection),
+            ],
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            env={**os.environ, TURN: turn.name},
+            cwd=ROOT,
+        )
+    return ended.stdout.decode()
+
+
 async def _serve(task_status: trio.TaskStatus[list[str]]) -> None:
     await make_server().serve(bind="127.0.0.1:0", event_store=MemoryEventStore(), task_status=task_status)
 
@@ -87,9 +124,16 @@ def main(revisions: tuple[str, ...], *, forward_all: bool) -> None:
     if forward_all:
         forwarding.forward_all()
     revisions = revisions or tuple(SELECTIONS)
+    runs = {revision: partial(judge, revision) for revision in revisions}
+    if not forward_all:
+        runs |= {
+            f"{revision}, clients": partial(judge_client, revision)
+            for revision in revisions
+            if revision in CLIENT_SELECTIONS
+        }
     try:
         with ThreadPoolExecutor(2) as pool:  # the suite waits much of the time
-            found = dict(zip(revisions, pool.map(judge, revisions), strict=True))
+            found = dict(zip(runs, pool.map(lambda run: run(), runs.values()), strict=True))
     except (CannotRunError, NotInstalledError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(table(found))

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.conformance.suite_outcome import Scenario, read_scenario, table
+from tests.conformance import suite_outcome
+from tests.conformance.suite_outcome import FINISHED, Scenario, read_scenarios, table
 
 
 def check(status, identity="some-check", **rest):
@@ -38,18 +39,51 @@ def test_one_scenario_may_judge_nothing():
     assert Scenario("tasks-status-notifications", [check("FAILURE")]).faults != []
 
 
+def test_what_is_left_out_must_fail(monkeypatch):
+    monkeypatch.setattr(suite_outcome, "LEFT_OUT", {"auth/mind-*": "no minds are read"})
+    assert Scenario("auth/mind-1", [check("FAILURE")]).faults == []
+    assert Scenario("auth/mind-1", []).faults == []
+    assert Scenario("auth/mind-1", [check("SUCCESS")]).faults == ["it is left out, and yet nothing is wrong"]
+    assert Scenario("auth/body", [check("FAILURE")]).faults != []
+    assert "- auth/mind-1  no minds are read" in table({"2026-07-28": [Scenario("auth/mind-1", [])]})
+
+
 def test_a_scenario_is_read_from_its_folder(tmp_path):
     folder = tmp_path / "server-tools-call-2020-12-2026-11-21T09-54-33-479Z"
     folder.mkdir()
     # It is empty where the scenario raised.
-    assert read_scenario(folder) == Scenario("tools-call-2020-12", [])
+    assert read_scenarios(tmp_path) == [Scenario("tools-call-2020-12", [])]
     (folder / "checks.json").write_text(json.dumps([WIRE]))
-    assert read_scenario(folder) == Scenario("tools-call-2020-12", [WIRE])
+    assert read_scenarios(tmp_path) == [Scenario("tools-call-2020-12", [WIRE])]
+
+
+def test_a_scenario_may_have_a_folder_in_a_folder(tmp_path):
+    (tmp_path / "auth" / "basic-2026-11-21T09-54-33-479Z").mkdir(parents=True)
+    assert read_scenarios(tmp_path) == [Scenario("auth/basic", [])]
+
+
+@pytest.mark.parametrize(
+    ("said", "cried", "faults"),
+    [
+        (f"so\n{FINISHED}\n", "a warning", []),
+        ("so\n", "Traceback\nIt broke.\n", ["the client failed: It broke."]),
+        ("", "", ["the client failed: it ended early, and said nothing"]),
+    ],
+)
+def test_a_client_must_get_to_the_end(said, cried, faults, tmp_path):
+    folder = tmp_path / "initialize-2026-11-21T09-54-33-479Z"
+    folder.mkdir()
+    (folder / "checks.json").write_text(json.dumps([check("SUCCESS"), WIRE]))
+    (folder / "stdout.txt").write_text(said)
+    (folder / "stderr.txt").write_text(cried)
+    [scenario] = read_scenarios(tmp_path)
+    assert scenario.faults == faults
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "else" / "something").mkdir(parents=True)
     with pytest.raises(ValueError, match="not named after a scenario"):
-        read_scenario(tmp_path)
+        read_scenarios(tmp_path)
 
 
 def test_the_table_shows_each_scenario_and_its_faults():

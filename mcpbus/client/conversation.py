@@ -19,8 +19,8 @@ from mcpbus.client.pending import (
 )
 from mcpbus.client.server_questions import OnQuestion, ServerQuestions
 from mcpbus.client.session_listens import SessionListens
-from mcpbus.client.wire import check_message, encode_params, find_answered, read_error, unreadable
-from mcpbus.protocol.errors import ProtocolError
+from mcpbus.client.wire import check_message, encode_params, read_error, unreadable
+from mcpbus.protocol.errors import ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
     Notification,
@@ -242,16 +242,11 @@ class Conversation:
             owner: The request to which it belongs, if the connection knows.
 
         Raises:
-            Undecodable: It is none.
+            Undecodable: It is none; or what it answers to its `owner` cannot be read, of which the connection may know more.
         """
         try:
             messages = [decode(data)]
         except Undecodable as fault:
-            answered = find_answered(data) if owner is None else None
-            # On a channel that others share nobody else would tell who waits for it.
-            if answered in self._pending:
-                self._settle(answered, unreadable(str(fault)))
-                return
             if not fault.array or not self.revision.batches:
                 raise
             messages = [message for message in decode_batch(data) if not isinstance(message, Undecodable)]
@@ -259,7 +254,7 @@ class Conversation:
         for message in messages:
             try:
                 self._take(message, owner)
-            except (msgspec.DecodeError, RecursionError) as fault:
+            except (Undecodable, msgspec.DecodeError, RecursionError) as fault:
                 unread = fault  # what comes in a batch with it is for others
         if unread is not None:
             raise unread
@@ -312,7 +307,9 @@ class Conversation:
         result: msgspec.Raw | Exception | None = response.result
         if response.error is not None:
             result = read_error(response.error)
-        elif response.fault is not None:
+        elif response.fault is not None and response.id is not None:
+            if owner is not None and self._pending.get(response.id, owner) is owner:
+                raise Undecodable(invalid_request(response.fault))
             result = unreadable(response.fault)
         if result is None:
             return

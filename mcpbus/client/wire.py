@@ -11,7 +11,6 @@ from mcpbus.protocol.jsonrpc import (
     ErrorObject,
     Notification,
     Request,
-    RequestId,
     Response,
     encode_error,
     encode_notification,
@@ -24,16 +23,6 @@ MOST_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class _Answer(msgspec.Struct):
-    id: RequestId
-    method: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-_answers: Final = msgspec.json.Decoder(_Answer)
 
 
 def check_message(method: Any, params: Any) -> None:
@@ -75,16 +64,6 @@ def _written(owner: str, value: Any, name: str) -> msgspec.Raw:
         raise ValueError(f"{owner} cannot be sent: {find_half(value, name) or error}") from None
     except TypeError as error:
         raise TypeError(f"{owner} cannot be sent: {with_place(error, value, _encode, name)}") from None
-
-
-def find_answered(data: bytes | str) -> RequestId | None:
-    """Return which request a message answers that cannot be read, such as one with an error that is none; None if it is no answer."""
-    try:
-        said = _answers.decode(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    answers = said.method is msgspec.UNSET and not (said.result is said.error is msgspec.UNSET)
-    return said.id if answers else None
 
 
 def unreadable(why: str) -> MalformedAnswerError:

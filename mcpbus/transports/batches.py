@@ -68,8 +68,9 @@ def begin_batch(
         match member:
             case AcceptNotification():
                 dispatcher.notify(bus, member.notification, member.session, principal, peer)
-            case DeliverResponse():
-                dispatcher.answer(member.response, member.session)
+            case DeliverResponse(response=response, session=session):
+                dispatcher.answer(response, session)
+                faults += [] if response.refusal is None else [encode_error(None, response.refusal)]
             case Undecodable() if origin is None:
                 faults.append(encode_error(member.id, member.error))
             case _ if origin is not None:

@@ -196,14 +196,15 @@ class Channel:
 
         Args:
             data: The message.
-            faults: Where to put an answer that names no request, if not on the channel.
+            faults: Where to put an answer that names no request, if not on the channel; and what is wrong with an answer, which is
+                told nowhere else.
             principal: Whose it is, if each message brings a token of its own.
         """
         try:
-            self._take(decode(data), principal)
+            self._take(decode(data), principal, faults)
         except Undecodable as fault:
             batch = fault.array and self.requests.has_batches
-            self._tell_wrong(await self._take_batch(data, principal) if batch else [fault], faults)
+            self._tell_wrong(await self._take_batch(data, principal, faults) if batch else [fault], faults)
         except Exception as failure:  # noqa: BLE001 - there is no memory for it, say: the connection is none the worse
             self._tell_wrong([_failed(failure)], faults)
 
@@ -226,7 +227,7 @@ class Channel:
             The handler, if it waits, or has cancelled the scope.
         """
         try:
-            return self._take(decode(data), principal, scope=scope)
+            return self._take(decode(data), principal, faults, scope=scope)
         except Undecodable as fault:
             self._tell_wrong([fault], faults)
         except Exception as failure:  # noqa: BLE001 - as above
@@ -304,7 +305,9 @@ class Channel:
             if in_turn:
                 line.release()
 
-    async def _take_batch(self, data: bytes, principal: object) -> list[Undecodable]:
+    async def _take_batch(
+        self, data: bytes, principal: object, faults: list[bytes] | None
+    ) -> list[Undecodable]:
         """Take an array of messages as if each had come by itself; return what in it is none."""
         try:
             members = decode_batch(data)
@@ -314,7 +317,7 @@ class Channel:
             if self.session.address.stopped:
                 return []  # nobody is connected any more
             if not isinstance(member, Undecodable):
-                self._take(member, principal, alone=False)
+                self._take(member, principal, faults, alone=False)
                 await self.room()
         return [member for member in members if isinstance(member, Undecodable)]
 
@@ -322,6 +325,7 @@ class Channel:
         self,
         message: Request | Notification | Response,
         principal: object = None,
+        faults: list[bytes] | None = None,
         *,
         scope: trio.CancelScope | None = None,
         alone: bool = True,
@@ -330,6 +334,8 @@ class Channel:
         requests.renew(principal)  # there is no other one before this message is taken
         if not isinstance(message, Request):
             requests.note(message)
+            if faults is not None and isinstance(message, Response) and message.refusal is not None:
+                faults.append(encode_error(None, message.refusal))
             return None
         serve = dispatcher.serve if scope is None else dispatcher.admit
         revision, result = requests.judge(message, serve, alone=alone)

@@ -142,9 +142,8 @@ class Responder:
                 dispatcher.notify(self._bus, decision.notification, decision.session, principal, peer)
                 return ACCEPTED
             case DeliverResponse():
-                # 202 also where nobody waits for it: a 4xx would make some clients give up.
                 dispatcher.answer(decision.response, decision.session)
-                return ACCEPTED
+                return decision.answer
         return self._refusals.note(decision, head, peer)
 
     def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:

@@ -126,7 +126,7 @@ async def list_tools(url, **options):
         (result([]), "the server's result is none"),
         (
             result("\ud83d"),
-            "the server's answer cannot be read: Parse error: a text has half of a surrogate pair",
+            "/mcp answers is no MCP: Invalid request: a text has half of a surrogate pair",
         ),
     ],
 )

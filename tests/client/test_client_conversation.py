@@ -252,10 +252,11 @@ NO_ERRORS = {
 
 @pytest.mark.parametrize("answer", NO_ERRORS.values(), ids=NO_ERRORS)
 async def test_an_answer_with_an_error_that_is_none_is_told_to_who_asked(answer, autojump_clock):
-    async with asking_in_vain("the server's answer cannot be read: Invalid request") as wall:
-        for other in ({"id": 2}, {"id": "1"}, {"id": 1, "method": "roots/list"}):
-            with pytest.raises(Undecodable):
-                said(wall.client, **answer, **other)
+    async with asking_in_vain(r"the server's answer cannot be read: .* - at `\$") as wall:
+        for other in ({"id": 2}, {"id": "1"}):
+            said(wall.client, **answer, **other)
+        with pytest.raises(Undecodable):
+            said(wall.client, **answer, id=1, method="roots/list")
         said(wall.client, id=1, **answer)
 
 

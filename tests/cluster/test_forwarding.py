@@ -1,5 +1,7 @@
 """Requests that come to another process than the one that has what they are for: all is as if they had come there."""
 
+import json
+
 import pytest
 import trio
 from several import at, open_buses, quiet
@@ -144,6 +146,19 @@ async def test_a_question_is_answered_at_another_process(way, autojump_clock):
         answered = await at(session, probes[way]).answer(question["id"], ANSWER).ended()
         assert answered.status == 202
         assert "Ada" in text(await asking.message())
+
+
+async def test_an_answer_that_cannot_be_read_is_told_whoever_asked_at_another_process(way, autojump_clock):
+    async with open_buses(make) as (_, probes):
+        session = await probes[0].initialize(capabilities={"elicitation": {}})
+        asking = call(session, "ask")
+        question = await asking.message()
+        body = json.dumps({"jsonrpc": "2.0", "id": question["id"], "error": "no"}).encode()
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        answered = probes[way].send("POST", body, headers | {"mcp-session-id": session.id})
+        assert (await answered.ended()).status == 400
+        message = (await asking.message())["error"]["message"]
+        assert message == ("The client's answer cannot be used: Expected `object`, got `str` - at `$.error`")
 
 
 async def test_a_call_is_cancelled_at_another_process(way, autojump_clock):

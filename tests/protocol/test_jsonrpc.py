@@ -95,7 +95,8 @@ def test_an_error_may_say_by_null_that_it_lacks_one():  # J-9: MCP leaves it out
 
 # On any interpreter: the first had a bound of 1,000, later ones go by the stack that is left.
 TOO_DEEP = 1_000_000
-NESTED = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * TOO_DEEP + b"]" * TOO_DEEP + b"}"
+DEEP = b"[" * TOO_DEEP + b"]" * TOO_DEEP
+NESTED = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + DEEP + b"}"
 FAULTS = [
     # rule, text, code, the id that can still be answered, what the message names
     ("W-5", b"", PARSE_ERROR, None, "is empty: what belongs there is JSON-RPC, such as {"),
@@ -111,8 +112,7 @@ FAULTS = [
     ("W-5", b'{"id":1,' + b'"a":{},' * 20_000 + b'"b":' + b"[" * TOO_DEEP, PARSE_ERROR, None, "nested"),
     ("W-5", b'{"id":1,"a":[]}' + b"[" * 20_000, PARSE_ERROR, None, "malformed"),
     ("W-5", NESTED.replace(b'"id":1', b'"id":null'), PARSE_ERROR, None, "nested"),
-    ("W-5", NESTED.replace(b'"id":1', b'"id":1,"result":1'), PARSE_ERROR, None, "nested"),
-    ("W-5", NESTED.replace(b'"method":"m"', b'"result":1,"error":1'), PARSE_ERROR, None, "nested"),
+    ("W-5", NESTED.replace(b'"id":1', b'"id":1,"result":1'), PARSE_ERROR, 1, "nested"),
     ("J-11", b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\xff"}}', PARSE_ERROR, None, "UTF-8"),
     ("J-11", '{"jsonrpc":"2.0","id":1,"method":"\ud800"}', PARSE_ERROR, None, "UTF-8"),
     ("J-9", message(id=1, method="m", params={"a": "\ud83d"}), PARSE_ERROR, 1, "half of a surrogate pair"),
@@ -147,9 +147,9 @@ FAULTS = [
     ("J-7", message(id=None, result=1, error={"code": 1, "message": ""}), INVALID_REQUEST, None, "$.id"),
     ("J-12", b'{"id":null,"error":{"code":1,"message":""}}', INVALID_REQUEST, None, "$.id"),
     ("J-7", message(id=1), INVALID_REQUEST, 1, "exactly one"),
-    ("J-7", message(id=1, result={}, error={"code": 1, "message": ""}), INVALID_REQUEST, 1, "exactly one"),
     ("J-7", message(id=1, method="m", result={}), INVALID_REQUEST, 1, "neither"),
-    ("J-8", message(id="a", error={"code": "x", "message": ""}), INVALID_REQUEST, "a", "$.error.code"),
+    ("J-7", message(result={}, error={"code": 1, "message": ""}), INVALID_REQUEST, None, "exactly one"),
+    ("J-8", message(error={"code": "x", "message": ""}), INVALID_REQUEST, None, "$.error.code"),
     ("J-12", b"3", INVALID_REQUEST, None, "object"),
     ("J-12", b"null", INVALID_REQUEST, None, "object"),
     ("J-12", b'{"id":1,"method":"m"}', INVALID_REQUEST, 1, "$.jsonrpc"),
@@ -176,19 +176,37 @@ def test_what_is_no_message_is_told_why_and_answered_by_its_id_if_that_can_be_re
     assert names in str(caught.value)
 
 
-@pytest.mark.parametrize("said", [{"result": {"a": "\ud83d"}}, {"error": {"code": 1, "message": "\udc00"}}])
-def test_of_an_answer_with_half_of_a_character_it_is_told_whose_it_is(said):
-    for text in (message(id=1, **said), message(id=1, **said).decode()):
-        answer = decode(text)
-        assert answer.fault.startswith("Parse error: a text has half of a surrogate pair")
+ANSWERS = {
+    "a text for an error": (message(id=1, error="no"), "Expected `object`, got `str` - at `$.error`"),
+    "another code": (message(id=1, error={"code": "x", "message": ""}), "got `str` - at `$.error.code`"),
+    "no message": (message(id=1, error={"code": 1}), "missing required field `message` - at `$.error`"),
+    "null for an error": (message(id=1, result={}, error=None), "got `null` - at `$.error`"),
+    "both": (
+        message(id=1, result={}, error={"code": 1, "message": ""}),
+        "expected exactly one of result and error",
+    ),
+    "no version": (b'{"id":1,"result":{}}', 'expected "2.0" - at `$.jsonrpc`'),
+    "another version": (b'{"jsonrpc":1.0,"id":1,"result":{}}', "got `float` - at `$.jsonrpc`"),
+    "half a character": (message(id=1, result={"a": "\ud83d"}), "a text has half of a surrogate pair"),
+    "half in an error": (message(id=1, error={"code": 1, "message": "\udc00"}), "a text has half of"),
+    "half in an error that is none": (message(id=1, error="\udc00"), "got `str` - at `$.error`"),
+    "half after it": (b'{"id":1,"error":"no","a":"\\ud83d"}', "got `str` - at `$.error`"),
+    "nested": (b'{"jsonrpc":"2.0","id":1,"result":' + DEEP + b"}", "nested more than 200 levels deep"),
+    "nested before": (b'{"jsonrpc":"2.0","result":' + DEEP + b',"id":1}', "nested more than 200 levels"),
+    "nested in an error": (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no","data":' + DEEP + b"}}",
+        "nested more than 200 levels",
+    ),
+    "nested in both": (NESTED.replace(b'"method":"m"', b'"result":1,"error":1'), "nested more than 200"),
+}
+
+
+@pytest.mark.parametrize(("text", "fault"), ANSWERS.values(), ids=ANSWERS)
+def test_of_an_answer_that_cannot_be_read_it_is_told_whose_it_is_and_why(text, fault):
+    for said in (text, text.decode()):
+        answer = decode(said)
         assert answer == Response(1, fault=answer.fault)
-
-
-@pytest.mark.parametrize("said", [b'"result":%b', b'"error":{"code":1,"message":"no","data":%b}'])
-def test_of_an_answer_that_is_nested_too_deeply_to_be_read_it_is_told_whose_it_is(said):
-    said %= b"[" * TOO_DEEP + b"]" * TOO_DEEP
-    for text in (b'{"jsonrpc":"2.0","id":1,' + said + b"}", b'{"jsonrpc":"2.0",' + said + b',"id":1}'):
-        assert decode(text) == Response(1, fault="arrays and objects are nested more than 200 levels deep")
+        assert fault in answer.fault
 
 
 def outcome(data: bytes | str) -> Request | Notification | Response | Undecodable:
@@ -228,6 +246,8 @@ def test_whatever_is_wrong_with_an_envelope_its_id_is_read(envelope):
     readable = isinstance(envelope.get("id"), (int, str)) and not isinstance(envelope.get("id"), bool)
     if readable:
         assert found.id == envelope["id"]
+    if readable and "method" not in envelope and ("result" in envelope or "error" in envelope):
+        assert [found.result, found.error, found.fault].count(None) == 2
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

@@ -137,10 +137,15 @@ class AcceptNotification(msgspec.Struct, Generic[SessionT], frozen=True, gc=Fals
 
 
 class DeliverResponse(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
-    """The answer to a request of ours; answer `ACCEPTED`, whether or not the session still waits for it."""
+    """The answer to a request of ours; whoever has asked hears of it, should the session still wait for it."""
 
     response: Response
     session: SessionT
+
+    @property
+    def answer(self) -> Answer:
+        """What to answer: a 4xx where nobody waits for it would make some clients give up (rule W-7)."""
+        return ACCEPTED if self.response.refusal is None else refusal(400, self.response.refusal)
 
 
 class Batch(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):

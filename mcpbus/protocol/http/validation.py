@@ -147,7 +147,8 @@ class Exchange(Generic[SessionT]):
         if mirrored_headers.claims_modern(headers):
             raise invalid_request("a client of this revision sends requests and notifications, no responses")
         if self.options.sessions == "stateless":
-            return ACCEPTED  # no request of ours can be waiting for it (rule W-49)
+            # No request of ours can be waiting for it (rule W-49).
+            return ACCEPTED if response.refusal is None else refusal(400, response.refusal)
         session = find_session(self.directory, headers, principal)
         legacy_revision(headers, session)
         return DeliverResponse(response, session)

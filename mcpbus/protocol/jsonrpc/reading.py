@@ -1,0 +1,99 @@
+"""Messages, as they are read: what is one to the letter in one pass, and all else by `unreadable.judge`."""
+
+from typing import Final
+
+import msgspec
+
+from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.half_characters import mend
+from mcpbus.protocol.jsonrpc.messages import (
+    NO_PARAMS,
+    Notification,
+    Request,
+    Response,
+    Undecodable,
+    envelopes,
+)
+from mcpbus.protocol.jsonrpc.unreadable import judge, not_json
+
+MAX_BATCH: Final = 1_000
+"""How many messages one array may hold. Each is answered, so that the answer may be many times as long as the array."""
+
+_UNSET: Final = msgspec.UNSET
+_BRACE: Final = ord("{")
+_arrays = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def decode(data: bytes | str) -> Request | Notification | Response:
+    """Read one message.
+
+    Args:
+        data: one JSON object. An array is refused as one; where the revision has batches, `decode_batch` reads it.
+
+    Raises:
+        Undecodable: for anything that is not a message; never another exception.
+    """
+    try:
+        # The raw members are skipped by the decoder without a look at their encoding, and text arrives with the same doubt.
+        if not data.isascii():
+            if isinstance(data, str):
+                data = data.encode()
+            else:
+                data.decode()
+        envelope = envelopes.decode(data)
+    except (UnicodeError, msgspec.DecodeError, RecursionError):
+        return judge(data)
+    if envelope.jsonrpc == "2.0":
+        method, params, identity = envelope.method, envelope.params, envelope.id
+        result, error = envelope.result, envelope.error
+        if method is not _UNSET:
+            # Params are an object (rule J-29).
+            if (params is NO_PARAMS or memoryview(params)[0] == _BRACE) and result is error is _UNSET:
+                return (
+                    Notification(method, params) if identity is _UNSET else Request(identity, method, params)
+                )
+        elif error is _UNSET:
+            if result is not _UNSET and identity is not _UNSET:
+                return Response(identity, result)
+        elif result is _UNSET:
+            return Response(None if identity is _UNSET else identity, None, error)
+    return judge(data)
+
+
+def decode_batch(data: bytes | str) -> "list[Request | Notification | Response | Undecodable]":
+    """Read an array of messages; what in it is none is given in its place as what `decode` would raise (rules J-23, J-26).
+
+    Args:
+        data: what `decode` has refused as an array.
+
+    Raises:
+        Undecodable: if the array is empty, longer than `MAX_BATCH`, or nested too deeply to be read.
+    """
+    elements = _split(data)
+    if not elements:
+        raise Undecodable(invalid_request("expected at least one message - at `$`"))
+    if len(elements) > MAX_BATCH:
+        raise Undecodable(invalid_request(f"a batch has at most {MAX_BATCH} messages, got {len(elements)}"))
+    return [_decode_member(element) for element in elements]
+
+
+def _split(data: bytes | str) -> list[bytes]:
+    try:
+        return [bytes(element) for element in _arrays.decode(data)]
+    except RecursionError as fault:
+        raise not_json(fault, data) from None
+    except msgspec.DecodeError:  # there is half of a surrogate pair in one of them, or some
+        text, mended = mend(data)
+    elements, end = [], 0
+    for element in map(bytes, _arrays.decode(mended)):
+        start = mended.index(element, end)  # between them is nothing that one could begin with
+        end = start + len(element)
+        elements.append(text[start:end])
+    return elements
+
+
+def _decode_member(data: bytes) -> "Request | Notification | Response | Undecodable":
+    try:
+        return decode(data)
+    except Undecodable as fault:
+        return fault

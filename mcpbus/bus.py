@@ -22,7 +22,7 @@ from mcpbus.transports.stdio import run_stdio
 # What is for HTTP, or for clients in process, is imported where it is used: a program on stdio starts sooner without it.
 if TYPE_CHECKING:
     from mcpbus.client.client import Client
-    from mcpbus.client.server_questions import OnQuestion
+    from mcpbus.client.pending import OnQuestion
     from mcpbus.cluster.node import Node
     from mcpbus.protocol.http.origin import HttpFields
     from mcpbus.serving.counters import Counters

@@ -883,6 +883,16 @@ TRUE = [sys.executable, "-c", ""]
             "command[1] cannot be given to a program: it has a null",
         ),
         (partial(connect_process, ["python", "\ud83d"]), "command[1] cannot be given to a program"),
+        (
+            partial(connect_process, TRUE, env=["A=b"]),
+            'env is a dict, such as {"API_KEY": "..."}, and this is of type',
+        ),
+        (partial(connect_process, TRUE, env={5: "b"}), 'env has names, such as "API_KEY", unlike 5'),
+        (partial(connect_process, TRUE, env={"A": 5}), "env['A'] is a text, and this is of type int"),
+        (partial(connect_process, TRUE, env={"A=": "b"}), "env['A='] cannot be given to a program"),
+        (partial(connect_process, TRUE, env={"A": "b\0"}), "env['A'] cannot be given to a program"),
+        (partial(connect_process, TRUE, cwd=5), "cwd is a text or a path, not 5"),
+        (partial(connect_process, TRUE, cwd="a\0"), "cwd is 'a\\x00': no folder is named so"),
         (partial(connect_http, 5), "connect_http(): url is a text, and this is of type int"),
         (
             partial(connect_http, URL, {}),

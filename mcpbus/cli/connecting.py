@@ -16,8 +16,8 @@ from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, StatusError
 from mcpbus.client.options import check_fields
+from mcpbus.client.pending import OnQuestion
 from mcpbus.client.process import connect_process
-from mcpbus.client.server_questions import OnQuestion
 from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import LATEST, REVISIONS

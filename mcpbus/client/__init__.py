@@ -8,9 +8,8 @@ if TYPE_CHECKING:
     from mcpbus.client.client import Client, ServerDescription
     from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError
     from mcpbus.client.http import connect_http
-    from mcpbus.client.pending import Listen, OnNotification
+    from mcpbus.client.pending import Listen, OnNotification, OnQuestion
     from mcpbus.client.process import connect_process
-    from mcpbus.client.server_questions import OnQuestion
 else:
     # HTTP takes a library that not everybody has.
     __getattr__, __dir__ = later(
@@ -19,9 +18,8 @@ else:
             "mcpbus.client.client": ("Client", "ServerDescription"),
             "mcpbus.client.errors": ("ClientError", "Disconnected", "MalformedAnswerError", "StatusError"),
             "mcpbus.client.http": ("connect_http",),
-            "mcpbus.client.pending": ("Listen", "OnNotification"),
+            "mcpbus.client.pending": ("Listen", "OnNotification", "OnQuestion"),
             "mcpbus.client.process": ("connect_process",),
-            "mcpbus.client.server_questions": ("OnQuestion",),
         },
     )
 

@@ -10,7 +10,7 @@ import trio
 
 from mcpbus.client.conversation import Conversation
 from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
-from mcpbus.client.pending import Listen, OnNotification, Pending
+from mcpbus.client.pending import Listen, OnNotification, OnQuestion, Pending
 from mcpbus.client.session_listens import tells
 from mcpbus.client.shared_lookup import SharedLookup
 from mcpbus.client.wire import check_message, encode_params
@@ -60,8 +60,11 @@ class Client(Conversation):
         on_question: Answers what the server asks.
         hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
+        scoped: Whether the connection tells to which request belongs what the server says.
 
     Attributes:
+        scoped: As given: over HTTP it does. Elsewhere log lines and questions of a server of an older revision are told apart by
+            request only while one request is in flight.
         revision: The protocol revision that it speaks.
         capabilities: What it declares; a modern request may declare otherwise in its own ``_meta``.
         initialize_result: What the server answered to the handshake; empty for a modern client.
@@ -76,19 +79,22 @@ class Client(Conversation):
         params: dict[str, Any] | None = None,
         *,
         on_notification: OnNotification | None = None,
+        on_question: OnQuestion | None = None,
         log_level: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and wait for its result. A cancellation cancels the request.
 
-        What the server asks meanwhile is answered by `on_question` of `Bus.connect`; in revision 2026-07-28 with
+        What the server asks meanwhile is answered by `on_question`, here or of the whole client; in revision 2026-07-28 with
         as many retries as it takes. Without it the result that asks is returned as it is.
 
         Args:
             method: Its method.
             params: Its parameters; ``_meta`` is completed with what the revision wants.
             on_notification: Called with each notification of this request. Asks for progress. Log lines are
-                told apart by request only while one request is in flight. What it raises cancels the request, and is
-                raised here.
+                told apart by request only while one request is in flight, unless the client is `scoped`. What it raises
+                cancels the request, and is raised here.
+            on_question: Answers what is asked in this request, as far as that is known: it is where the client is `scoped`, and
+                while one request is in flight. If left out, what the client was connected with does.
             log_level: From which level a modern request wants log lines; a legacy session says it with
                 ``logging/setLevel``.
 
@@ -103,10 +109,15 @@ class Client(Conversation):
             raise TypeError(
                 f"on_notification is a function of a method and its params, not {on_notification!r}"
             )
+        if on_question is not None and not callable(on_question):
+            raise TypeError(
+                f"on_question is an async function of a method and its params, not {on_question!r}"
+            )
+        answering = on_question or self._on_question
         body = params or {}
         for turn in range(_MOST_ROUNDS):
-            result = await self._ask(method, body, on_notification, log_level)
-            if self._on_question is None or result.get("resultType") != "input_required":
+            result = await self._ask(method, body, on_notification, log_level, on_question)
+            if answering is None or result.get("resultType") != "input_required":
                 return result
             body = {key: value for key, value in body.items() if key not in _RETRY}
             if "requestState" in result:
@@ -114,7 +125,7 @@ class Client(Conversation):
             questions = _questions(result)
             if questions:
                 body["inputResponses"] = {
-                    key: await self._on_question(question.method, question.params)
+                    key: await answering(question.method, question.params)
                     for key, question in questions.items()
                 }
             else:
@@ -127,16 +138,17 @@ class Client(Conversation):
         params: dict[str, Any],
         on_notification: OnNotification | None,
         log_level: str | None,
+        on_question: OnQuestion | None,
     ) -> dict[str, Any]:
         """Send one request. A tool that wants other headers is looked up, and called once more: it was not run (rule X-48)."""
         known = self._tools_lookup.begun
         try:
-            return await self._exchange(method, params, on_notification, log_level)
+            return await self._exchange(method, params, on_notification, log_level, on_question)
         except ProtocolError as error:
             if error.code != HEADER_MISMATCH or method != "tools/call" or self.revision.era is Era.LEGACY:
                 raise
         await self._tools_lookup.renew(known)
-        return await self._exchange(method, params, on_notification, log_level)
+        return await self._exchange(method, params, on_notification, log_level, on_question)
 
     @cached_property
     def _tools_lookup(self) -> SharedLookup:
@@ -153,11 +165,17 @@ class Client(Conversation):
         arguments: dict[str, Any] | None = None,
         *,
         on_notification: OnNotification | None = None,
+        on_question: OnQuestion | None = None,
         log_level: str | None = None,
     ) -> dict[str, Any]:
         """Call a tool and return the whole result object; see `request`."""
-        params = {"name": name, "arguments": arguments or {}}
-        return await self.request("tools/call", params, on_notification=on_notification, log_level=log_level)
+        return await self.request(
+            "tools/call",
+            {"name": name, "arguments": arguments or {}},
+            on_notification=on_notification,
+            on_question=on_question,
+            log_level=log_level,
+        )
 
     async def list_tools(self) -> list[dict[str, Any]]:
         """Return the descriptions of all tools, from all pages."""

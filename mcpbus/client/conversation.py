@@ -14,10 +14,11 @@ from mcpbus.client.pending import (
     KEPT_NOTIFICATIONS,
     Listen,
     OnNotification,
+    OnQuestion,
     Pending,
     received,
 )
-from mcpbus.client.server_questions import OnQuestion, ServerQuestions
+from mcpbus.client.server_questions import ServerQuestions
 from mcpbus.client.session_listens import SessionListens
 from mcpbus.client.wire import check_message, encode_params, read_error, unreadable
 from mcpbus.protocol.errors import ProtocolError, invalid_request
@@ -77,6 +78,7 @@ class Conversation:
         on_question: Answers what the server asks.
         hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
+        scoped: Whether the connection tells to which request belongs what the server says.
     """
 
     def __init__(
@@ -89,8 +91,10 @@ class Conversation:
         on_question: OnQuestion | None,
         hearing: Hearing | None = None,
         pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+        scoped: bool = False,
     ) -> None:
         self._pause = pause
+        self.scoped = scoped
         self._hearing = hearing
         self.capabilities = capabilities
         self._on_question = on_question
@@ -153,6 +157,7 @@ class Conversation:
         params: dict[str, Any],
         on_notification: OnNotification | None,
         log_level: str | None,
+        on_question: OnQuestion | None = None,
     ) -> dict[str, Any]:
         """Send one request, and wait for its result; see `mcpbus.Client.request`."""
         request_id = next(self._ids)
@@ -163,7 +168,9 @@ class Conversation:
         request = Request(request_id, method, encode_params(method, body))
         tool = params.get("name") if method == "tools/call" else None
         await trio.lowlevel.checkpoint_if_cancelled()
-        pending = self._pending[request_id] = Pending(on_notification, tool)
+        pending = self._pending[request_id] = Pending(on_notification, tool, on_question)
+        if on_question is not None and self._hearing is not None:
+            self._hearing.want()  # there are servers that ask there even what a request of their client's is for
         if on_notification is not None:
             self._by_token[meta["progressToken"]] = pending
         try:
@@ -265,7 +272,7 @@ class Conversation:
         elif isinstance(message, Notification):
             self._notified(message, owner)
         else:
-            self._questions.take(message, owner)
+            self._questions.take(message, owner or self._sole)
 
     def disconnected(self, why: str = "the connection ended before the answer came") -> None:
         """Note that the server's end is gone. For the connection."""
@@ -354,12 +361,16 @@ class Conversation:
 
     def _question_failed(self, owner: Pending | None, error: Exception) -> bool:
         """End the request in which was asked what `on_question` could not answer; the only one there is, where that is not said."""
-        if owner is None and len(self._pending) == 1:
-            (owner,) = self._pending.values()
+        owner = owner or self._sole
         if owner is None or owner.result is not None:
             return False
         self._fail(owner, error)
         return True
+
+    @property
+    def _sole(self) -> Pending | None:
+        """The request that waits, if there is just one: then what says of none to which it belongs, belongs to that."""
+        return next(iter(self._pending.values())) if len(self._pending) == 1 else None
 
     def _fail(self, owner: Pending, error: Exception) -> None:
         for request_id, pending in self._pending.items():

@@ -38,8 +38,7 @@ from mcpbus.client.http_session import HttpSession
 from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.options import check_client, check_fields
-from mcpbus.client.pending import Pending
-from mcpbus.client.server_questions import OnQuestion
+from mcpbus.client.pending import OnQuestion, Pending
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import encode_message
 from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
@@ -108,6 +107,7 @@ async def connect_http(
             capabilities=dict(capabilities or {}),
             on_question=on_question,
             hearing=connection.stream,
+            scoped=True,
         )
         if on_question is not None:
             connection.stream.want()

@@ -53,14 +53,56 @@ def check_command(command: Any) -> None:
             raise TypeError(
                 f"command[{index}] is a text or a path, and this is of type {type(word).__name__}"
             )
-        try:
-            taken = b"\0" not in os.fsencode(word)
-        except UnicodeEncodeError:
-            taken = False
-        if not taken:
+        if not _takes(word):
             raise ValueError(
                 f"command[{index}] cannot be given to a program: it has a null, or half of a surrogate pair"
             )
+
+
+def _takes(text: Any) -> bool:
+    """Whether the system takes a text or a path."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def check_environment(env: Any) -> dict[str, str]:
+    """Return variables that a program can be given; their values are not quoted, as one may be a secret.
+
+    Raises:
+        TypeError: It is no dict of texts.
+        ValueError: No program can be given one of them.
+    """
+    if env is not None and not isinstance(env, Mapping):
+        raise TypeError(
+            f'env is a dict, such as {{"API_KEY": "..."}}, and this is of type {type(env).__name__}'
+        )
+    variables = dict(env or {})
+    for name, value in variables.items():
+        if not isinstance(name, str):
+            raise TypeError(f'env has names, such as "API_KEY", unlike {name!r}')
+        if not isinstance(value, str):
+            raise TypeError(f"env[{name!r}] is a text, and this is of type {type(value).__name__}")
+        if not name or "=" in name or not _takes(name) or not _takes(value):
+            raise ValueError(
+                f"env[{name!r}] cannot be given to a program: its name, or its value, has what none can have"
+            )
+    return variables
+
+
+def check_folder(cwd: Any) -> Any:
+    """Return a folder that a program may be started in.
+
+    Raises:
+        TypeError: It is neither a text nor a path.
+        ValueError: No folder can be named so.
+    """
+    if cwd is not None and not isinstance(cwd, str | os.PathLike):
+        raise TypeError(f"cwd is a text or a path, not {cwd!r}")
+    if cwd is not None and not _takes(cwd):
+        raise ValueError(f"cwd is {cwd!r}: no folder is named so")
+    return cwd
 
 
 def check_fields(headers: Any) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a client waits for: the answer to a request, or the changes that a listen tells of."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
@@ -15,6 +15,12 @@ KEPT_NOTIFICATIONS: Final = 1024
 OnNotification = Callable[[str, dict[str, Any]], object]
 """Called with the method and the params of each notification."""
 
+OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError to refuse it.
+
+All else that it raises is raised again where the request is waited for in which the server asks.
+"""
+
 _results: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -24,19 +30,27 @@ class Pending:
     Args:
         on_notification: Told of its notifications.
         tool: Which tool it calls, if it is a call; whatever the caller gave for a name.
+        on_question: Answers what is asked in it; None if that is left to what answers for its client.
 
     Attributes:
         on_notification: As given.
         tool: As given.
+        on_question: As given.
         result: The encoded result object, or the error; None until there is either.
         begun: Whether the server has begun to look at it.
     """
 
-    __slots__ = ("_task", "begun", "on_notification", "result", "tool")
+    __slots__ = ("_task", "begun", "on_notification", "on_question", "result", "tool")
 
-    def __init__(self, on_notification: OnNotification | None = None, tool: object = None) -> None:
+    def __init__(
+        self,
+        on_notification: OnNotification | None = None,
+        tool: object = None,
+        on_question: OnQuestion | None = None,
+    ) -> None:
         self.on_notification = on_notification
         self.tool = tool
+        self.on_question = on_question
         self.result: bytes | msgspec.Raw | Exception | None = None
         self.begun = False
         # An event would cost more than all else here; and there is one task that can wait.

@@ -1,7 +1,8 @@
 """A client of a program: a child that reads messages from its standard input and writes them to its standard output, one a line."""
 
+import os
 import subprocess
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -12,9 +13,8 @@ from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.negotiation import negotiate
-from mcpbus.client.options import check_client, check_command
-from mcpbus.client.pending import Pending
-from mcpbus.client.server_questions import OnQuestion
+from mcpbus.client.options import check_client, check_command, check_environment, check_folder
+from mcpbus.client.pending import OnQuestion, Pending
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
 from mcpbus.protocol.jsonrpc import Undecodable
 from mcpbus.protocol.keywords import explained
@@ -36,6 +36,8 @@ async def connect_process(
     revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
     on_question: OnQuestion | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Client]:
     """Start a program and connect a client to it; the end of the block ends it. It inherits environment and standard error.
 
@@ -44,10 +46,12 @@ async def connect_process(
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
         on_question: Answers what the server asks, as for `Bus.connect`.
+        env: Variables of its environment, besides those that it inherits, or in their place.
+        cwd: The folder that it works in; that of this program if left out.
 
     Raises:
         TypeError: Something is not of its type.
-        ValueError: There is no such revision, or no program can be given such a command.
+        ValueError: There is no such revision, or no program can be given such a command, or such a variable.
         ProtocolError: The server refused.
         ClientError: It cannot be started, or there is no answer.
     """
@@ -56,9 +60,16 @@ async def connect_process(
     check_client(capabilities, on_question)
     raised: Exception | None = None
     try:
-        process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = await trio.lowlevel.open_process(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **check_environment(env)},
+            cwd=check_folder(cwd),
+        )
     except OSError as error:
-        raise ClientError(f"cannot start {command[0]!r}: {error.strerror}") from None
+        where = f" in {cwd}" if cwd is not None and error.filename == cwd else ""
+        raise ClientError(f"cannot start {command[0]!r}{where}: {error.strerror}") from None
     try:
         async with trio.open_nursery() as nursery:
             connection = _ProcessConnection(process, command[0])

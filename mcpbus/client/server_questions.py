@@ -1,16 +1,16 @@
 """What a legacy server asks its client: several questions at once, each answered unless it is withdrawn meanwhile."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 import trio
 
 from mcpbus.client.declared import check_declared
 from mcpbus.client.errors import Disconnected
-from mcpbus.client.pending import Pending
+from mcpbus.client.pending import OnQuestion, Pending
 from mcpbus.client.wire import encode_answer
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
@@ -24,12 +24,6 @@ from mcpbus.protocol.jsonrpc import ErrorObject, Request, RequestId, Response
 MOST_QUESTIONS: Final = 1_000
 """How many of a server's questions are answered at once; what it asks beside is refused."""
 
-OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
-"""Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError to refuse it.
-
-All else that it raises is raised again where the request is waited for in which the server asks.
-"""
-
 _log = logging.getLogger(__name__)
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
@@ -39,7 +33,7 @@ class ServerQuestions:
 
     Args:
         nursery: For the answers.
-        on_question: Gives them; None if nothing was said to be answered.
+        on_question: Gives them where the request in which is asked has nothing of its own for that; None for nothing.
         capabilities: What the client declares.
         send: Sends a reply. A connection that has ended takes none.
         fail: Ends the request in which was asked, as far as that is known, with what `on_question` raised. Returns whether it has.
@@ -98,7 +92,7 @@ class ServerQuestions:
 
     async def _answer(self, request: Request, owner: Pending | None) -> None:
         try:
-            answer = await self._ask(request)
+            answer = await self._ask(request, owner)
             self._reply(Response(request.id, _encode_answer(request.method, answer)))
         except ProtocolError as fault:
             self._refuse(request, fault)
@@ -107,14 +101,15 @@ class ServerQuestions:
             if not self._fail(owner, error):
                 _log.error("on_question failed, when asked %a", request.method, exc_info=error)
 
-    async def _ask(self, request: Request) -> Any:
+    async def _ask(self, request: Request, owner: Pending | None) -> Any:
         if request.method == "ping":
             return {}
-        if self._on_question is None:
+        on_question = (owner and owner.on_question) or self._on_question
+        if on_question is None:
             raise method_not_found(request.method)
         params = _read_params(request)
         check_declared(request.method, params, self._capabilities)
-        return await self._on_question(request.method, params)
+        return await on_question(request.method, params)
 
     def _refuse(self, request: Request, error: ProtocolError) -> None:
         data = msgspec.UNSET if error.encoded_data is None else error.encoded_data

@@ -17,7 +17,7 @@ from mcpbus.protocol.revisions import LATEST
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.client.client import Client
-    from mcpbus.client.server_questions import OnQuestion
+    from mcpbus.client.pending import OnQuestion
     from mcpbus.cluster.directory import Cluster
     from mcpbus.core.limits import Limits
     from mcpbus.core.stores.protocol import EventStore, TaskStore

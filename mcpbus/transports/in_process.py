@@ -15,8 +15,7 @@ from mcpbus_actors import EagerTask, Leader, WorkQueue
 
 from mcpbus.client.client import Client
 from mcpbus.client.options import check_client
-from mcpbus.client.pending import Pending
-from mcpbus.client.server_questions import OnQuestion
+from mcpbus.client.pending import OnQuestion, Pending
 from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import DELIVERED

@@ -3,6 +3,7 @@
 import json
 import re
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import pytest
@@ -108,6 +109,37 @@ async def test_a_client_answers_no_question_that_it_did_not_declare(
         await wait_all_tasks_blocked()
     told = {} if code is None else (code, None)
     assert (answers(wall), asked) == ({"q": told}, [method] if code is None else []), rule
+
+
+async def ask_among(others, autojump_clock):
+    """Have a server ask in a request that has answers of its own, while so many others wait; return who is asked."""
+    asked = []
+
+    async def generally(_method, _params):
+        asked.append("generally")
+        return {"roots": []}
+
+    async def specially(_method, _params):
+        asked.append("specially")
+        return {"roots": []}
+
+    async with walled(on_question=generally) as wall, trio.open_nursery() as nursery:
+        for _ in range(others):
+            nursery.start_soon(wall.client.call_tool, "other")
+        nursery.start_soon(partial(wall.client.call_tool, "asking", on_question=specially))
+        await wait_all_tasks_blocked()
+        said(wall.client, id="q", method="roots/list")
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    return asked
+
+
+async def test_what_is_asked_while_one_request_waits_is_asked_in_that(autojump_clock):
+    assert await ask_among(0, autojump_clock) == ["specially"]
+
+
+async def test_what_is_asked_while_several_requests_wait_is_asked_in_none_of_them(autojump_clock):
+    assert await ask_among(1, autojump_clock) == ["generally"]
 
 
 async def test_a_question_that_cannot_be_read_is_refused_and_the_client_goes_on(autojump_clock):

@@ -1,5 +1,6 @@
 """The client over HTTP and over the pipes of a child, in every revision, with mcpbus and with the official SDK at the other end."""
 
+import json
 import re
 import subprocess
 import sys
@@ -201,6 +202,41 @@ async def test_a_program_that_cannot_be_started_is_told():
     with pytest.raises(ClientError, match="cannot start 'no-such-program': No such file"):
         async with connect_process(["no-such-program"]):
             pass
+
+
+SHOW = "import mcpbus, os; s = mcpbus.Server('s'); s.add_tool(lambda: [os.getcwd(), *map(os.getenv, 'AB')], name='show'); s.run('stdio')"
+
+
+async def test_a_program_has_the_environment_and_the_folder_that_it_is_given(tmp_path, monkeypatch):
+    monkeypatch.setenv("A", "inherited")
+    monkeypatch.setenv("B", "inherited")
+    with trio.fail_after(60):
+        async with connect_process([sys.executable, "-c", SHOW], env={"B": "given"}, cwd=tmp_path) as client:
+            result = await client.call_tool("show")
+    assert json.loads(result["content"][0]["text"]) == [str(tmp_path), "inherited", "given"]
+
+
+async def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ClientError, match=r"cannot start 'true' in .*/nowhere: No such file"):
+        async with connect_process(["true"], cwd=tmp_path / "nowhere"):
+            pass
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("connect", MCPBUS)
+async def test_a_request_may_have_answers_of_its_own(connect, revision):
+    async def generally(_method, _params):
+        raise AssertionError("this answers what is asked in other requests")
+
+    async def specially(_method, params):
+        assert params["message"] == "Where are you?"
+        return {"action": "accept", "content": {"city": "oslo"}}
+
+    given = {"capabilities": {"elicitation": {}}, "on_question": generally}
+    with trio.fail_after(60):
+        async with connect(revision=revision, **given) as client:
+            result = await client.call_tool("ask", on_question=specially)
+    assert result["content"][0]["text"] == "Accepted Place(city='oslo', days=1)"
 
 
 @pytest.mark.parametrize("connect", [partial(connect_http, "http://127.0.0.1:9/mcp"), over_stdio])

@@ -10,8 +10,8 @@ import trio
 
 from mcpbus.core.call import Call
 from mcpbus.core.context import Context
+from mcpbus.core.places import Places
 from mcpbus.core.sync_context import SyncContext
-from mcpbus.core.threads import Threads
 from mcpbus.core.worker_threads import worker_threads
 from mcpbus.dispatch.providing import provide, provide_plainly
 from mcpbus.features.dependencies import Plan
@@ -71,7 +71,7 @@ class Runner:
         self._middleware = tuple(reversed(middleware))
         # The threads of one trio run are counted: one that was abandoned when its run ended never gives its
         # place back, and must not take it from the next run.
-        self._places: trio.lowlevel.RunVar[Threads] = trio.lowlevel.RunVar("mcpbus threads")
+        self._places: trio.lowlevel.RunVar[Places] = trio.lowlevel.RunVar("mcpbus threads")
 
     def waits(self, function: Function) -> bool:
         """Whether a call of `function` may wait for something, itself or in the middleware around it."""
@@ -166,14 +166,14 @@ class Runner:
         finally:
             call.bus.from_thread.take()  # what it has said comes before what it returns
 
-    def places(self) -> Threads:
+    def places(self) -> Places:
         """Return the places of functions in threads in this trio run."""
         try:
             return self._places.get()
         except LookupError:
-            threads = Threads(self._threads)
-            self._places.set(threads)
-            return threads
+            places = Places(self._threads, option="threads", waited="a plain function waited for a thread")
+            self._places.set(places)
+            return places
 
 
 def _run_depending(plan: Plan, function: Function, run: Callable[..., Any], context: Context) -> Any:

@@ -1,7 +1,7 @@
-"""The places of plain functions in worker threads: so many at once, shared out between the owners of the calls.
+"""Places: so many things at once, such as plain functions in worker threads, shared out between the owners of the calls that want them.
 
-A function cannot be ended by anybody but itself. So of the last tenth of the threads those have some who have little, and of
-those who wait each owner has a thread in its turn, however many calls of another's wait.
+What has a place cannot be ended by anybody but itself. So of the last tenth of the places those have some who have little, and of
+those who wait each owner has one in its turn, however many calls of another's wait.
 """
 
 from collections import OrderedDict
@@ -13,15 +13,19 @@ from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.shares import has_room
 
 
-class Threads:
-    """The places of functions in threads.
+class Places:
+    """So many places.
 
     Args:
         limit: How many there are.
+        option: The name of the option that says so.
+        waited: What is noted where somebody has to wait for one, for people.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, option: str, waited: str) -> None:
         self._limit = limit
+        self.option = option
+        self.waited = waited
         self._taken: dict[Hashable, int] = {}
         self._total = 0
         # The owners of those who wait, in the order of their turns.
@@ -33,7 +37,7 @@ class Threads:
 
     @property
     def waiting(self) -> int:
-        """How many functions wait for one."""
+        """How many wait for one."""
         return sum(map(len, self._waiting.values()))
 
     @property
@@ -42,7 +46,7 @@ class Threads:
         return len(self._taken.keys() | self._waiting.keys())
 
     def place(self, owner: Hashable, reached: ReachedLimits) -> "Place":
-        """Return what `WorkerThreads.run` takes for one function, and `trio.to_thread.run_sync` as its limiter."""
+        """Return one place for somebody: what `WorkerThreads.run` takes, and `trio.to_thread.run_sync` as its limiter."""
         return Place(self, owner, reached)
 
     def has_room(self, owner: Hashable) -> bool:
@@ -87,23 +91,23 @@ class Threads:
 
 
 class Place:
-    """One function's place, in the form of a `trio.CapacityLimiter`."""
+    """One place, in the form of a `trio.CapacityLimiter`."""
 
-    __slots__ = ("_owner", "_reached", "_threads")
+    __slots__ = ("_owner", "_places", "_reached")
 
-    def __init__(self, threads: Threads, owner: Hashable, reached: ReachedLimits) -> None:
-        self._threads = threads
+    def __init__(self, places: Places, owner: Hashable, reached: ReachedLimits) -> None:
+        self._places = places
         self._owner = owner
         self._reached = reached
 
     async def acquire_on_behalf_of(self, _borrower: object) -> None:
         """Take it, once there is one."""
-        if self._threads.has_room(self._owner):
-            self._threads.take(self._owner)
+        if self._places.has_room(self._owner):
+            self._places.take(self._owner)
         else:
-            self._reached.note("threads", self._owner, "a plain function waited for a thread")
-            await self._threads.wait(self._owner)
+            self._reached.note(self._places.option, self._owner, self._places.waited)
+            await self._places.wait(self._owner)
 
     def release_on_behalf_of(self, _borrower: object) -> None:
         """Give it back."""
-        self._threads.give_back(self._owner)
+        self._places.give_back(self._owner)

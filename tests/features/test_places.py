@@ -1,4 +1,4 @@
-"""Threads are shared out between the owners of the calls whose functions run in them."""
+"""Places, such as those of functions in threads, are shared out between the owners of the calls that want them."""
 
 import threading
 
@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Server
+from mcpbus.core.places import Places
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.shares import kept
-from mcpbus.core.threads import Threads
 
 
 class Pool:
-    """Threads in which nothing runs: whoever has one keeps it until it is told to give it back."""
+    """Places of nothing: whoever has one keeps it until it is told to give it back."""
 
     def __init__(self, limit, nursery):
-        self.threads = Threads(limit)
+        self.places = Places(limit, option="threads", waited="somebody waited")
         self.reached = ReachedLimits()
         self.running = []
         self.begun = []
@@ -32,7 +32,7 @@ class Pool:
         await wait_all_tasks_blocked()
 
     async def _wait(self, owner, scope):
-        place = self.threads.place(owner, self.reached)
+        place = self.places.place(owner, self.reached)
         with scope:
             await place.acquire_on_behalf_of(self)
             self.running.append((owner, place))
@@ -45,9 +45,9 @@ class Pool:
 
     def check(self):
         owners = [owner for owner, _ in self.running]
-        assert self.threads._taken == {owner: owners.count(owner) for owner in owners}
-        assert (len(self.threads), self.threads.waiting) == (len(self.running), len(self.waiting))
-        assert not any(self.threads.has_room(owner) for owner, _ in self.waiting)
+        assert self.places._taken == {owner: owners.count(owner) for owner in owners}
+        assert (len(self.places), self.places.waiting) == (len(self.running), len(self.waiting))
+        assert not any(self.places.has_room(owner) for owner, _ in self.waiting)
 
 
 async def test_the_last_tenth_is_for_who_has_little_and_each_owner_that_waits_has_its_turn(autojump_clock):
@@ -55,7 +55,7 @@ async def test_the_last_tenth_is_for_who_has_little_and_each_owner_that_waits_ha
         pool = Pool(20, nursery)
         for _ in range(30):
             await pool.want("bob")
-        assert (len(pool.threads), pool.threads.waiting) == (18, 12)
+        assert (len(pool.places), pool.places.waiting) == (18, 12)
         assert pool.reached.counts == {"threads": 12}
         await pool.want("alice")
         await pool.want("carol")
@@ -79,7 +79,7 @@ async def test_no_place_is_taken_for_whom_was_cancelled_in_the_same_turn(autojum
         assert pool.begun == ["alice", "carol"]
         pool.check()
         await pool.end()
-        assert (len(pool.threads), pool.threads.waiting, pool.threads.owners) == (0, 0, 0)
+        assert (len(pool.places), pool.places.waiting, pool.places.owners) == (0, 0, 0)
 
 
 @given(
@@ -107,7 +107,7 @@ def test_nobody_waits_for_whom_there_is_a_thread_and_nobody_is_remembered(limit,
             while pool.running:
                 await pool.end()
             pool.check()
-            assert (len(pool.threads), pool.threads.waiting, pool.threads.owners) == (0, 0, 0)
+            assert (len(pool.places), pool.places.waiting, pool.places.owners) == (0, 0, 0)
 
     trio.run(main)
 

@@ -48,6 +48,8 @@ from mcpbus.protocol.validators import check_text
 
 _CONNECT_SECONDS: Final = 10
 _PORTS: Final = 2**16
+_LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+"""Each call and each listen has a connection for as long as it takes: where they could not have more, all else would wait for them."""
 _TELL_SECONDS: Final = 30
 """How long a server may take to accept what it owes no answer."""
 _MOST_APART: Final = 1_000
@@ -91,12 +93,12 @@ async def connect_http(
     fixed = None if revision is None else named(revision)
     raised: Exception | None = None
     check_text("connect_http()", url=url)
-    url, account = _read_url(url)
+    url, account = read_url(url)
     check_client(capabilities, on_question)
     fields = {"Accept-Encoding": "identity", **check_fields(headers)}
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
     async with (
-        httpx2.AsyncClient(headers=fields, auth=account, timeout=timeout) as http,
+        httpx2.AsyncClient(headers=fields, auth=account, timeout=timeout, limits=_LIMITS) as http,
         trio.open_nursery() as nursery,
     ):
         connection = _HttpConnection(http, url, nursery)
@@ -386,7 +388,7 @@ def _has_ended(session: str | None, answer: httpx2.Response) -> TypeGuard[str]:
     return session is not None and answer.status_code == HTTPStatus.NOT_FOUND
 
 
-def _read_url(url: str) -> tuple[str, tuple[str, str] | None]:
+def read_url(url: str) -> tuple[str, tuple[str, str] | None]:
     """Take a URL apart: what errors and logs may quote of it, and the name and the password that were in it.
 
     Raises:

@@ -222,6 +222,22 @@ async def test_a_folder_that_is_not_there_is_named(tmp_path):
             pass
 
 
+async def test_calls_that_take_long_keep_no_other_call_waiting():
+    with trio.fail_after(60):
+        async with over_http() as client, trio.open_nursery() as nursery:
+            begun = 0
+
+            def note(*_):
+                nonlocal begun
+                begun += 1
+
+            for _ in range(120):
+                nursery.start_soon(partial(client.call_tool, "hang", on_notification=note))
+            while begun < 120:
+                await client.list_prompts()
+            nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("connect", MCPBUS)
 async def test_a_request_may_have_answers_of_its_own(connect, revision):

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         ToolAnnotations,
     )
     from mcpbus.protocol.routes import Reason
+    from mcpbus.proxy import Proxy
     from mcpbus.server import Server
     from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.signals import shutdown_on_signals
@@ -133,6 +134,7 @@ else:
                 "ToolAnnotations",
             ),
             "mcpbus.protocol.routes": ("Reason",),
+            "mcpbus.proxy": ("Proxy",),
             "mcpbus.server": ("Server",),
             "mcpbus.serving.options": ("ServeOptions",),
             "mcpbus.serving.signals": ("shutdown_on_signals",),
@@ -185,6 +187,7 @@ __all__ = [
     "Place",
     "PromptMessage",
     "ProtocolError",
+    "Proxy",
     "Reason",
     "Receipt",
     "RegistrationError",

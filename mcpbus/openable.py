@@ -12,7 +12,7 @@ from mcpbus.bus import Bus
 from mcpbus.core.backend import Backend
 from mcpbus.core.hub import open_hub
 from mcpbus.core.limits import DRAIN_SECONDS, Limits
-from mcpbus.core.nursery import background
+from mcpbus.core.nursery import background, cancel_at
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.state import StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
@@ -305,12 +305,7 @@ class Openable(Generic[StateT]):
             whole = await bus.stdio(shutdown=shutdown, drain_seconds=drain_seconds)
             # Requests have ended, but tasks may go on.
             async with background() as nursery:
-                nursery.start_soon(_cancel_at, shutdown, nursery.cancel_scope)
+                nursery.start_soon(cancel_at, shutdown, nursery.cancel_scope)
                 await bus.drain(drain_seconds)
                 nursery.cancel_scope.cancel()
             return whole
-
-
-async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
@@ -63,7 +63,12 @@ class Server(Definition, Openable[StateT]):
         threads: how many plain functions run at once.
         state_keys: secrets that seal what clients carry between the rounds of a request; the first one seals, all
             of them open. Replicas share them. Without any, what was sealed ends with the process.
+
+    Attributes:
+        prefixes_uris: whether its URIs, too, get the prefix with which it is mounted in another server.
     """
+
+    prefixes_uris: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -138,7 +143,7 @@ class Server(Definition, Openable[StateT]):
             raise RegistrationError(
                 f"server {other.name!r} is mounted in {self.name!r} already, or the other way round"
             )
-        read = read_prefix(prefix)
+        read = read_prefix(prefix, uris=other.prefixes_uris)
         Mount(self.features, other.features, read, other, other.runner.middleware)
         self._mounted.append(other)
         other._buses.add_above(self._buses, read)  # noqa: SLF001 - its own kind

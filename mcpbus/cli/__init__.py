@@ -29,6 +29,7 @@ _COMMANDS = {
 def main() -> None:
     """Serve the Model Context Protocol over a bus of actors.
 
-    TARGET is a file or a module, weather.py or weather, and with a name after a colon one of its servers: weather.py:server. Each
-    option is an environment variable too: MCPBUS_SERVE_BIND is --bind of serve.
+    TARGET is a file or a module, weather.py or weather, and with a name after a colon one of its servers: weather.py:server. Or it is
+    elsewhere: a URL, 'stdio:npx -y some-server', or the JSON file in which a client names servers. Each option is an environment
+    variable too: MCPBUS_SERVE_BIND is --bind of serve.
     """

@@ -2,8 +2,8 @@
 
 Sources, as of November 2026:
 
-- Claude Desktop: modelcontextprotocol.io, "Connect to local MCP servers" (macOS and Windows); servers at a URL are connectors there,
-  as "Connect to remote MCP servers" has it.
+- Claude Desktop: modelcontextprotocol.io, "Connect to local MCP servers" (macOS and Windows). Servers at a URL are connectors there, as
+  "Connect to remote MCP servers" has it, and in its file programs that stand for them.
 - Claude Code: code.claude.com/docs/en/mcp, "Project scope": ``.mcp.json`` at the root of the project.
 - Cursor: cursor.com/docs/mcp, "Configuration locations": ``~/.cursor/mcp.json`` for all projects; it tells programs and URLs apart
   by their members.

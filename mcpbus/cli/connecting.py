@@ -1,7 +1,6 @@
 """A client of the server that a command line names: a file or a module, a URL, or a program that is started."""
 
 import importlib
-import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial, wraps
@@ -11,11 +10,11 @@ import attrs
 import click
 import trio
 
-from mcpbus.cli.targets import complete_target, load_server
+from mcpbus.cli.header_option import header_option
+from mcpbus.cli.targets import STDIO, command_of, complete_target, is_url, load_server
 from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, StatusError
-from mcpbus.client.options import check_fields
 from mcpbus.client.pending import OnQuestion
 from mcpbus.client.process import connect_process
 from mcpbus.features.function import sole_cause
@@ -24,8 +23,6 @@ from mcpbus.protocol.revisions import LATEST, REVISIONS
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
-STDIO: Final = "stdio:"
-_URL: Final = ("http://", "https://")
 _CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}}
 
 
@@ -77,58 +74,6 @@ class Patience:
 
 
 Talk: TypeAlias = Callable[[Client, Patience], Awaitable[None]]
-
-
-def is_url(target: str) -> bool:
-    """Whether a target is a URL."""
-    return target.lower().startswith(_URL)
-
-
-def command_of(target: str) -> list[str]:
-    """Return the program and the arguments of a ``stdio:`` target.
-
-    Raises:
-        click.BadParameter: It names none.
-    """
-    try:
-        words = shlex.split(target.removeprefix(STDIO))
-    except ValueError as error:
-        raise click.BadParameter(f"{target!r} cannot be read: {error}", param_hint="TARGET") from None
-    if not words:
-        raise click.BadParameter(
-            "write the command after stdio:, as in 'stdio:npx -y weather'", param_hint="TARGET"
-        )
-    return words
-
-
-def read_headers(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Read ``Name: value`` options."""
-    headers = {}
-    for value in values:
-        name, colon, text = value.partition(":")
-        try:
-            check_fields({name if colon else "": text})
-        except ValueError:  # what it holds may be a secret
-            raise click.BadParameter("write it as 'Name: value', in ASCII", param=option) from None
-        headers[name] = text.strip()
-    return headers
-
-
-class _Field(click.types.StringParamType):
-    """A header field; in an environment variable there is one on each line."""
-
-    envvar_list_splitter = "\n"
-
-
-header_option = click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    type=_Field(),
-    metavar="'NAME: VALUE'",
-    callback=read_headers,
-    help="A header field of each request to a URL, such as 'Authorization: Bearer TOKEN'; may be repeated.",
-)
 
 
 def client_options(command: _Command) -> _Command:

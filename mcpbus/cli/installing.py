@@ -11,8 +11,17 @@ from urllib.parse import urlsplit
 import click
 
 from mcpbus.cli.client_files import CLIENT_FILES, ClientFile, Entry, merge_entry
-from mcpbus.cli.connecting import STDIO, command_of, header_option, is_url
-from mcpbus.cli.targets import complete_target, is_file, load_server, split_target
+from mcpbus.cli.header_option import header_option
+from mcpbus.cli.targets import (
+    STDIO,
+    command_of,
+    complete_target,
+    is_file,
+    is_list,
+    is_url,
+    load_server,
+    split_target,
+)
 
 _MCP_JSON: Final = ClientFile("mcp.json", lambda: None)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -55,11 +64,7 @@ def install(  # noqa: PLR0917 - click gives each by its name
         raise click.UsageError("--header is for a TARGET that is a URL")
     if env and is_url(target):
         raise click.UsageError("--env is for a TARGET that is a program")
-    if is_url(target) and not kind.urls:
-        raise click.UsageError(
-            f"{kind.title} takes a URL as a connector, in its settings: its file has programs only"
-        )
-    known, entry = _describe(target, env, headers)
+    known, entry = _describe(target, env, headers, urls=kind.urls)
     name = name or known
     if not name:
         raise click.UsageError("say what the client is to call it: --name NAME")
@@ -93,11 +98,23 @@ def _write(kind: ClientFile, name: str, entry: Entry) -> None:
     click.echo(f"{verb} {name} in {file}. {kind.then}".rstrip())
 
 
-def _describe(target: str, env: dict[str, str], headers: dict[str, str]) -> tuple[str, Entry]:
-    """Return what a server calls itself, if that can be known, and its entry."""
+def _describe(target: str, env: dict[str, str], headers: dict[str, str], *, urls: bool) -> tuple[str, Entry]:
+    """Return what a server calls itself, if that can be known, and its entry; of one at a URL a program, where there are no URLs."""
     if is_url(target):
+        name = urlsplit(target).hostname or ""
+        if not urls:
+            # On its command line other users of the machine could see them.
+            fields = "\n".join(map(": ".join, headers.items()))
+            given = {"MCPBUS_STDIO_HEADER": fields} if fields else {}
+            return name, _program(sys.executable, ["-m", "mcpbus", "stdio", target], given)
         entry: Entry = {"type": "http", "url": target}
-        return urlsplit(target).hostname or "", {**entry, "headers": headers} if headers else entry
+        return name, {**entry, "headers": headers} if headers else entry
+    if is_list(target):
+        if not Path(target).is_file():
+            raise click.BadParameter(f"there is no file {target!r}", param_hint="TARGET")
+        return Path(target).stem, _program(
+            sys.executable, ["-m", "mcpbus", "stdio", str(Path(target).absolute())], env
+        )
     if target.startswith(STDIO):
         command, *arguments = command_of(target)
         return "", _program(command, arguments, env)

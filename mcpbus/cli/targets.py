@@ -1,13 +1,16 @@
-"""Which server a command line means: `weather.py`, `weather.py:server`, `weather` or `weather:server`."""
+"""Which server a command line means: `weather.py`, `weather.py:server`, `weather` or `weather:server`; or one elsewhere, by its URL or command."""
 
 import importlib
 import importlib.util
 import os
 import re
+import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -24,30 +27,77 @@ def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[C
 target_argument = click.argument("target", shell_complete=complete_target)
 
 
-def find_server(target: str) -> Server:
-    """Import the server that a command was given.
+STDIO: Final = "stdio:"
+_URL: Final = ("http://", "https://")
+
+
+def is_url(target: str) -> bool:
+    """Whether a target is a URL."""
+    return target.lower().startswith(_URL)
+
+
+def is_list(target: str) -> bool:
+    """Whether a target is a file in which a client names servers."""
+    return target.endswith(".json")
+
+
+def command_of(target: str) -> list[str]:
+    """Return the program and the arguments of a ``stdio:`` target.
+
+    Raises:
+        click.BadParameter: It names none.
+    """
+    try:
+        words = shlex.split(target.removeprefix(STDIO))
+    except ValueError as error:
+        raise click.BadParameter(f"{target!r} cannot be read: {error}", param_hint="TARGET") from None
+    if not words:
+        raise click.BadParameter(
+            "write the command after stdio:, as in 'stdio:npx -y weather'", param_hint="TARGET"
+        )
+    return words
+
+
+def find_server(target: str, headers: Mapping[str, str] | None = None) -> Server:
+    """Import the server that a command was given, or make one that stands for others elsewhere.
+
+    Args:
+        target: As for `load_server`; or a URL, a ``stdio:`` command, or a file in which a client names servers.
+        headers: Header fields of each request to a URL.
 
     Raises:
         click.BadParameter: There is no such server; the message says what is there.
     """
+    if headers and not is_url(target):
+        raise click.UsageError("--header is for a TARGET that is a URL")
     try:
+        if is_url(target) or target.startswith(STDIO):
+            from mcpbus.proxy import Proxy  # noqa: PLC0415 - most servers are here
+
+            return Proxy(target, headers=headers) if is_url(target) else Proxy(command_of(target))
         return load_server(target)
-    except LookupError as error:
+    except (LookupError, ValueError) as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error
+    except ImportError as error:
+        if error.name != "httpx2":
+            raise
+        raise click.ClickException(str(error)) from None
 
 
 def load_server(target: str) -> Server:
-    """Import the server that a file or a module has; a module is searched in the current directory first.
+    """Import the server that a file or a module has, or make one for those that a client names in a file; a module is searched in the current directory first.
 
     What it prints while it is imported goes to standard error, because standard output may be the protocol's.
 
     Args:
         target: A file or a module; with a colon and a name after it if it has several servers, besides those that are mounted in
-            another one of them.
+            another one of them. Or a file whose name ends in ``.json``.
 
     Raises:
         LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
     """
+    if is_list(target):
+        return _gateway(target)
     place, name = split_target(target)
     if name:
         return _named(_load(place), place, name)
@@ -55,6 +105,17 @@ def load_server(target: str) -> Server:
         place = target.removesuffix(":") or "weather.py"
         raise LookupError(f"{target!r} names no server: write {place}, or {place}:NAME")
     return _only(_load(target), target)
+
+
+def _gateway(target: str) -> Server:
+    from mcpbus.gateway import gateway  # noqa: PLC0415 - most servers are here
+
+    if not Path(target).is_file():
+        raise LookupError(f"there is no file {target!r}")
+    try:
+        return gateway(target)
+    except ValueError as error:
+        raise LookupError(str(error)) from None
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -111,7 +172,7 @@ def _fault(place: str) -> str | None:
     if not place:
         return "it names neither a file nor a module: write one, such as weather.py or weather"
     if "://" in place:
-        return f"{place!r} is a URL: write a file or a module, such as weather.py or weather"
+        return f"{place!r} is no URL of a server: one begins with http:// or https://"
     if _ADDRESS.match(place):
         return f"{place!r} is neither a file nor a module; a URL begins with http:// or https://"
     if not is_module and Path(place).is_dir():

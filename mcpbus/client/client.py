@@ -1,9 +1,9 @@
 """A client of one server, over whatever connection it is given."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
@@ -34,19 +34,25 @@ class ServerDescription(msgspec.Struct, frozen=True):
         version: Its version.
         instructions: How to use it.
         capabilities: What it offers.
+        identity: Its name and version as it says them, with its title and the like.
     """
 
     name: str
     version: str
     instructions: str
     capabilities: dict[str, Any]
+    identity: dict[str, Any] = {}
 
 
-class _Question(msgspec.Struct):
+class InputRequest(msgspec.Struct):
     """A question of an ``input_required`` result."""
 
     method: str
     params: dict[str, Any] = {}
+
+
+AnswerAll: TypeAlias = Callable[[dict[str, InputRequest]], Awaitable[dict[str, Any]]]
+"""Answers the questions of one result, each under its key."""
 
 
 class Client(Conversation):
@@ -91,8 +97,8 @@ class Client(Conversation):
             method: Its method.
             params: Its parameters; ``_meta`` is completed with what the revision wants.
             on_notification: Called with each notification of this request. Asks for progress. Log lines are
-                told apart by request only while one request is in flight, unless the client is `scoped`. What it raises
-                cancels the request, and is raised here.
+                told apart by request only while one request is in flight, unless the client is `scoped`, and all else is
+                only there. What it raises cancels the request, and is raised here.
             on_question: Answers what is asked in this request, as far as that is known: it is where the client is `scoped`, and
                 while one request is in flight. If left out, what the client was connected with does.
             log_level: From which level a modern request wants log lines; a legacy session says it with
@@ -114,20 +120,46 @@ class Client(Conversation):
                 f"on_question is an async function of a method and its params, not {on_question!r}"
             )
         answering = on_question or self._on_question
-        body = params or {}
+        answer_all = None if answering is None else partial(_one_by_one, answering)
+        return await self.request_in_rounds(
+            method,
+            params or {},
+            answer_all,
+            on_notification=on_notification,
+            on_question=on_question,
+            log_level=log_level,
+        )
+
+    async def request_in_rounds(
+        self,
+        method: str,
+        params: dict[str, Any],
+        answer_all: AnswerAll | None,
+        *,
+        on_notification: OnNotification | None,
+        on_question: OnQuestion | None,
+        log_level: str | None,
+    ) -> dict[str, Any]:
+        """Send a request, and as many retries as it takes; see `request`. For whoever passes on together what is asked together.
+
+        Args:
+            method: As for `request`, and checked.
+            params: Likewise.
+            answer_all: Answers what is asked together; None to return the result that asks.
+            on_notification: As for `request`.
+            on_question: Likewise; in older revisions alone.
+            log_level: As for `request`.
+        """
         for turn in range(_MOST_ROUNDS):
-            result = await self._ask(method, body, on_notification, log_level, on_question)
-            if answering is None or result.get("resultType") != "input_required":
+            result = await self._ask(method, params, on_notification, log_level, on_question)
+            if answer_all is None or result.get("resultType") != "input_required":
                 return result
-            body = {key: value for key, value in body.items() if key not in _RETRY}
+            params = {key: value for key, value in params.items() if key not in _RETRY}
             if "requestState" in result:
-                body["requestState"] = result["requestState"]
+                params["requestState"] = result["requestState"]
             questions = _questions(result)
             if questions:
-                body["inputResponses"] = {
-                    key: await answering(question.method, question.params)
-                    for key, question in questions.items()
-                }
+                params["inputResponses"] = await answer_all(questions)
             else:
                 await trio.sleep(min(_SHORTEST_ROUND * 2**turn, _LONGEST_ROUND))
         raise ClientError(f"the server asked {_MOST_ROUNDS} times and did not come to an end")
@@ -209,6 +241,7 @@ class Client(Conversation):
             str(identity.get("version", "")),
             str(said.get("instructions") or ""),
             capabilities if isinstance(capabilities, dict) else {},
+            identity,
         )
 
     async def read_resource(self, uri: str) -> list[dict[str, Any]]:
@@ -323,8 +356,12 @@ def _objects(method: str, result: dict[str, Any], member: str) -> list[dict[str,
         raise MalformedAnswerError(f"the server's answer to {method} has no {member}: {fault}") from None
 
 
-def _questions(result: dict[str, Any]) -> dict[str, _Question]:
+async def _one_by_one(answer: OnQuestion, questions: dict[str, InputRequest]) -> dict[str, Any]:
+    return {key: await answer(question.method, question.params) for key, question in questions.items()}
+
+
+def _questions(result: dict[str, Any]) -> dict[str, InputRequest]:
     try:
-        return msgspec.convert(result.get("inputRequests") or {}, dict[str, _Question])
+        return msgspec.convert(result.get("inputRequests") or {}, dict[str, InputRequest])
     except msgspec.ValidationError as fault:
         raise MalformedAnswerError(f"the server's questions cannot be read: {fault}") from None

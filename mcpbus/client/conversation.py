@@ -111,11 +111,17 @@ class Conversation:
         self._questions = ServerQuestions(
             nursery, on_question, capabilities, self._send, self._question_failed
         )
+        self._hear: OnNotification = self._keep
         self._arrived = trio.lowlevel.ParkingLot()
         self._gone: str | None = None  # why
         # How often what belongs to no request was not heard for a while, and why the last time.
         self._losses = 0
         self._unheard = ""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection has not ended: over HTTP, where each request may have one of its own, that the client was not left."""
+        return self._gone is None
 
     def adopt(self, revision: Revision) -> None:
         """Speak another revision from now on."""
@@ -218,6 +224,19 @@ class Conversation:
         check_message(method, params)
         self._send(Notification(method, NO_PARAMS if params is None else encode_params(method, params)))
         await trio.lowlevel.checkpoint()
+
+    def hear(self, hear: OnNotification) -> None:
+        """Have a function called with each notification that belongs to no request and no listen, as it comes, instead of keeping it.
+
+        `next_notification` waits for none of them any more; it tells that some may have been lost. For whoever passes them on.
+        """
+        self._hear = hear
+        while self.notifications:
+            hear(*self.notifications.popleft())
+
+    def _keep(self, method: str, params: dict[str, Any]) -> None:
+        self.notifications.append((method, params))
+        self._arrived.unpark()
 
     async def next_notification(self) -> tuple[str, dict[str, Any]]:
         """Wait for the oldest of `notifications`, and take it.
@@ -351,8 +370,7 @@ class Conversation:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
             owner = wanting[0] if method == "notifications/message" and len(wanting) == 1 else None
         if owner is None or owner.on_notification is None:
-            self.notifications.append((method, params))
-            self._arrived.unpark()
+            self._hear(method, params)
         elif owner.result is None:  # else its caller is told no more
             try:
                 owner.on_notification(method, params)

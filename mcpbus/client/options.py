@@ -46,7 +46,7 @@ def check_command(command: Any) -> None:
         raise TypeError(
             f'command is a list of the program and its arguments, such as ["python", "server.py"], and this is of type {type(command).__name__}'
         )
-    if not command:
+    if not command or not command[0]:
         raise ValueError('command is empty: it needs at least the program, such as ["python", "server.py"]')
     for index, word in enumerate(command):
         if not isinstance(word, str | bytes | os.PathLike):

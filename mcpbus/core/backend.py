@@ -115,6 +115,16 @@ class Backend(Protocol):
         It ends in time by itself, and raises nothing of an author's.
         """
 
+    @property
+    def hears_elsewhere(self) -> bool:
+        """Whether it hears elsewhere of changes of resources, and has to be there first; see `until_heard`."""
+
+    async def until_heard(self, uris: Collection[str], /) -> None:
+        """Wait until changes of these resources are heard of, to which somebody has subscribed.
+
+        It ends in time by itself, and raises nothing.
+        """
+
     def may_subscribe(self, session: Session, /) -> bool:
         """Whether a legacy client may subscribe to resources; what a listen is for, `grant` says."""
 

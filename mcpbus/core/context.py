@@ -25,6 +25,7 @@ from mcpbus.features.asking.questions import OnProgress, Question
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.extensions import declared_settings
 from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import Kind
 from mcpbus.protocol.validators import check_told_seconds
@@ -120,6 +121,11 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         them is verified. `Authorization` is left out: whom `authenticate` found is the principal.
         """
         return self._call.context.headers.without(b"authorization")
+
+    @property
+    def log_level(self) -> LogLevel | None:
+        """From which level the client is sent log lines; None for none at all. What is below it need not be made."""
+        return self._call.context.threshold(self._bus.limits.log_level).level
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -304,6 +310,20 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
                 await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
                 raise cannot_ask("its request has ended")
             return list((await ask.wait()).values())
+
+    def pass_on(self, said: OutboundNotification | Progress) -> Receipt:
+        """Send what somebody else has said, as soon as it is said, and let nobody run meanwhile. For the bus."""
+        self._bus.check_handler_thread()
+        self._call.carrier.say(said)
+        return said.receipt
+
+    def relay_questions(self, questions: Mapping[str | None, Question]) -> Awaitable[list[Any]]:
+        """Ask what somebody else asks, together; to be awaited for the answers, in this order. For the bus.
+
+        Raises:
+            AskError: As for `Asking`.
+        """
+        return self._ask(questions, None)
 
     def within(self, server: object) -> "Context[Any]":
         """Return the context as handlers of a mounted server are given it. For the bus."""

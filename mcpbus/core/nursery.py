@@ -21,3 +21,9 @@ async def background() -> AsyncIterator[trio.Nursery]:
             nursery.cancel_scope.cancel()
     if raised is not None:
         raise raised
+
+
+async def cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
+    """Cancel a scope once something has happened."""
+    await event.wait()
+    scope.cancel()

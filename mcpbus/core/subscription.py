@@ -1,15 +1,17 @@
 """The subscription actor: one ``subscriptions/listen``, from its acknowledgement to its end.
 
 The acknowledgement is in the stream's outbox before the bus knows of the subscription, so no change can come
-before it. Every message of the subscription is stamped with the id of the listen request.
+before it. Where changes are heard of elsewhere, as those of a server that this one stands for, that has to begin first: what is told
+before it has is told behind the acknowledgement. Every message of the subscription is stamped with the id of the listen request.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from contextvars import copy_context
 from functools import partial
 from typing import Any, ClassVar
 
-from mcpbus_actors import Address, Cell, Stopped, StopReason
+from mcpbus_actors import Address, Cell, Stopped, StopReason, TaskEnded
 
 from mcpbus.core.admission import Slot
 from mcpbus.core.hub import Hub
@@ -25,7 +27,7 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
-from mcpbus.protocol.routes import Kind, StreamKind
+from mcpbus.protocol.routes import Kind, Reason, StreamKind
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
@@ -36,7 +38,7 @@ _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 class SubscriptionActor:
     """See the module."""
 
-    __slots__ = ("_account", "_bus", "_cell", "_context", "_granted", "_slot", "_stream")
+    __slots__ = ("_account", "_bus", "_cell", "_context", "_early", "_granted", "_slot", "_stream")
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
@@ -60,13 +62,21 @@ class SubscriptionActor:
             "a listen", partial(cell.address.tell, End(_TOO_MUCH)), owner=stream.owner
         )
         self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
-        self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": granted, "_meta": self._meta()})
+        # What was told before the acknowledgement, the newest of each kind; None once that is said.
+        self._early: dict[Hashable, OutboundNotification] | None = None
+        elsewhere = granted.resource_subscriptions and bus.backend.hears_elsewhere
+        if not elsewhere:
+            self._acknowledge()
         bus.topics.add(
             cell.address,
             lists=lists_of(granted),
             uris=granted.resource_subscriptions,
             tasks=granted.task_ids,
         )
+        if elsewhere:
+            self._early = {}
+            heard = partial(bus.backend.until_heard, granted.resource_subscriptions)
+            cell.start_task(heard, context=copy_context())
         left = bus.seconds_left(context.principal)
         if left < math.inf:
             cell.after(left, End(_EXPIRED))
@@ -82,7 +92,23 @@ class SubscriptionActor:
         """Handle one message; see `mcpbus_actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
+    def _acknowledge(self) -> None:
+        self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": self._granted, "_meta": self._meta()})
+
+    def _heard(self, _message: TaskEnded) -> None:
+        """Say that it has begun, and what was told meanwhile."""
+        self._acknowledge()
+        early, self._early = self._early or {}, None
+        for said in early.values():
+            self._change(said)
+
     def _change(self, said: OutboundNotification) -> None:
+        if self._early is not None:
+            older = self._early.pop(said.key, None)
+            if older is not None:
+                older.receipt.discard(Reason.SUPERSEDED)
+            self._early[said.key] = said
+            return
         listen, era = self._context.request.id, self._context.revision.era
         data = stamped(said.data, listen)
         self._stream.send(OutboundMessage(said.kind, era, data, said.receipt, said.key, listen))
@@ -92,6 +118,8 @@ class SubscriptionActor:
 
     def _end(self, _message: End | InputEnded) -> None:
         """End the subscription in good order, with its result."""
+        if self._early is not None:
+            self._acknowledge()
         tail = self._bus.tails[self._context.revision].with_meta(self._meta())
         self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))
         self._cell.stop()
@@ -113,6 +141,8 @@ class SubscriptionActor:
     def _ended(self, reason: StopReason) -> None:
         self._slot.release()
         self._account.close()
+        for said in (self._early or {}).values():
+            said.receipt.discard(Reason.CANCELLED)
         granted = self._granted
         self._bus.topics.remove(
             self._cell.address,
@@ -134,6 +164,7 @@ class SubscriptionActor:
         Cancel: _cancel,
         Drop: _cancel,
         Stopped: _stream_stopped,
+        TaskEnded: _heard,
     }
 
 

@@ -18,6 +18,7 @@ from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, 
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
+from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind
 
@@ -82,6 +83,11 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
     def headers(self) -> Mapping[str, str]:
         """The header fields with which the request came over HTTP; see `Context.headers`."""
         return self._context.headers
+
+    @property
+    def log_level(self) -> LogLevel | None:
+        """See `Context.log_level`."""
+        return self._context.log_level
 
     @property
     def meta(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Who wants to hear of which change: an index from lists, resources and tasks to actors."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from mcpbus_actors import Address
@@ -36,9 +36,11 @@ def weigh_uri(uri: str) -> int:
 class Topics:
     """Actors by the lists, the resources and the tasks that they want to hear of."""
 
-    __slots__ = ("_lists", "_tasks", "_uris")
+    __slots__ = ("_lists", "_tasks", "_uris", "on_watched")
 
     def __init__(self) -> None:
+        self.on_watched: Callable[[str, bool], object] | None = None
+        """Called when somebody wants to hear of a resource, with True, and when nobody does any more, with False."""
         self._lists: dict[str, dict[_Address, None]] = {}
         self._uris: dict[str, dict[_Address, None]] = {}
         self._tasks: dict[str, dict[_Address, None]] = {}
@@ -55,7 +57,11 @@ class Topics:
         for kind in lists:
             self._lists.setdefault(kind, {})[address] = None
         for uri in uris:
-            self._uris.setdefault(uri, {})[address] = None
+            interested = self._uris.get(uri)
+            if interested is None:
+                interested = self._uris[uri] = {}
+                self._tell_watched(uri, True)
+            interested[address] = None
         for task_id in tasks:
             self._tasks.setdefault(task_id, {})[address] = None
 
@@ -75,6 +81,12 @@ class Topics:
                     interested.pop(address, None)
                     if not interested:
                         del index[key]
+                        if index is self._uris:
+                            self._tell_watched(key, False)
+
+    def _tell_watched(self, uri: str, wanted: bool) -> None:
+        if self.on_watched is not None:
+            self.on_watched(uri, wanted)
 
     @property
     def uris(self) -> list[str]:

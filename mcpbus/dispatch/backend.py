@@ -72,6 +72,7 @@ class FeaturesBackend:
         """See `Backend.open`: what is registered meanwhile is told to clients."""
         unlisten = self._features.on_change(hub_of(bus).list_changed)
         unguard = self._features.guard(bus.check_thread)
+        bus.topics.on_watched = self._features.watched
         try:
             yield
         finally:
@@ -166,9 +167,18 @@ class FeaturesBackend:
         return partial(_run_end_hooks, hooks, session) if hooks else None
 
     def listener(self, method: str) -> Listener | None:
-        """See `Backend.listener`: the server's hook."""
-        hook = self.server.notification_hook(method)
-        return None if hook is None else partial(_run_hook, hook)
+        """See `Backend.listener`: the server's hook, and those of mounted servers."""
+        hooks = self.server.notification_hooks(method)
+        return partial(_run_hooks, hooks) if hooks else None
+
+    @property
+    def hears_elsewhere(self) -> bool:
+        """See `Backend.hears_elsewhere`."""
+        return self._features.watches
+
+    async def until_heard(self, uris: Collection[str]) -> None:
+        """See `Backend.until_heard`."""
+        await self._features.until_heard(uris)
 
     def may_subscribe(self, session: Session) -> bool:
         """See `Backend.may_subscribe`."""
@@ -206,6 +216,12 @@ async def _run_end_hooks(hooks: Sequence[SessionHook], session: Session) -> None
         session.bus.reached.note(
             "on_session_timeout", session.owner, "what ran at a session's end was cancelled"
         )
+
+
+async def _run_hooks(hooks: Sequence[NotificationHook], told: ClientNotification) -> None:
+    async with trio.open_nursery() as nursery:
+        for hook in hooks:
+            nursery.start_soon(_run_hook, hook, told)
 
 
 async def _run_hook(hook: NotificationHook, told: ClientNotification) -> None:

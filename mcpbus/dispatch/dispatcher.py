@@ -153,21 +153,22 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     if of_session is None or session is None:
         raise method_not_found(method)
     records = bus.session_directory.records_of(session)
-    if records is None:
+    heard = of_session is _subscribe and bus.backend.hears_elsewhere
+    if records is None and not heard:
         return of_session(bus, session, context)
     slot = bus.admission.admit(context.request.id, context.table(), context)
-    call = Call(bus.system, bus=bus, context=context, handler=_Kept(bus, records, of_session))
+    call = Call(bus.system, bus=bus, context=context, handler=_Changing(bus, records, of_session))
     return _start(Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream))
 
 
-class _Kept:
-    """Changes what is known of a session, and answers once that is kept for others to go on with it; a `Handler`."""
+class _Changing:
+    """Changes what is known of a session, and answers once that has its effect, and is kept for others to go on with it; a `Handler`."""
 
     replayable = False
     rounds = False
     task_support = None
 
-    def __init__(self, bus: Hub, records: SessionRecords, change: _OfSession) -> None:
+    def __init__(self, bus: Hub, records: SessionRecords | None, change: _OfSession) -> None:
         self._bus = bus
         self._records = records
         self._change = change
@@ -177,7 +178,10 @@ class _Kept:
         session = call.context.legacy_session
         assert session is not None  # noqa: S101 - it is of a session
         result = self._change(self._bus, session, call.context)
-        await self._records.keep(session)
+        if self._change is _subscribe and self._bus.backend.hears_elsewhere:
+            await self._bus.backend.until_heard([call.context.routing.uri or ""])
+        if self._records is not None:
+            await self._records.keep(session)
         return result
 
 

@@ -5,7 +5,7 @@ client, everything else for the server's log alone.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Never
 
 import msgspec
@@ -134,12 +134,11 @@ class PromptGet(msgspec.Struct, frozen=True):
 
 
 class ResourceRead(msgspec.Struct, frozen=True):
-    """resources/read of one URI."""
+    """resources/read of one URI: of the first resource that knows it, and with its variables."""
 
     runner: Runner
-    resource: Resource
     uri: str
-    variables: Mapping[str, str | list[str]]
+    found: Sequence[tuple[Resource, Mapping[str, str | list[str]]]]
 
     replayable = True
     rounds = True
@@ -152,16 +151,27 @@ class ResourceRead(msgspec.Struct, frozen=True):
 
     async def run(self, call: Call) -> bytes | InputRequired:
         """See `Handler.run`."""
-        resource, revision = self.resource, call.context.revision
+        for resource, variables in self.found[:-1]:
+            try:
+                return await self._read(call, resource, variables)
+            except BaseException as error:  # noqa: BLE001  # translated
+                failure = _failure(error, self.label)
+                if not isinstance(sole_cause(failure), ResourceNotFoundError):
+                    self._raise_translated(failure, call.context.revision)
         try:
-            value = await self.runner.call(
-                resource.function, call, "resources/read", self.uri, resource.bind(self.variables)
-            )
-            if isinstance(value, InputRequired):
-                return value
-            return resource.encode_result(value, self.uri, revision, call.tail)
+            return await self._read(call, *self.found[-1])
         except BaseException as error:  # noqa: BLE001  # translated
-            self._raise_translated(_failure(error, self.label), revision)
+            self._raise_translated(_failure(error, self.label), call.context.revision)
+
+    async def _read(
+        self, call: Call, resource: Resource, variables: Mapping[str, str | list[str]]
+    ) -> bytes | InputRequired:
+        value = await self.runner.call(
+            resource.function, call, "resources/read", self.uri, resource.bind(variables)
+        )
+        if isinstance(value, InputRequired):
+            return value
+        return resource.encode_result(value, self.uri, call.context.revision, call.tail)
 
     def _raise_translated(self, error: BaseException, revision: Revision) -> Never:
         cause = sole_cause(error)

@@ -212,10 +212,9 @@ def _read_resource(
 ) -> Handler:
     uri = read.uri
     found = features.find_resource(uri)
-    if found is None:
+    if not found:
         raise resource_not_found(uri, context.revision.resource_not_found)
-    resource, variables = found
-    return ResourceRead(runner, resource, uri, variables)
+    return ResourceRead(runner, uri, found)
 
 
 def _complete(

@@ -50,7 +50,7 @@ def _prompt(features: Features, _: Request, routing: Routing, __: Any) -> _Found
 
 
 def _resource(features: Features, _: Request, routing: Routing, __: Any) -> _Found:
-    return () if routing.uri is None else (_named(features, routing.uri),)
+    return () if routing.uri is None else _named(features, routing.uri)
 
 
 def _completed(features: Features, request: Request, _: Routing, __: Any) -> _Found:
@@ -63,12 +63,11 @@ def _completed(features: Features, request: Request, _: Routing, __: Any) -> _Fo
 
 def _listened(features: Features, request: Request, _: Routing, __: Any) -> _Found:
     uris = decode_params(wire.ListenParams, request.params).notifications.resource_subscriptions
-    return (_named(features, uri) for uri in uris)
+    return (resource for uri in uris for resource in _named(features, uri))
 
 
-def _named(features: Features, uri: str) -> Resource | None:
-    found = features.find_resource(uri)
-    return None if found is None else found[0]
+def _named(features: Features, uri: str) -> Iterable[Resource]:
+    return (resource for resource, _ in features.find_resource(uri))
 
 
 _READ: Mapping[str, Callable[[Features, Request, Routing, Any], _Found]] = {

@@ -1,7 +1,7 @@
 """All that a server offers: its tools, resources, templates, prompts, completions and extensions, and who sees which tool."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -13,6 +13,7 @@ from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.resource import Resource, ResourceOptions, make_resource
 from mcpbus.features.tool import Tool, ToolOptions, Visible, tool
+from mcpbus.features.uri_watcher import UriWatcher
 from mcpbus.features.uris import is_template
 from mcpbus.protocol.messages import ListName
 
@@ -33,6 +34,8 @@ class Features:
 
     Attributes:
         extensions: as given, with those of mounted servers.
+        unlisted: what may answer for URIs that are in no list.
+        watchers: who has to know which URIs clients have subscribed to.
         mirrors: whether there ever was a tool here with arguments that HTTP mirrors into headers.
     """
 
@@ -52,6 +55,7 @@ class Features:
         self.mirrors = False
         self._scoped = False
         self._open_to_all = False
+        self.watchers: list[UriWatcher] = []
         self._listeners: list[Callable[[ListName], object]] = []
         self._followers: list[Callable[[], object]] = []
         self._guards: list[Callable[[str], object]] = []
@@ -65,11 +69,12 @@ class Features:
                 "resource template", lambda: self._tell("resources")
             )
             self.prompts: Registry[Prompt] = Registry("prompt", lambda: self._tell("prompts"))
+            self.unlisted: list[Resource] = []
             self.completers: dict[tuple[str, str], Completer] = {}
             self.methods: Registry[ExtensionMethod] = Registry("request", self._tell_followers)
         else:
             self.resources, self.templates, self.prompts = base.resources, base.templates, base.prompts
-            self.completers, self.methods = base.completers, base.methods
+            self.unlisted, self.completers, self.methods = base.unlisted, base.completers, base.methods
 
     @property
     def overlaid(self) -> bool:
@@ -100,6 +105,25 @@ class Features:
         self._guards.append(check)
         return lambda: self._guards.remove(check)
 
+    @property
+    def watches(self) -> bool:
+        """Whether somebody has to know which URIs clients have subscribed to."""
+        return any(watcher.watches for watcher in self.watchers)
+
+    def watched(self, uri: str, wanted: bool) -> None:
+        """Note that somebody has subscribed to a URI, or that nobody wants to hear of it any more."""
+        for watcher in self.watchers:
+            watcher.watched(uri, wanted)
+
+    async def until_heard(self, uris: Collection[str]) -> None:
+        """Wait until changes of these are heard of, wherever they are made; see `UriWatcher`."""
+        for watcher in self.watchers:
+            await watcher.until_heard(uris)
+
+    def declare(self, capabilities: Iterable[Capability]) -> None:
+        """Offer capabilities from now on, though nothing is registered under them yet."""
+        self._declared = self._declared.union(capabilities)
+
     def offers(self, capability: Capability) -> bool:
         """Whether a client is told of `capability`: from the first registration on, for good (rules M-6 and M-13)."""
         if capability in self._declared:
@@ -128,12 +152,17 @@ class Features:
                 f"tool {function.name!r} is made already; give {', '.join(options)} where it is made"
             )
         made = function if isinstance(function, Tool) else tool(function, **options)
-        self._note_scopes(made.scopes, f"tool {made.name!r}")
+        self.note_scopes(made.scopes, f"tool {made.name!r}")
         self.tools.check_free(made.name)
         self._has_tasks = self._has_tasks or made.task is not None
         self.mirrors = self.mirrors or bool(made.mirrored)
         self.tools.add(made.name, made)
         return made
+
+    def replace_tools(self, gone: Iterable[str], new: Mapping[str, Tool]) -> None:
+        """Take some tools out, as far as they are there, and register others, whose names are free; all in one change."""
+        self.mirrors = self.mirrors or any(made.mirrored for made in new.values())
+        self.tools.replace(gone, new)
 
     def remove_tool(self, name: str) -> Tool:
         """Take a tool out; calls of it that run already go on.
@@ -187,7 +216,7 @@ class Features:
         """
         self._check("add_resource")
         resource = make_resource(uri, function, options)
-        self._note_scopes(resource.scopes, f"resource {uri!r}")
+        self.note_scopes(resource.scopes, f"resource {uri!r}")
         registry = self.resources if resource.template is None else self.templates
         registry.add(uri, resource)
         return resource
@@ -212,7 +241,7 @@ class Features:
         """
         self._check("add_prompt")
         prompt = make_prompt(function, options)
-        self._note_scopes(prompt.scopes, f"prompt {prompt.name!r}")
+        self.note_scopes(prompt.scopes, f"prompt {prompt.name!r}")
         self.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -253,6 +282,16 @@ class Features:
         self._tell_followers()
         return completer
 
+    def replace_completers(
+        self, gone: Iterable[tuple[str, str]], new: Mapping[tuple[str, str], Completer]
+    ) -> None:
+        """Take some completions out, as far as they are there, and register others, for what is registered."""
+        for key in gone:
+            self.completers.pop(key, None)
+        self.completers.update(new)
+        self._completes = self._completes or bool(new)
+        self._tell_followers()
+
     def add_method(
         self, name: str, function: Callable[..., Any], **options: Unpack[RequestOptions]
     ) -> ExtensionMethod:
@@ -263,7 +302,7 @@ class Features:
         """
         self._check("on_request")
         made = make_extension_method(name, function, options, self.extensions)
-        self._note_scopes(made.scopes, f"request {name!r}")
+        self.note_scopes(made.scopes, f"request {name!r}")
         self.methods.add(name, made)
         return made
 
@@ -294,7 +333,7 @@ class Features:
         if len(self.extensions) > known:
             self._tell_followers()
         if below._scoped:  # noqa: SLF001 - its own kind
-            self._note_scopes(("",), "a mounted server")
+            self.note_scopes(("",), "a mounted server")
         if self._open_to_all:
             below._open_to_all = True  # noqa: SLF001 - its own kind
 
@@ -319,15 +358,17 @@ class Features:
             return found
         return found if self._shows(found, principal) else None
 
-    def find_resource(self, uri: str) -> tuple[Resource, dict[str, Any]] | None:
-        """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches."""
+    def find_resource(self, uri: str) -> list[tuple[Resource, Mapping[str, Any]]]:
+        """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches.
+
+        Else all that may answer for what is in no list: each is asked in its turn, until it is known to one of them.
+        """
         resource = self.resources.get(uri)
         if resource is not None:
-            return resource, {}
-        for entry in self.templates.entries():
-            if entry.item.template is not None and (values := entry.item.template.match(uri)) is not None:
-                return entry.item, values
-        return None
+            return [(resource, {})]
+        listed = _matching((entry.item for entry in self.templates.entries()), uri)
+        found = next(listed, None)
+        return [*_matching(self.unlisted, uri)] if found is None else [found]
 
     def visible_tools(self, principal: Any) -> list[Entry[Tool]] | None:
         """The tools that `principal` sees, or None where everybody sees every one."""
@@ -350,7 +391,12 @@ class Features:
         if self._scoped:
             raise RegistrationError(_NOBODY_ASKS.format("there are scopes="))
 
-    def _note_scopes(self, scopes: tuple[str, ...], owner: str) -> None:
+    def note_scopes(self, scopes: tuple[str, ...], owner: str) -> None:
+        """Note that something is for those alone whose token allows these.
+
+        Raises:
+            RegistrationError: nobody is asked for a token.
+        """
         if not scopes:
             return
         if self._open_to_all or (self._base is not None and self._base._open_to_all):  # noqa: SLF001 - its own kind
@@ -395,6 +441,14 @@ class Features:
     def _tell_followers(self) -> None:
         for follower in self._followers:
             follower()
+
+
+def _matching(
+    resources: Iterable[Resource], uri: str
+) -> Iterator[tuple[Resource, Mapping[str, str | list[str]]]]:
+    for resource in resources:
+        if resource.template is not None and (values := resource.template.match(uri)) is not None:
+            yield resource, values
 
 
 def _argument_names(owner: Prompt | Resource | None) -> list[str] | None:

@@ -24,7 +24,7 @@ from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.protocol.request_state import Sealer
-from mcpbus.protocol.results import tail_for
+from mcpbus.protocol.results import Tail, tail_for
 from mcpbus.protocol.revisions import REVISIONS, Revision
 from mcpbus.protocol.validators import told_seconds_fault
 
@@ -90,18 +90,25 @@ class Definition(Hooks):
             raise ValueError(fault)
         self.name = name
         self.version = version
-        self.instructions = instructions
         self.auth = auth
         self.authenticate = authenticate
         self.page_size = page_size
         self.list_ttl = list_ttl
         self.features = Features(visible=visible, declared=declared, extensions=extensions or {})
-        self._identity = Implementation(name, version, title, description, website_url, list(icons) or None)
-        # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
-        check_told("Server", self._identity)
+        identity = Implementation(name, version, title, description, website_url, list(icons) or None)
+        check_told("Server", identity)
         check_told("Server", {"instructions": instructions})
-        self.tails = {row: tail_for(self.identity(row, icons=False), row) for row in REVISIONS.values()}
+        self.tails: dict[Revision, Tail] = {}
+        self.present(identity, instructions)
         self.sealer = Sealer(state_keys)
+
+    def present(self, identity: Implementation, instructions: str | None) -> None:
+        """Say of itself, from now on, who it is, and how it is used."""
+        self._identity = identity
+        self.instructions = instructions
+        # Icons may be whole images, as data URIs: who asks who the server is gets them, and no other result.
+        for row in REVISIONS.values():
+            self.tails[row] = tail_for(self.identity(row, icons=False), row)
 
     @property
     def knows_principals(self) -> bool:

@@ -50,10 +50,10 @@ class Hooks:
         ways = [each for below in self._mounted for each in (below, *below._below())]  # noqa: SLF001 - its own kind
         return [*dict.fromkeys(ways)]
 
-    def notification_hook(self, method: str) -> NotificationHook | None:
-        """What runs when a client sends a notification of this method: its own, or that of a mounted server."""
-        found = self._notification_hooks.get(method)
-        return found or next(filter(None, (below.notification_hook(method) for below in self._mounted)), None)
+    def notification_hooks(self, method: str) -> Sequence[NotificationHook]:
+        """What runs when a client sends a notification of this method: its own, and those of mounted servers."""
+        found = (each._notification_hooks.get(method) for each in (self, *self._below()))  # noqa: SLF001 - its own kind
+        return [hook for hook in found if hook is not None]
 
     def on_session(self, hook: F) -> F:
         """Have `hook`, an async function of the session, run while a legacy session registers.

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -31,6 +31,13 @@ class Prefix(msgspec.Struct, frozen=True):
     """How names and URIs of a mounted server become those of the server above it, and back."""
 
     text: str | None
+    uris: bool = True
+    """Whether URIs have it too, and not names alone."""
+
+    @property
+    def of_uris(self) -> bool:
+        """Whether URIs are others above."""
+        return self.uris and self.text is not None
 
     def name(self, below: str) -> str:
         """The name above."""
@@ -46,7 +53,7 @@ class Prefix(msgspec.Struct, frozen=True):
         Raises:
             RegistrationError: a prefix has no place in it.
         """
-        if self.text is None:
+        if not self.of_uris:
             return below
         parts = _URI.fullmatch(below)
         if parts is None:
@@ -57,7 +64,11 @@ class Prefix(msgspec.Struct, frozen=True):
 
     def uri_below(self, above: str) -> str:
         """The URI that became this one."""
-        return above if self.text is None else above.replace(f"://{self.text}/", "://", 1)
+        return above.replace(f"://{self.text}/", "://", 1) if self.of_uris else above
+
+    def may_have(self, above: str) -> bool:
+        """Whether a URI above may be one of the mounted server's."""
+        return not self.of_uris or f"://{self.text}/" in above
 
     def ref(self, below: str) -> str:
         """What a completion is for: a prompt's name, or a template."""
@@ -68,8 +79,12 @@ class Prefix(msgspec.Struct, frozen=True):
         return self.uri_below(above) if is_template(above) else self.name_below(above)
 
 
-def read_prefix(prefix: Any) -> Prefix:
+def read_prefix(prefix: Any, *, uris: bool = True) -> Prefix:
     """Read the prefix that an author gives.
+
+    Args:
+        prefix: what was given.
+        uris: whether URIs have it too.
 
     Raises:
         RegistrationError: it is none.
@@ -78,7 +93,7 @@ def read_prefix(prefix: Any) -> Prefix:
         raise RegistrationError(
             f"a prefix is letters, digits, '_', '-' and '.', such as 'weather', not {prefix!r}"
         )
-    return Prefix(prefix)
+    return Prefix(prefix, uris)
 
 
 class Mount:
@@ -111,10 +126,12 @@ class Mount:
         self._taken: dict[int, dict[str, tuple[str, Any]]] = {}
         self._aside: dict[int, dict[str, Any]] = {}
         self._completers: set[tuple[str, str]] = set()
+        self._unlisted: list[Resource] = []
         self._check()
         self._sync()
         below.follow(self._sync)
         below.guard(above.check)
+        above.watchers.append(self)
 
     def _kinds(self) -> Iterable[_Kind]:
         above, below, prefix = self._above, self._below, self.prefix
@@ -157,6 +174,33 @@ class Mount:
             function = self._function(completer.function, completer, prefix.ref_below)
             above.completers[key] = msgspec.structs.replace(completer, ref=key[0], function=function)
             self._completers.add(key)
+
+        self._take_unlisted()
+
+    def _take_unlisted(self) -> None:
+        """Have what is in no list be asked of the mounted server too, where its URIs are the same above."""
+        for resource in self._unlisted:
+            self._above.unlisted.remove(resource)
+        self._unlisted = (
+            [] if self.prefix.of_uris else [self._resource("", each) for each in self._below.unlisted]
+        )
+        self._above.unlisted += self._unlisted
+
+    @property
+    def watches(self) -> bool:
+        """See `UriWatcher.watches`."""
+        return self._below.watches
+
+    def watched(self, uri: str, wanted: bool) -> None:
+        """See `UriWatcher.watched`."""
+        if self.prefix.may_have(uri):
+            self._below.watched(self.prefix.uri_below(uri), wanted)
+
+    async def until_heard(self, uris: Collection[str]) -> None:
+        """See `UriWatcher.until_heard`."""
+        await self._below.until_heard(
+            [self.prefix.uri_below(uri) for uri in uris if self.prefix.may_have(uri)]
+        )
 
     def _take(
         self,

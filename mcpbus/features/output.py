@@ -9,7 +9,7 @@ schema with it. A hand-written schema of another type is left out there, with it
 """
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
@@ -102,6 +102,14 @@ def _hand_written(output_schema: HandWritten, owner: str) -> Output:
     return Output(schema.text, schema.text if is_object else None, _wraps=False, _check=check)
 
 
+def unchecked_output(document: Mapping[str, Any]) -> Output:
+    """The structured output that another server's tool has, by its schema, to which that server holds it."""
+    raw = msgspec.Raw(jsontypes.encode(document))
+    wraps = document.get("type") != "object"
+    wrapped = msgspec.Raw(jsontypes.encode(_wrap(document))) if wraps else raw
+    return Output(raw, wrapped, wraps, lambda _: None)
+
+
 def _typed_check(kind: Any, document: dict[str, Any], owner: str) -> Callable[[bytes], str | None]:
     """A check of encoded results: by the type itself where JSON can be read back into it, else by the schema.
 
@@ -126,7 +134,7 @@ def _typed_check(kind: Any, document: dict[str, Any], owner: str) -> Callable[[b
     return lambda encoded: compiled.faults(msgspec.json.decode(encoded))
 
 
-def _wrap(document: dict[str, Any]) -> dict[str, Any]:
+def _wrap(document: Mapping[str, Any]) -> dict[str, Any]:
     # Definitions stay at the root, where the references look for them.
     inner = {key: value for key, value in document.items() if key != "$defs"}
     wrapped = {"type": "object", "properties": {"result": inner}, "required": ["result"]}

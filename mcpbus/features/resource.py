@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypedDict, Union, get_args, get_origin
 
 import msgspec
 
@@ -29,7 +29,7 @@ from mcpbus.protocol.results import CacheScope, Tail
 from mcpbus.protocol.revisions import LATEST, Revision
 from mcpbus.protocol.validators import told_seconds_fault
 
-if TYPE_CHECKING:  # most servers have no templates
+if TYPE_CHECKING:  # what inverts templates: most servers have none
     from mcpbus.features.uri_templates import Template
 
 
@@ -63,6 +63,16 @@ class ResourceOptions(TypedDict, total=False):
     where a variable holds an absolute path, a drive letter, a ``..`` between slashes, or a NUL. Only for templates."""
 
 
+class UriPattern(Protocol):
+    """Which URIs a template expands to."""
+
+    def match(self, uri: str) -> Mapping[str, str | list[str]] | None:
+        """What the function is given for a URI; None if the template does not expand to it."""
+
+    def moved(self, text: str, owner: str, /) -> "UriPattern":
+        """The same as a server has it that has mounted its own: under another text, for another owner."""
+
+
 class Resource(msgspec.Struct, frozen=True, eq=False):
     """A registered resource; it has a `template` if it has no fixed URI."""
 
@@ -79,7 +89,7 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     meta: wire.MetaObject | None = None
     ttl: float = 0.0
     cache_scope: CacheScope = "private"
-    template: "Template | None" = None
+    template: UriPattern | None = None
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
 

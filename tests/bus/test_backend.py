@@ -4,9 +4,10 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from staging import settle
 
-from mcpbus import Limits, RegistrationError, Server, Unauthorized
+from mcpbus import Limits, Reason, RegistrationError, Server, Unauthorized, Verdict
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
 from mcpbus.core.session import Stage
@@ -36,12 +37,14 @@ class Acme:
 
     name = "acme"
     registers = True
+    hears_elsewhere = False
 
     def __init__(self, auth=None, authenticate=None):
         self.auth = auth
         self.authenticate = authenticate
         self.tails = {row: tail_for(Implementation("acme", "1"), row) for row in REVISIONS.values()}
         self.seen = []
+        self.heard = trio.Event()
 
     @asynccontextmanager
     async def open(self, bus):
@@ -94,6 +97,10 @@ class Acme:
             self.seen.append(told.method)
 
         return hear
+
+    async def until_heard(self, uris):
+        self.seen.append(list(uris))
+        await self.heard.wait()
 
     def may_subscribe(self, session):
         return "deaf" not in session.client_capabilities
@@ -166,6 +173,75 @@ async def test_it_says_which_legacy_clients_may_subscribe(autojump_clock):
         stream = session.get()
         assert len(bus.resource_updated("acme://a")) == 1
         assert (await stream.message())["method"] == UPDATED
+
+
+LISTEN = {"notifications": {"promptsListChanged": True, "resourceSubscriptions": ["acme://a"]}}
+
+
+def told(message):
+    params = message.get("params", {})
+    return message.get("method"), params.get("uri")
+
+
+async def test_a_listen_is_confirmed_once_changes_are_heard_of_elsewhere_and_what_came_first_comes_behind(
+    autojump_clock,
+):
+    async with served() as (backend, bus, probe):
+        backend.hears_elsewhere = True
+        listen = probe.request("subscriptions/listen", LISTEN)
+        await settle(bus)
+        assert backend.seen[-1] == ["acme://a"]
+        for _ in range(3):
+            bus.resource_updated("acme://a")
+            bus.prompts_changed()
+        assert bus.statistics().discarded == {Reason.SUPERSEDED: 4}
+        backend.heard.set()
+        assert [told(await listen.message()) for _ in range(3)] == [
+            ("notifications/subscriptions/acknowledged", None),
+            (UPDATED, "acme://a"),
+            ("notifications/prompts/list_changed", None),
+        ]
+        bus.resource_updated("acme://a")
+        assert told(await listen.message()) == (UPDATED, "acme://a")
+
+
+@pytest.mark.parametrize("end", ["client", "drain"])
+async def test_a_listen_that_ends_before_it_is_confirmed_leaves_nothing_open(end, autojump_clock):
+    async with served() as (backend, bus, probe):
+        backend.hears_elsewhere = True
+        listen = probe.request("subscriptions/listen", LISTEN)
+        await settle(bus)
+        receipts = [*bus.resource_updated("acme://a"), *bus.prompts_changed()]
+        if end == "client":
+            listen.disconnect()
+            await settle(bus)
+        else:
+            await bus.drain(0)
+            assert told(await listen.message()) == ("notifications/subscriptions/acknowledged", None)
+            assert "result" in await listen.message()
+        assert [receipt.fate.verdict for receipt in receipts] == [Verdict.DISCARDED] * 2
+        assert bus.statistics().pending == {}
+        assert len(bus.topics) == 0
+
+
+async def test_a_listen_that_names_no_resources_waits_for_nothing(autojump_clock):
+    async with served() as (backend, _, probe):
+        backend.hears_elsewhere = True
+        listen = probe.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+        assert told(await listen.message()) == ("notifications/subscriptions/acknowledged", None)
+
+
+async def test_a_subscription_is_answered_once_changes_are_heard_of_elsewhere(autojump_clock):
+    async with served() as (backend, bus, probe):
+        backend.hears_elsewhere = True
+        session = await probe.initialize()
+        subscribing = session.request("resources/subscribe", {"uri": "acme://a"})
+        await settle(bus)
+        assert backend.seen[-1] == ["acme://a"]
+        assert bus.topics.uris == ["acme://a"], "it is told of changes from now on"
+        assert subscribing.status is None
+        backend.heard.set()
+        assert (await subscribing.reply())["result"] == {}
 
 
 @pytest.mark.parametrize("shell", ["asgi", "http1"])

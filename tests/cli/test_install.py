@@ -81,7 +81,12 @@ def test_claude_desktop_has_its_file_where_its_system_has_such(platform, folder,
     run("claude-desktop", FILE)
     [(name, entry)] = read(place / folder / "claude_desktop_config.json")["mcpServers"].items()
     assert (name, entry["command"], "type" in entry) == ("weather", sys.executable, False)
-    assert "as a connector" in run("claude-desktop", "https://a.example/mcp", status=2)
+    run("claude-desktop", "https://a.example/mcp", "--header", "Authorization: Bearer x", "--header", "B: c")
+    assert read(place / folder / "claude_desktop_config.json")["mcpServers"]["a.example"] == {
+        "command": sys.executable,
+        "args": ["-m", "mcpbus", "stdio", "https://a.example/mcp"],
+        "env": {"MCPBUS_STDIO_HEADER": "Authorization: Bearer x\nB: c"},
+    }
 
 
 def test_where_nobody_knows_the_file_the_entry_can_be_printed(place, monkeypatch):
@@ -160,11 +165,22 @@ def test_a_file_that_cannot_be_written_is_as_it_was(place, monkeypatch):
         (["cursor", FILE, "--header", "A: b"], "--header is for a TARGET that is a URL"),
         (["cursor", "http://a", "--env", "A=b"], "--env is for a TARGET that is a program"),
         (["emacs", FILE], "'emacs' is not one of"),
+        (["cursor", "none.json"], "there is no file 'none.json'"),
     ],
 )
 def test_what_cannot_be_is_told(arguments, told, place):
     assert told in run(*arguments, status=2)
     assert list(place.glob("*/.*")) == []
+
+
+def test_all_servers_of_a_file_are_one_program(place):
+    (place / "work" / "desk.json").write_text("{}")
+    assert json.loads(run("mcp-json", "desk.json", "--env", "A=b"))["mcpServers"]["desk"] == {
+        "type": "stdio",
+        "command": sys.executable,
+        "args": ["-m", "mcpbus", "stdio", f"{place}/work/desk.json"],
+        "env": {"A": "b"},
+    }
 
 
 def test_a_program_is_named_as_it_is(place):

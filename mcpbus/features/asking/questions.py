@@ -31,10 +31,13 @@ Required = dict[str, dict[str, Any]]
 class Question(Protocol):
     """Something to ask a client."""
 
-    method: ClassVar[str]
-    """The protocol's method for it."""
-    label: ClassVar[str]
-    """Begins the key that is made for it where none is given."""
+    @property
+    def method(self) -> str:
+        """The protocol's method for it."""
+
+    @property
+    def label(self) -> str:
+        """Begins the key that is made for it where none is given."""
 
     def foreign(self, revision: Revision) -> str | None:
         """Return what of it `revision` does not have, in words; None if it has all."""

@@ -1,0 +1,199 @@
+"""A server that stands for another one, wherever that is: what is offered there is offered here, and each call is passed on."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from mcpbus.client.client import ServerDescription
+from mcpbus.core.client_notification import ClientNotification
+from mcpbus.core.nursery import background
+from mcpbus.core.session import Session
+from mcpbus.dispatch.runner import Middleware
+from mcpbus.features.keywords import check_kinds, check_lists
+from mcpbus.features.tool import Visible, check_scopes, check_timeout
+from mcpbus.protocol.http.authentication import Authorizer
+from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.messages import Icon, Implementation
+from mcpbus.server import Server
+from mcpbus.upstream.live import Live, Terms
+from mcpbus.upstream.target import Target, read_upstream
+
+_UNKNOWN: Final = {"version": "0.0.0"}
+
+
+class Proxy(Server[None]):
+    """Stands for another server: one at a URL, or a program that speaks over its standard input and output.
+
+    It is a `Server`, and does for its clients all that one does: any revision, any transport, receipts, limits, tokens, middleware. It may
+    be served by itself, or be mounted in another server, with a prefix that its names get and its URIs do not.
+
+    A client's call is one call there. What is said while it runs leaves on the stream of the client's request, and what is asked is asked
+    in that, whatever the revisions on either side; where the client cancels it, it is cancelled there.
+
+    Args:
+        target: A URL, such as ``https://weather.example.com/mcp``; a command, such as ``["npx", "-y", "some-server"]``; or a function
+            that connects a client of the `capabilities` which it is given: ``async with connect(capabilities={}) as client``.
+        name: What clients call it; if left out, what the other server calls itself.
+        headers: Header fields of each request to a URL, such as ``Authorization``. Nothing of what our clients send is passed on.
+        env: Variables of the program's environment, besides those that it inherits.
+        cwd: The folder that the program works in.
+        revision: The only revision of the other server that will do; the newest that both know if left out.
+        optional: Whether it begins although the other server cannot be reached, and tries again by itself.
+        connections: How many connections, or processes, there may be at once. A call that finds none waits for half a minute.
+        timeout: Seconds after which a call is cancelled and fails; no limit if left out.
+        scopes: What a token has to allow for all that it offers; see `mcpbus.auth`.
+        version: Which version clients are told; if left out, that of the other server.
+        instructions: How to use it; if left out, what the other server says.
+        title: For people; if left out, what the other server says, as for the next three.
+        description: For people.
+        website_url: For people.
+        icons: For people.
+        visible: Who sees which tool, as for `Server`, and as all that follows.
+        middleware: Wraps each call.
+        auth: Lets clients in by their tokens.
+        authenticate: Tells who is behind a request.
+        page_size: Items on a page of a list.
+        list_ttl: Seconds for which clients may reuse lists.
+        state_keys: Secrets that seal what clients carry between the rounds of a request.
+
+    Raises:
+        TypeError: Something is of another type, or not for such a target; the message says what to write.
+        ValueError: Something cannot be right; likewise.
+        ImportError: What speaks HTTP to other servers is not installed.
+    """
+
+    prefixes_uris: ClassVar[bool] = False
+
+    @explained
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        revision: str | None = None,
+        optional: bool = False,
+        connections: int = 100,
+        timeout: float | None = None,
+        scopes: Iterable[str] = (),
+        version: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        instructions: str | None = None,
+        website_url: str | None = None,
+        icons: Iterable[Icon] = (),
+        visible: Visible | None = None,
+        middleware: Sequence[Middleware] = (),
+        auth: Authorizer | None = None,
+        authenticate: Callable[..., Any] | None = None,
+        page_size: int = 1000,
+        list_ttl: float = 0.0,
+        state_keys: Sequence[bytes | str] = (),
+    ) -> None:
+        upstream = read_upstream(target, headers=headers, env=env, cwd=cwd, revision=revision)
+        check_kinds("Proxy", {"connections": connections, "optional": optional})
+        if connections < 1:
+            raise ValueError(f"Proxy: connections is at least 1, not {connections}")
+        check_lists(icons=icons)
+        images = list(icons)
+        own = {
+            "name": name,
+            "version": version,
+            "title": title,
+            "description": description,
+            "website_url": website_url,
+            "icons": images or None,
+        }
+        super().__init__(
+            upstream.name if name is None else name,
+            version="0.0.0" if version is None else version,
+            title=title,
+            description=description,
+            instructions=instructions,
+            website_url=website_url,
+            icons=images,
+            lifespan=_live,
+            visible=visible,
+            middleware=middleware,
+            auth=auth,
+            authenticate=authenticate,
+            capabilities=(),
+            page_size=page_size,
+            list_ttl=list_ttl,
+            state_keys=state_keys,
+        )
+        # What its author says of it, which nothing that the other server says takes the place of.
+        self._own = {key: value for key, value in own.items() if value is not None}
+        self._told = instructions
+        self._upstream = upstream
+        self._terms = Terms(
+            connections, check_timeout(timeout, "Proxy"), check_scopes(scopes, "Proxy"), optional
+        )
+        self.connection: Live | None = None
+        self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")
+        self.features.watchers.append(_Watcher(self))
+        self.on_session_end(self._session_ended)
+        self.on_notification("notifications/roots/list_changed")(self._roots_changed)
+
+    @asynccontextmanager
+    async def live(self) -> AsyncIterator[None]:
+        """Be connected to the other server for as long as the block lasts: its lifespan.
+
+        Raises:
+            UpstreamError: It cannot be reached, and is not optional.
+        """
+        self.connection = Live(
+            self._upstream, self.features, self._terms, learned=self._learned, updated=self.resource_updated
+        )
+        try:
+            async with background() as nursery:
+                await nursery.start(self.connection.run)
+                yield
+                nursery.cancel_scope.cancel()
+        finally:
+            self.connection = None
+
+    def _learned(self, said: ServerDescription) -> None:
+        """Present itself as the other server does, but for what its author says of it."""
+        try:
+            identity = msgspec.convert({**_UNKNOWN, **said.identity, **self._own}, Implementation)
+        except msgspec.ValidationError:  # it says what is none
+            identity = msgspec.convert({"name": self.name, **_UNKNOWN, **self._own}, Implementation)
+        self.present(identity, said.instructions or None if self._told is None else self._told)
+
+    async def _session_ended(self, session: Session) -> None:
+        if self.connection is not None:
+            self.connection.forget(session)
+
+    async def _roots_changed(self, told: ClientNotification) -> None:
+        if self.connection is not None:
+            await self.connection.tell_roots_changed(told)
+
+
+class _Watcher:
+    """Tells the other server which resources clients of a proxy want to hear of; see `UriWatcher`."""
+
+    watches = True
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    def watched(self, uri: str, wanted: bool) -> None:
+        """See `UriWatcher.watched`."""
+        if self._proxy.connection is not None:
+            self._proxy.connection.want(uri, wanted)
+
+    async def until_heard(self, uris: Collection[str]) -> None:
+        """See `UriWatcher.until_heard`."""
+        if self._proxy.connection is not None:
+            await self._proxy.connection.until_heard(uris)
+
+
+def _live(server: Server[Any]) -> AbstractAsyncContextManager[None]:
+    assert isinstance(server, Proxy)  # noqa: S101 - nothing else has this lifespan
+    return server.live()

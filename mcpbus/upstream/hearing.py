@@ -1,0 +1,126 @@
+"""What the other server says that belongs to no call: to whom of ours it is passed on."""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+import trio
+
+from mcpbus.client.errors import Disconnected
+from mcpbus.core.notification import ELICITATION_COMPLETE, LIST_CHANGED, MESSAGE, PROGRESS, RESOURCE_UPDATED
+from mcpbus.protocol.messages import ListName
+from mcpbus.upstream.pipe import Pipe
+
+_log = logging.getLogger("mcpbus")
+
+OF_NO_CALL: Final = frozenset({*LIST_CHANGED.values(), RESOURCE_UPDATED, ELICITATION_COMPLETE})
+"""What is said of no call, though it may be said in one."""
+_TOGETHER_SECONDS: Final = 0.05
+"""How long is waited for more changes, before lists are looked at."""
+_OF_SESSIONS: Final = frozenset({MESSAGE, PROGRESS, ELICITATION_COMPLETE})
+_LISTS: Final[dict[str, ListName]] = {method: name for name, method in LIST_CHANGED.items()}  # type: ignore[misc]
+
+
+class Hearing:
+    """Hears what is said outside of calls, on all connections of one opened proxy.
+
+    What an extension says is said in the one call that goes over the connection, if it is one. All else is said in the session whose own
+    the connection is, or of which all its calls are: a log line must not come to anybody else. Changes concern everybody. The rest is
+    dropped, and counted.
+
+    Args:
+        look: Looks at lists anew, by way of a connection.
+        updated: Tells clients that a resource was updated.
+        lost: Told where something may not have been heard, and what was subscribed to is forgotten there.
+
+    Attributes:
+        dropped: How much was said that concerns nobody, or cannot be read.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[Pipe, Iterable[ListName]], Awaitable[None]],
+        updated: Callable[[str], object],
+        lost: Callable[[Pipe], object],
+    ) -> None:
+        self._look = look
+        self._updated = updated
+        self._lost = lost
+        self._changed: dict[Pipe, set[ListName]] = {}
+        self._stirred: dict[Pipe, trio.Event] = {}
+        self.dropped = 0
+
+    async def listen(self, pipe: Pipe, *, anew: bool) -> None:
+        """Hear what is said on a connection, until it is lost.
+
+        Args:
+            pipe: The connection.
+            anew: Whether to look at all lists first: they may have changed since it was last done.
+        """
+        self._changed[pipe] = set()
+        self._stirred[pipe] = trio.Event()
+        if anew:
+            self._note_changes(pipe, _LISTS.values())
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._follow_lists, pipe)
+                await self._take(pipe)
+                nursery.cancel_scope.cancel()
+        finally:
+            del self._changed[pipe], self._stirred[pipe]
+
+    async def _take(self, pipe: Pipe) -> None:
+        pipe.client.hear(partial(self.hear, pipe))
+        while True:
+            try:
+                await pipe.client.next_notification()
+            except Disconnected:
+                if not pipe.client.connected:
+                    return
+                # Over HTTP that was the stream alone, and who waits again has it opened again.
+                self._lost(pipe)
+                self._note_changes(pipe, _LISTS.values())
+
+    def _note_changes(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+        self._changed[pipe].update(lists)
+        self._stirred[pipe].set()
+
+    async def _follow_lists(self, pipe: Pipe) -> None:
+        """Look at lists that have changed; however often they did meanwhile, once more."""
+        while True:
+            await self._stirred[pipe].wait()
+            await trio.sleep(_TOGETHER_SECONDS)
+            self._stirred[pipe] = trio.Event()
+            changed, self._changed[pipe] = self._changed[pipe], set()
+            await self._look(pipe, changed)
+
+    def hear(self, pipe: Pipe, method: str, params: dict[str, Any]) -> None:
+        """Take one notification."""
+        if method in _LISTS:
+            if pipe in self._changed:
+                self._note_changes(pipe, [_LISTS[method]])
+        elif method == RESOURCE_UPDATED and isinstance(params.get("uri"), str):
+            self._updated(params["uri"])
+        elif method not in _OF_SESSIONS and len(pipe.calls) == 1:
+            next(iter(pipe.calls))(method, params)
+        elif not self._say(pipe, method, params):
+            self.dropped += 1
+            _log.debug("%s of another server concerns no client, or cannot be read", method)
+
+    def _say(self, pipe: Pipe, method: str, params: dict[str, Any]) -> bool:
+        """Say it in the session whose own the connection is, or of which all its calls are; return whether there is one, and it can be said."""
+        of_calls = set(pipe.calls.values())
+        session = of_calls.pop() if pipe.session is None and len(of_calls) == 1 else pipe.session
+        if session is None:
+            return False
+        try:
+            if method == MESSAGE:
+                session.log(params["level"], params.get("data"), params.get("logger"))
+            elif method == ELICITATION_COMPLETE:
+                session.elicitation_complete(params["elicitationId"])
+            else:
+                session.notify(method, params)
+        except (KeyError, TypeError, ValueError):
+            return False
+        return True

@@ -1,0 +1,125 @@
+"""One opened proxy: its connections to the other server, and what is known of that."""
+
+from collections.abc import Callable, Collection, Iterable
+
+import attrs
+import trio
+
+from mcpbus.client.client import ServerDescription
+from mcpbus.core.client_notification import ClientNotification
+from mcpbus.core.nursery import background
+from mcpbus.core.session import Session
+from mcpbus.features.catalogue import Features
+from mcpbus.protocol.messages import ListName
+from mcpbus.upstream.hearing import Hearing
+from mcpbus.upstream.mirror import Mirror
+from mcpbus.upstream.pipe import PLAIN, Pipe
+from mcpbus.upstream.pool import Pool
+from mcpbus.upstream.relay import Relay
+from mcpbus.upstream.target import Upstream
+from mcpbus.upstream.watch import Watch
+
+
+@attrs.frozen
+class Terms:
+    """How a proxy passes calls on.
+
+    Attributes:
+        connections: How many connections there may be at once.
+        timeout: Seconds after which a call fails; None for no limit.
+        scopes: What a token has to allow for all that it offers.
+        optional: Whether it begins although the other server cannot be reached.
+    """
+
+    connections: int
+    timeout: float | None
+    scopes: tuple[str, ...]
+    optional: bool
+
+
+class Live:
+    """One opened proxy.
+
+    Args:
+        upstream: The other server.
+        features: What the proxy offers.
+        terms: How it passes calls on.
+        learned: Told what the other server says of itself.
+        updated: Tells clients that a resource was updated.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        features: Features,
+        terms: Terms,
+        *,
+        learned: Callable[[ServerDescription], object],
+        updated: Callable[[str], object],
+    ) -> None:
+        self._terms = terms
+        self._features = features
+        self._upstream = upstream
+        self._hearing = Hearing(self._look, updated, self._lost)
+        self._pool = Pool(upstream, terms.connections, self._hear)
+        relay = Relay(upstream.name, self._pool, self._hearing)
+        self._mirror = Mirror(features, relay, terms.scopes, terms.timeout)
+        self._watch = Watch(upstream, self._pool, self._mirror, learned=learned, heard=self._hearing.hear)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Be connected until cancelled.
+
+        Raises:
+            UpstreamError: The other server cannot be reached at the beginning, and is not optional.
+        """
+        if self._terms.optional:
+            self._mirror.declare_all()
+        try:
+            async with background() as nursery:
+                nursery.start_soon(self._pool.run)
+                await self._watch.run(optional=self._terms.optional, task_status=task_status)
+        finally:
+            self._mirror.clear()
+
+    # -- what clients do -------------------------------------------------------------------------
+
+    def want(self, uri: str, wanted: bool) -> None:
+        """Note that clients want to hear of a resource, or do not any more."""
+        if not wanted or self._knows(uri):
+            self._watch.want(uri, wanted)
+
+    async def until_heard(self, uris: Collection[str]) -> None:
+        """Wait until changes of these are heard of, as far as they are the other server's."""
+        await self._watch.until_heard(uris)
+
+    def _knows(self, uri: str) -> bool:
+        """Whether the other server may have this resource, or some that lie below it: it is told of no others."""
+        if self._features.find_resource(uri):
+            return True
+        return any(entry.key.startswith(uri) for entry in self._features.resources.entries())
+
+    def forget(self, session: Session) -> None:
+        """Close the connections of a session that has ended."""
+        self._pool.forget(session)
+
+    async def tell_roots_changed(self, told: ClientNotification) -> None:
+        """Tell the other server that the roots of a session have changed."""
+        if told.session is not None:
+            for pipe in self._pool.of_session(told.session):
+                await pipe.opened()
+                await pipe.client.notify(told.method)
+
+    # -- what the other server says --------------------------------------------------------------
+
+    async def _hear(self, pipe: Pipe) -> None:
+        """Hear what is said on a connection outside of calls, where that may concern somebody, or tells of its end."""
+        if pipe.session is None and pipe.client.scoped and pipe.use != PLAIN:
+            await trio.sleep_forever()
+        await self._hearing.listen(pipe, anew=self._upstream.program and self._mirror.is_old)
+
+    async def _look(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+        await self._mirror.look(pipe.client, lists)
+
+    def _lost(self, pipe: Pipe) -> None:
+        if pipe.use == PLAIN:
+            self._watch.lost()

@@ -1,0 +1,176 @@
+"""One connection to the other server, open in a task of its own, and lent to calls: to one at a time, or to many."""
+
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from mcpbus.client.client import Client
+from mcpbus.client.errors import ClientError
+from mcpbus.core.places import Place
+from mcpbus.core.session import Session
+from mcpbus.features.function import sole_cause
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.revisions import Era
+from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.target import Connect
+
+_log = logging.getLogger("mcpbus")
+
+IDLE_SECONDS: Final = 300.0
+"""After how long a connection is closed that nobody uses."""
+
+
+Say: TypeAlias = Callable[[str, dict[str, Any]], object]
+"""Says in a call what is said there: the method and the params of a notification."""
+
+
+@attrs.frozen
+class Use:
+    """What a connection is for. Those of equal uses are as good as each other.
+
+    Attributes:
+        who: The session whose own it is, or the principal who may share it among calls; None for everybody.
+        capabilities: What its client declares, encoded.
+        level: From which level its calls want log lines, where that is said once for all of them.
+    """
+
+    who: Hashable = None
+    capabilities: bytes = b"{}"
+    level: LogLevel | None = None
+
+
+PLAIN: Final = Use()
+"""For calls of which nothing is to be told from other calls."""
+
+
+class Pipe:
+    """One connection.
+
+    Args:
+        use: What it is for.
+        session: The session of ours whose own it is, if it is one's: what belongs to no call, is said there.
+        capabilities: What its client declares.
+
+    Attributes:
+        use: As given, or what it was adopted for.
+        session: Likewise.
+        capabilities: As given.
+        calls: The calls that go over it now: what each says something by, and the session of ours that it is of.
+        lent: How often it is lent now.
+        used: Whether it was ever lent to a call.
+        idle_since: When it was given back, in trio's time.
+        failure: Why it could not be opened; None if it was, or nobody wanted it any more.
+        ended: Set once it is closed, or could not be opened.
+    """
+
+    client: Client
+
+    def __init__(self, use: Use, session: Session | None, capabilities: dict[str, Any]) -> None:
+        self.use = use
+        self.session = session
+        self.calls: dict[Say, Session | None] = {}
+        self.lent = 0
+        self.capabilities = capabilities
+        self.used = False
+        self.idle_since = 0.0
+        self.failure: Exception | None = None
+        self.ended = trio.Event()
+        self._level: LogLevel | None = None
+        self._scope = trio.CancelScope()
+        self._opened = trio.Event()
+
+    @property
+    def modern(self) -> bool:
+        """Whether each request says all there is to say of its client."""
+        return self.client.revision.era is Era.MODERN
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is closed or lost, or about to be closed."""
+        if self.ended.is_set() or self._scope.cancel_called:
+            return True
+        return self._opened.is_set() and not self.client.connected
+
+    def adopt(self, use: Use, session: Session | None) -> None:
+        """Have it be for something else, which nothing that it was used for contradicts."""
+        self.use, self.session = use, session
+
+    def take(self) -> None:
+        """Lend it once more."""
+        self.lent += 1
+        self._scope.deadline = float("inf")
+
+    def give_back(self) -> None:
+        """Lend it once less."""
+        self.lent -= 1
+        if not self.lent:
+            self.idle_since = trio.current_time()
+            self._scope.deadline = self.idle_since + IDLE_SECONDS
+
+    def close(self) -> None:
+        """Close it, in its own task; calls that have it fail."""
+        self._scope.cancel()
+
+    async def opened(self) -> None:
+        """Wait until it is open.
+
+        Raises:
+            UpstreamError: It could not be opened.
+        """
+        await self._opened.wait()
+        if self.failure is not None:
+            raise UpstreamError(str(self.failure)) from self.failure
+        if self.closing:
+            raise UpstreamError("the connection was closed")
+
+    async def run(
+        self,
+        connect: Connect,
+        make_room: Callable[["Pipe"], Awaitable[Place]],
+        hear: Callable[["Pipe"], Awaitable[None]],
+    ) -> None:
+        """Open it, and keep it open until it is closed, or lost, or was idle for long.
+
+        Args:
+            connect: Connects its client.
+            make_room: Waits until there may be one more; returns its place.
+            hear: Hears what the server says outside of calls, until the connection is lost.
+        """
+        place: Place | None = None
+        try:
+            with self._scope:
+                place = await make_room(self)
+                async with connect(capabilities=self.capabilities) as self.client:
+                    self._opened.set()
+                    await hear(self)
+        except Exception as error:  # noqa: BLE001 - whoever waits for it is told, or it is logged
+            self._fail(error)
+        finally:
+            if place is not None:
+                place.release_on_behalf_of(self)
+            self.ended.set()
+            self._opened.set()
+
+    def _fail(self, error: Exception) -> None:
+        cause = sole_cause(error)
+        if not self._opened.is_set():
+            self.failure = cause if isinstance(cause, Exception) else error
+        if not isinstance(cause, ClientError | ProtocolError | UpstreamError):
+            _log.error("a connection to another server failed", exc_info=error)
+
+    async def want_log_lines(self, level: LogLevel | None) -> None:
+        """Have a server of an older revision send log lines of this level and above from now on, if it sends any.
+
+        Raises:
+            ProtocolError: It refused.
+            ClientError: There is no answer.
+        """
+        if level is None or level is self._level or self.modern:
+            return
+        if "logging" in self.client.initialize_result.get("capabilities", {}):
+            await self.client.request("logging/setLevel", {"level": level.value})
+        self._level = level

@@ -1,0 +1,243 @@
+"""The connections to the other server, and which call goes over which.
+
+A server of 2026-07-28 keeps nothing between requests, each of which says who its client is and what it can be asked: one connection is
+for all. One of an older revision knows its client by the connection. So a session of ours has one of its own there, and what the clients
+without a session ask goes over connections on which the same was declared, by the same principal. Where such a connection does not say
+to which call belongs what the server says, as that of a program, it has one call at a time that can be asked something, or wants log lines.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import attrs
+import msgspec
+import trio
+
+from mcpbus.core.context import Context
+from mcpbus.core.places import Place, Places
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.session import Session
+from mcpbus.protocol.revisions import Revision
+from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.pipe import PLAIN, Pipe, Use
+from mcpbus.upstream.target import Upstream
+
+_log = logging.getLogger("mcpbus")
+
+WAIT_SECONDS: Final = 30.0
+"""How long a call waits for a connection that others have, or that is being opened."""
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds in which no connection is tried, after one could not be opened; twice as many each time."""
+
+_ASKABLE: Final = ("elicitation", "roots", "sampling")
+"""What a client of ours can be asked, and so the other server may ask by way of this one."""
+_OF_SAMPLING: Final = ("tools", "context")
+
+
+@attrs.frozen
+class _Wanted:
+    """Which connection a call goes over.
+
+    Attributes:
+        use: What the connection is for.
+        alone: Whether it has this call alone meanwhile.
+        session: The session of ours whose own it is.
+        capabilities: What the client can be asked.
+        owner: To whom a new one is counted.
+        reached: What counts that all are taken.
+    """
+
+    use: Use
+    alone: bool
+    session: Session | None
+    capabilities: dict[str, Any]
+    owner: Hashable
+    reached: ReachedLimits
+
+
+class Pool:
+    """The connections of one opened proxy.
+
+    Args:
+        upstream: The other server.
+        connections: How many there may be at once.
+        hear: Hears what is said outside of calls on one of them, until it is lost.
+    """
+
+    def __init__(self, upstream: Upstream, connections: int, hear: Callable[[Pipe], Awaitable[None]]) -> None:
+        self._upstream = upstream
+        self._hear = hear
+        self._pipes: dict[Use, list[Pipe]] = {}
+        self._places = Places(
+            connections, option="connections", waited=f"a call waited for a connection to {upstream.name}"
+        )
+        self._scoped = False
+        self._modern: bool | None = None  # not known yet
+        self._failure: UpstreamError | None = None
+        self._not_before = 0.0
+        self._pause = _FIRST_PAUSE
+        # Connections are opened by a task of the pool's own, not in the context of whichever call was first.
+        self._sender, self._receiver = trio.open_memory_channel[tuple[Pipe, _Wanted]](connections)
+
+    async def run(self) -> None:
+        """Open connections as they are wanted, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            async for pipe, wanted in self._receiver:
+                nursery.start_soon(self._run, pipe, wanted)
+
+    # -- lending ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def lend(self, context: Context) -> AsyncIterator[Pipe]:
+        """Lend a connection to a call of a client of ours.
+
+        Raises:
+            UpstreamError: There is none, and none can be opened.
+        """
+        if self._modern is None:
+            async with self.lend_plain(context.bus.reached):
+                pass
+        async with self._lend(self._wanted(context)) as pipe:
+            pipe.used = True
+            yield pipe
+
+    @asynccontextmanager
+    async def lend_plain(self, reached: ReachedLimits) -> AsyncIterator[Pipe]:
+        """Lend the connection that is for everybody; as `lend` in all else."""
+        async with self._lend(
+            _Wanted(PLAIN, alone=False, session=None, capabilities={}, owner=None, reached=reached)
+        ) as pipe:
+            yield pipe
+
+    def of_session(self, session: Session) -> list[Pipe]:
+        """Return the connections that are a session's own."""
+        return [pipe for pipe in self._pipes.get(Use(session.id), ()) if not pipe.closing]
+
+    def forget(self, session: Session) -> None:
+        """Close what was the own of a session that has ended."""
+        for pipe in self.of_session(session):
+            pipe.close()
+
+    def _wanted(self, context: Context) -> _Wanted:
+        """Find out which connection a call goes over; see the module."""
+        capabilities = asked_by_way(context.client.capabilities, context.revision)
+        level = context.log_level
+        owner, reached, session = context.owner, context.bus.reached, context.session
+        if self._modern:
+            return _Wanted(PLAIN, alone=False, session=None, capabilities={}, owner=owner, reached=reached)
+        if session is not None:
+            return _Wanted(Use(session.id), False, session, capabilities, owner, reached)
+        encoded = msgspec.json.encode(capabilities, order="deterministic")
+        use = Use(None if context.principal is None else owner, encoded, level)
+        alone = not self._scoped and (bool(capabilities) or level is not None)
+        return _Wanted(use, alone, None, capabilities, owner, reached)
+
+    @asynccontextmanager
+    async def _lend(self, wanted: _Wanted) -> AsyncIterator[Pipe]:
+        pipe = self._find(wanted) or self._adopt(wanted) or self._open(wanted)
+        pipe.take()
+        try:
+            with trio.move_on_after(WAIT_SECONDS) as patience:
+                await pipe.opened()
+            if patience.cancelled_caught:
+                raise UpstreamError(f"there was no connection within {WAIT_SECONDS:g} seconds")
+            yield pipe
+        finally:
+            pipe.give_back()
+            if not pipe.lent and self._places.waiting:
+                pipe.close()
+
+    def _find(self, wanted: _Wanted) -> Pipe | None:
+        for pipe in self._pipes.get(wanted.use, ()):
+            if not (pipe.closing or (wanted.alone and pipe.lent)):
+                return pipe
+        return None
+
+    def _adopt(self, wanted: _Wanted) -> Pipe | None:
+        """Take the process that told what the server offers, and has served nobody, for a client that declares no more."""
+        for pipe in self._pipes.get(PLAIN, ()):
+            if self._is_new(pipe) and pipe.capabilities == wanted.capabilities:
+                self._drop(pipe)
+                pipe.adopt(wanted.use, wanted.session)
+                self._pipes.setdefault(pipe.use, []).append(pipe)
+                return pipe
+        return None
+
+    def _is_new(self, pipe: Pipe) -> bool:
+        """Whether it is a process that has served nobody."""
+        return self._upstream.program and not (pipe.used or pipe.closing)
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    def _open(self, wanted: _Wanted) -> Pipe:
+        if self._failure is not None and trio.current_time() < self._not_before:
+            raise self._failure
+        pipe = Pipe(wanted.use, wanted.session, wanted.capabilities)
+        try:
+            self._sender.send_nowait((pipe, wanted))
+        except trio.WouldBlock:
+            raise UpstreamError("too many connections are waited for") from None
+        self._pipes.setdefault(wanted.use, []).append(pipe)
+        return pipe
+
+    async def _run(self, pipe: Pipe, wanted: _Wanted) -> None:
+        async def make_room(pipe: Pipe) -> Place:
+            return await self._make_room(pipe, wanted)
+
+        try:
+            await pipe.run(self._upstream.connect, make_room, self._hear_first)
+        finally:
+            self._drop(pipe)
+            if pipe.failure is not None:
+                self._note_failure(pipe.failure)
+
+    def _drop(self, pipe: Pipe) -> None:
+        same = self._pipes[pipe.use]
+        same.remove(pipe)
+        if not same:
+            del self._pipes[pipe.use]
+
+    async def _hear_first(self, pipe: Pipe) -> None:
+        self._modern, self._scoped = pipe.modern, pipe.client.scoped
+        self._failure, self._pause = None, _FIRST_PAUSE
+        await self._hear(pipe)
+
+    def _note_failure(self, failure: Exception) -> None:
+        """Have nobody try for a while, where there cannot be a connection: each attempt may start a process."""
+        self._failure = UpstreamError(str(failure))
+        self._not_before = trio.current_time() + self._pause
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    async def _make_room(self, new: Pipe, wanted: _Wanted) -> Place:
+        """Wait until there may be one more connection."""
+        place = self._places.place(wanted.owner, wanted.reached)
+        every = [pipe for pipes in self._pipes.values() for pipe in pipes if pipe is not new]
+        idle = [pipe for pipe in every if not (pipe.lent or pipe.closing)]
+        for spare in filter(self._is_new, idle):
+            # It may hold what the next process wants too: a port, a file, a browser.
+            spare.close()
+            await spare.ended.wait()
+        if idle and not self._places.has_room(wanted.owner):
+            longest = min(idle, key=lambda pipe: pipe.idle_since)
+            longest.close()
+            await longest.ended.wait()
+        await place.acquire_on_behalf_of(new)
+        return place
+
+
+def asked_by_way(declared: Mapping[str, Any], revision: Revision) -> dict[str, Any]:
+    """Return what the other server is told that a client of ours can be asked: what it declares, as far as its revision has that."""
+    told = {name: dict(declared[name]) for name in _ASKABLE if isinstance(declared.get(name), Mapping)}
+    elicitation = told.get("elicitation")
+    if elicitation and "url" not in revision.elicitation_modes:
+        elicitation.pop("url", None)
+    if not revision.elicitation_modes:
+        told.pop("elicitation", None)
+    if "sampling" in told and not revision.sampling_features:
+        told["sampling"] = {
+            name: told["sampling"][name] for name in told["sampling"] if name not in _OF_SAMPLING
+        }
+    return told

@@ -1,0 +1,219 @@
+"""One call of a client of ours, passed on to the other server: what is said and asked meanwhile is said and asked in that very call."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from mcpbus.client.client import InputRequest
+from mcpbus.client.errors import ClientError
+from mcpbus.core import notification
+from mcpbus.core.context import Context
+from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
+from mcpbus.features.asking.questions import Question
+from mcpbus.features.completion import Completion
+from mcpbus.features.content import PromptMessage, ToolResult
+from mcpbus.features.errors import ResourceNotFoundError
+from mcpbus.protocol import messages as wire
+from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError
+from mcpbus.protocol.meta import CLIENT_CAPABILITIES, SERVER_INFO
+from mcpbus.protocol.routes import Kind
+from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.hearing import OF_NO_CALL, Hearing
+from mcpbus.upstream.pipe import Pipe
+from mcpbus.upstream.pool import Pool, asked_by_way
+from mcpbus.upstream.question import RelayedQuestion
+
+_log = logging.getLogger("mcpbus")
+
+_T = TypeVar("_T")
+_NOT_FOUND: Final = {RESOURCE_NOT_FOUND, INVALID_PARAMS}
+"""What a server answers where there is no such resource, in older revisions and in 2026-07-28 (rule R-3)."""
+_OURS: Final = "io.modelcontextprotocol/"
+"""How what begins of a request's ``_meta`` that is between it and whom it is sent to."""
+
+
+class Relay:
+    """Passes on what clients ask of one opened proxy.
+
+    Args:
+        name: The other server's, for messages.
+        pool: The connections to it.
+        hearing: Hears what is said outside of calls.
+    """
+
+    def __init__(self, name: str, pool: Pool, hearing: Hearing) -> None:
+        self._name = name
+        self._pool = pool
+        self._hearing = hearing
+
+    async def call_tool(self, tool: str, *, arguments: dict[str, Any], ctx: Context) -> ToolResult:
+        """Call a tool there."""
+        result = await self._ask(ctx, "tools/call", {"name": tool, "arguments": arguments})
+        said = self._read(result, _CallToolResult)
+        content = [self._block(block) for block in said.content]
+        return ToolResult(content, said.structured_content, is_error=said.is_error, meta=_own(said.meta))
+
+    async def get_prompt(
+        self, prompt: str, *, arguments: dict[str, str], ctx: Context
+    ) -> list[PromptMessage]:
+        """Get a prompt there."""
+        result = await self._ask(ctx, "prompts/get", {"name": prompt, "arguments": arguments})
+        messages = self._read(result, _GetPromptResult).messages
+        return [PromptMessage(message.role, self._block(message.content)) for message in messages]
+
+    async def read(self, uri: str, *, ctx: Context) -> list[Any]:
+        """Read a resource there.
+
+        Raises:
+            ResourceNotFoundError: There is none of this URI.
+        """
+        try:
+            result = await self._ask(ctx, "resources/read", {"uri": uri})
+        except ProtocolError as error:
+            if error.code not in _NOT_FOUND:
+                raise
+            raise ResourceNotFoundError("" if uri in error.message else error.message) from error
+        return [self._contents(each) for each in self._read(result, _ReadResourceResult).contents]
+
+    async def complete(
+        self, ref: str, argument: str, *, value: str, chosen: dict[str, str], ctx: Context
+    ) -> Completion:
+        """Ask there for values of an argument of a prompt, or a variable of a template."""
+        kind = {"type": "ref/resource", "uri": ref} if "{" in ref else {"type": "ref/prompt", "name": ref}
+        params: dict[str, Any] = {"ref": kind, "argument": {"name": argument, "value": value}}
+        if chosen:
+            params["context"] = {"arguments": chosen}
+        said = self._read(await self._ask(ctx, "completion/complete", params), _CompleteResult).completion
+        return Completion(said.values, said.total, said.has_more)
+
+    async def _ask(self, context: Context, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Pass a request on, and return its result.
+
+        Raises:
+            ProtocolError: What was answered; or that nothing was, of which the log has the reason.
+        """
+        try:
+            async with self._pool.lend(context) as pipe:
+                return await _Passage(context, pipe, self._hearing).pass_on(method, params)
+        except (UpstreamError, ClientError) as error:
+            _log.warning("%s was not answered by %s: %s", method, self._name, error)
+            raise ProtocolError(INTERNAL_ERROR, f"{self._name} did not answer") from error
+
+    def _block(self, block: wire.ContentBlock) -> wire.ContentBlock:
+        if not isinstance(block, wire.EmbeddedResource):
+            return block
+        return msgspec.structs.replace(block, resource=self._contents(block.resource))
+
+    def _contents(self, said: Any) -> wire.TextResourceContents | wire.BlobResourceContents:
+        if isinstance(said, dict) and "text" in said:
+            return self._read(said, wire.TextResourceContents)
+        return self._read(said, wire.BlobResourceContents)
+
+    def _read(self, result: Any, kind: type[_T]) -> _T:
+        try:
+            return msgspec.convert(result, kind)
+        except msgspec.ValidationError as error:
+            _log.warning("what %s answers is no result: %s", self._name, error)
+            raise ProtocolError(INTERNAL_ERROR, f"What {self._name} answers is no result") from error
+
+
+class _Passage:
+    """One request on its way there, and what comes back before its result."""
+
+    def __init__(self, context: Context, pipe: Pipe, hearing: Hearing) -> None:
+        self._context = context
+        self._pipe = pipe
+        self._hearing = hearing
+
+    async def pass_on(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        context, pipe = self._context, self._pipe
+        level = context.log_level
+        await pipe.want_log_lines(level)
+        meta = {name: value for name, value in context.meta.items() if _passes(name)}
+        if pipe.modern:
+            meta[CLIENT_CAPABILITIES] = asked_by_way(context.client.capabilities, context.revision)
+        say = self._say
+        pipe.calls[say] = context.session
+        try:
+            return await pipe.client.request_in_rounds(
+                method,
+                {**params, "_meta": meta} if meta else params,
+                self._answer_all if pipe.modern else None,
+                on_notification=say,
+                on_question=None if pipe.modern else self._answer,
+                log_level=None if level is None else level.value,
+            )
+        finally:
+            del pipe.calls[say]
+
+    async def _answer(self, method: str, params: dict[str, Any]) -> Any:
+        """Have the client of ours answer what is asked; what it refuses, and that it cannot be asked, the other server is told."""
+        [answer] = await self._context.relay_questions({None: RelayedQuestion(method, params)})
+        return answer
+
+    async def _answer_all(self, questions: dict[str, InputRequest]) -> dict[str, Any]:
+        relayed: dict[str | None, Question] = {
+            key: RelayedQuestion(each.method, each.params) for key, each in questions.items()
+        }
+        answers: Sequence[Any] = await self._context.relay_questions(relayed)
+        return dict(zip(questions, answers, strict=True))
+
+    def _say(self, method: str, params: dict[str, Any]) -> None:
+        """Say what is said there in the call, if it can be of a call."""
+        said = None if method in OF_NO_CALL else self._draft(method, params)
+        if said is None:
+            self._hearing.hear(self._pipe, method, params)
+        else:
+            self._context.pass_on(said)
+
+    def _draft(self, method: str, params: dict[str, Any]) -> OutboundNotification | Progress | None:
+        ledger = self._context.bus.ledger
+        try:
+            if method == PROGRESS:
+                return notification.progress(
+                    ledger, params["progress"], params.get("total"), params.get("message")
+                )
+            if method == MESSAGE:
+                return notification.log(
+                    ledger, Kind.LOG, params["level"], params.get("data"), params.get("logger")
+                )
+            return notification.custom(ledger, Kind.CUSTOM, method, params)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+class _CallToolResult(msgspec.Struct, rename="camel"):
+    content: list[wire.ContentBlock] = []
+    structured_content: Any = msgspec.UNSET
+    is_error: bool = False
+    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+
+
+class _GetPromptResult(msgspec.Struct):
+    messages: list[wire.PromptMessage]
+
+
+class _ReadResourceResult(msgspec.Struct):
+    contents: list[dict[str, Any]]
+
+
+class _Completed(msgspec.Struct, rename="camel"):
+    values: list[str]
+    total: int | None = None
+    has_more: bool | None = None
+
+
+class _CompleteResult(msgspec.Struct):
+    completion: _Completed
+
+
+def _passes(name: str) -> bool:
+    """Whether a member of a request's ``_meta`` is passed on."""
+    return name != "progressToken" and not name.startswith(_OURS)
+
+
+def _own(meta: dict[str, Any]) -> dict[str, Any]:
+    """What a result's ``_meta`` says, but for which server it is from: that is this one."""
+    return {name: value for name, value in meta.items() if name != SERVER_INFO}

@@ -1,0 +1,104 @@
+"""Where the other server is, and how a client of it is connected."""
+
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import PurePath
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import attrs
+
+from mcpbus.client.client import Client
+from mcpbus.client.errors import ClientError
+from mcpbus.client.options import check_command, check_environment, check_fields, check_folder
+from mcpbus.client.process import connect_process
+from mcpbus.protocol.revisions import named
+
+Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
+"""Connects a client of the `capabilities` that it is given by keyword: ``async with connect(capabilities={}) as client``."""
+
+Target: TypeAlias = str | Sequence[str | os.PathLike[str]] | Connect
+"""A URL, a command, or what connects a client by other means."""
+
+_URL: Final = ("http://", "https://")
+_COMMAND: Final = '["npx", "-y", "some-server"]'
+
+
+@attrs.frozen
+class Upstream:
+    """The other server.
+
+    Attributes:
+        name: What it is called for people, until it has said so itself.
+        connect: Connects a client.
+        program: Whether each connection is a process of its own.
+    """
+
+    name: str
+    connect: Connect
+    program: bool
+
+
+def read_upstream(
+    target: Any,
+    *,
+    headers: Mapping[str, str] | None,
+    env: Mapping[str, str] | None,
+    cwd: str | os.PathLike[str] | None,
+    revision: str | None,
+) -> Upstream:
+    """Find out how to reach a server; nothing is opened.
+
+    Args:
+        target: Where it is.
+        headers: Header fields of each request; for a URL alone.
+        env: As for `connect_process`; for a command alone.
+        cwd: Likewise.
+        revision: The only revision that will do; None for the newest that both know.
+
+    Raises:
+        TypeError: Something is of another type, or is for another kind of target.
+        ValueError: Something cannot be right.
+        ImportError: What speaks HTTP is not installed.
+    """
+    if revision is not None:
+        named(revision)
+    if isinstance(target, str):
+        _refuse("a URL", env=env, cwd=cwd)
+        return _at_url(target, check_fields(headers), revision)
+    if callable(target):
+        _refuse("a function that connects", headers=headers, env=env, cwd=cwd, revision=revision)
+        return Upstream("upstream", target, program=False)
+    _refuse("a command", headers=headers)
+    if not isinstance(target, Sequence):
+        raise TypeError(
+            f"Proxy: target is a URL, or a command such as {_COMMAND}, and this is of type {type(target).__name__}"
+        )
+    check_command(target)
+    given = {"env": check_environment(env), "cwd": check_folder(cwd), "revision": revision}
+    return Upstream(
+        PurePath(os.fspath(target[0])).name, partial(connect_process, target, **given), program=True
+    )
+
+
+def _at_url(url: str, headers: dict[str, str], revision: str | None) -> Upstream:
+    if not url.lower().startswith(_URL):
+        raise ValueError(
+            f"Proxy: target is {url!r}: a URL begins with http:// or https://, and a command is a list, such as {_COMMAND}"
+        )
+    http = importlib.import_module("mcpbus.client.http")
+    try:
+        http.read_url(url)
+    except ClientError as error:
+        raise ValueError(f"Proxy: {error}") from None
+    connect = partial(http.connect_http, url, headers=headers, revision=revision)
+    return Upstream(urlsplit(url).hostname or "upstream", connect, program=False)
+
+
+def _refuse(kind: str, **options: object) -> None:
+    for name, value in options.items():
+        if value is not None:
+            raise TypeError(f"Proxy: {name} is nothing for {kind}")

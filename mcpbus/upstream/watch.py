@@ -1,0 +1,233 @@
+"""What keeps in touch with the other server: it knows what is offered there, and hears of changes, for as long as the proxy is open.
+
+A process of an older revision that nobody uses is not kept for that: what it offers is looked at when it is started, and again with
+each process that is started for a client. For as long as a client wants to hear of a resource, there is one.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+import trio
+
+from mcpbus.client.client import Client, ServerDescription
+from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.session_listens import tells
+from mcpbus.core.nursery import background, cancel_at
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.mirror import Mirror
+from mcpbus.upstream.pipe import Pipe
+from mcpbus.upstream.pool import Pool
+from mcpbus.upstream.target import Upstream
+
+_log = logging.getLogger("mcpbus")
+
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds before another attempt, after the other server was lost, or could not be reached; twice as many each time."""
+_HEARD_SECONDS: Final = 5.0
+"""How long a subscription is not confirmed because changes are not heard of yet."""
+_TOGETHER_SECONDS: Final = 0.05
+"""How long is waited for more, before what a listen is for is changed."""
+MOST_URIS: Final = 1_000
+"""To how many resources of the other server this one subscribes at most."""
+
+
+class Watch:
+    """Keeps in touch with the other server of one opened proxy.
+
+    Args:
+        upstream: The other server.
+        pool: The connections to it.
+        mirror: What it offers.
+        learned: Told what it says of itself, each time.
+        heard: Hears of a change that it tells of.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        pool: Pool,
+        mirror: Mirror,
+        *,
+        learned: Callable[[ServerDescription], object],
+        heard: Callable[[Pipe, str, dict[str, Any]], object],
+    ) -> None:
+        self._upstream = upstream
+        self._pool = pool
+        self._mirror = mirror
+        self._learned = learned
+        self._heard = heard
+        self._reached = ReachedLimits()
+        self._wanted: set[str] = set()
+        self._heard_of: set[str] = set()
+        # It tells nobody of changes of resources.
+        self._mute = False
+        self._stirred = trio.Event()
+        self._news = trio.Event()
+
+    def want(self, uri: str, wanted: bool) -> None:
+        """Note that clients want to hear of a resource, or do not any more."""
+        if not wanted:
+            self._wanted.discard(uri)
+        elif len(self._wanted) < MOST_URIS:
+            self._wanted.add(uri)
+        else:
+            _log.warning(
+                "%s is not subscribed to: %s resources of %s are", uri, MOST_URIS, self._upstream.name
+            )
+        self._stirred.set()
+
+    async def until_heard(self, uris: Collection[str]) -> None:
+        """Wait until changes of these resources are heard of, as far as they are wanted; not longer than that is worth."""
+        with trio.move_on_after(_HEARD_SECONDS):
+            while not (self._mute or self._wanted.intersection(uris) <= self._heard_of):
+                await self._news.wait()
+
+    def lost(self) -> None:
+        """Note that what was subscribed to is forgotten there."""
+        self._heard_of.clear()
+        self._stirred.set()
+
+    def _tell(self, heard_of: Iterable[str], *, mute: bool = False) -> None:
+        """Tell who waits for it of which resources changes are heard."""
+        self._heard_of, self._mute = set(heard_of), mute
+        self._news.set()
+        self._news = trio.Event()
+
+    async def run(
+        self, *, optional: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Keep in touch until cancelled.
+
+        Args:
+            optional: Whether it begins although the other server cannot be reached.
+            task_status: Told once it is known what is offered there, or that this cannot be known now.
+
+        Raises:
+            UpstreamError: The other server cannot be reached at the beginning, and is not optional.
+        """
+        pause, begun = _FIRST_PAUSE, False
+        while True:
+            try:
+                async with self._pool.lend_plain(self._reached) as pipe:
+                    await self._learn(pipe.client)
+                    if not begun:
+                        task_status.started()
+                    begun, pause = True, _FIRST_PAUSE
+                    await self._stay(pipe)
+            except (UpstreamError, ClientError, ProtocolError) as error:
+                name = self._upstream.name
+                if not (begun or optional):
+                    raise UpstreamError(f"{name} cannot be reached: {error}") from None
+                if not begun:
+                    task_status.started()
+                begun = True
+                _log.warning("%s cannot be reached; it is tried again in %g s: %s", name, pause, error)
+                await trio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                while not self._wanted:
+                    await self._stir()
+
+    async def _learn(self, client: Client) -> None:
+        description = await client.describe()
+        self._mirror.declare(description.capabilities)
+        self._learned(description)
+        await self._mirror.look(client)
+
+    async def _stir(self) -> None:
+        """Wait until somebody wants to hear of something else."""
+        await self._stirred.wait()
+        self._stirred = trio.Event()
+
+    async def _stay(self, pipe: Pipe) -> None:
+        """Hear of changes for as long as the connection is there; or until nobody wants to, if it is a process that is not kept for that.
+
+        Raises:
+            Disconnected: It was lost.
+        """
+        for_clients = self._upstream.program and not pipe.modern
+        if for_clients and not self._wanted:
+            return
+        try:
+            async with background() as nursery:
+                nursery.start_soon(cancel_at, pipe.ended, nursery.cancel_scope)
+                await (self._listen(pipe) if pipe.modern else self._subscribe(pipe))
+                nursery.cancel_scope.cancel()
+        finally:
+            self._tell(())
+        if pipe.closing or not for_clients:
+            raise Disconnected("it was lost")
+
+    async def _subscribe(self, pipe: Pipe) -> None:
+        """Subscribe to what clients want to hear of; it is told as all else that belongs to no call."""
+        resources = pipe.client.initialize_result.get("capabilities", {}).get("resources") or {}
+        if resources.get("subscribe") is not True:
+            self._tell((), mute=True)
+            await trio.sleep_forever()
+        while True:
+            for uri in self._wanted - self._heard_of:
+                await self._ask(pipe, "resources/subscribe", uri)
+                self._tell({*self._heard_of, uri})
+            for uri in self._heard_of - self._wanted:
+                self._tell(self._heard_of - {uri})
+                await self._ask(pipe, "resources/unsubscribe", uri)
+            if self._upstream.program and not self._wanted:
+                return
+            if self._wanted == self._heard_of:
+                await self._stir()
+
+    async def _ask(self, pipe: Pipe, method: str, uri: str) -> None:
+        try:
+            await pipe.client.request(method, {"uri": uri})
+        except ProtocolError as error:
+            _log.warning("%s: %s was refused by %s: %s", uri, method, self._upstream.name, error)
+
+    async def _listen(self, pipe: Pipe) -> None:
+        """Listen for what clients want to hear of. What follows a listen is there before that one ends, so that nothing is missed.
+
+        A server that refuses that tells of no changes, and is asked no more.
+        """
+        try:
+            await self._listen_on(pipe)
+        except ProtocolError as error:
+            _log.warning("%s tells of no changes: %s", self._upstream.name, error)
+            self._tell((), mute=True)
+            await trio.sleep_forever()
+
+    async def _listen_on(self, pipe: Pipe) -> None:
+        async with background() as nursery:
+            last: trio.CancelScope | None = None
+            while True:
+                scope = await nursery.start(self._listen_to, pipe, [*self._wanted], nursery.cancel_scope)
+                if last is not None:
+                    last.cancel()
+                last = scope
+                if self._wanted == self._heard_of:
+                    await self._stir()
+                    await trio.sleep(_TOGETHER_SECONDS)
+
+    async def _listen_to(
+        self,
+        pipe: Pipe,
+        uris: list[str],
+        whole: trio.CancelScope,
+        task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        offered = (await pipe.client.describe()).capabilities
+        with trio.CancelScope() as scope:
+            async with pipe.client.listen(
+                tools=tells(offered, "tools"),
+                prompts=tells(offered, "prompts"),
+                resources=tells(offered, "resources"),
+                uris=uris if "resources" in offered else (),
+            ) as changes:
+                self._tell(uris)
+                task_status.started(scope)
+                async for method, params in changes:
+                    self._heard(pipe, method, params)
+        if not scope.cancelled_caught:
+            whole.cancel()  # it tells of changes no more

@@ -1,0 +1,368 @@
+"""Which connection a call goes over, how many there are, and what becomes of them."""
+
+import logging
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
+
+from mcpbus import ProtocolError
+from mcpbus.client.errors import ClientError
+from mcpbus.testing import open_bus
+from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.pipe import IDLE_SECONDS
+from mcpbus.upstream.pool import WAIT_SECONDS
+
+
+@asynccontextmanager
+async def served(there=OLD, *, scoped=False, **options):
+    """A proxy that is open, with the upstream that it stands for."""
+    async with upstream(weather(), there) as reached:
+        reached.scoped = scoped
+        async with open_bus(proxy_of(reached, **options)) as bus:
+            yield reached, bus
+
+
+async def answer(_method, _params):
+    return {"action": "accept", "content": {"value": "Ada"}}
+
+
+def asked(**declared):
+    return {"capabilities": declared or ELICITATION, "on_question": answer}
+
+
+async def counted(client):
+    return (await client.call_tool("count"))["content"][0]["text"]
+
+
+async def test_each_session_has_a_connection_of_its_own(autojump_clock):
+    async with served() as (reached, bus):
+        async with bus.connect(revision=OLD) as ada, bus.connect(revision=OLD) as bob:
+            assert [await counted(ada), await counted(ada), await counted(bob)] == ["1", "2", "1"]
+            assert reached.connected == 3  # and one to hear of changes
+        await wait_all_tasks_blocked()
+        assert reached.connected == 1, "those of sessions that have ended are still there"
+
+
+async def test_clients_without_sessions_share_a_connection_with_who_is_the_same_and_can_be_asked_the_same(
+    autojump_clock,
+):
+    async with served(scoped=True) as (reached, bus), AsyncExitStack() as stack:
+
+        async def connect(principal=None, **given):
+            return await stack.enter_async_context(bus.connect(revision=NEW, principal=principal, **given))
+
+        clients = [
+            await connect(),
+            await connect(),
+            await connect(**asked()),
+            await connect(**asked()),
+            await connect("ada"),
+            await connect("ada", **asked()),
+            await connect("bob", **asked()),
+        ]
+        assert [await counted(each) for each in clients] == ["1", "2", "1", "2", "1", "1", "1"]
+        assert reached.declared == [{}, ELICITATION, {}, ELICITATION, ELICITATION]
+
+
+async def test_all_share_one_connection_to_a_server_of_2026(autojump_clock):
+    async with served(NEW, scoped=True) as (reached, bus), AsyncExitStack() as stack:
+        for revision in (OLD, NEW):
+            for principal in (None, "ada"):
+                connecting = bus.connect(revision=revision, principal=principal, **asked())
+                client = await stack.enter_async_context(connecting)
+                assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
+                await client.call_tool("forecast", {"city": "Oslo"}, log_level="debug")
+        assert reached.declared == [{}]
+
+
+@pytest.mark.parametrize(
+    ("there", "scoped", "declared", "level", "connections"),
+    [
+        (OLD, False, {}, None, 1),
+        (OLD, False, ELICITATION, None, 4),
+        (OLD, False, {}, "info", 4),
+        (OLD, True, ELICITATION, "info", 2),
+        (NEW, False, ELICITATION, None, 1),
+        (NEW, False, {}, "info", 1),
+        (NEW, True, ELICITATION, "info", 1),
+    ],
+)
+async def test_where_it_is_not_said_to_which_call_things_belong_calls_that_may_hear_some_have_a_connection_each(
+    *, there, scoped, declared, level, connections, autojump_clock
+):
+    async with served(there, scoped=scoped) as (reached, bus), trio.open_nursery() as nursery:
+        given = asked(**declared) if declared else {}
+        async with bus.connect(revision=NEW, **given) as client:
+            for _ in range(3):
+                nursery.start_soon(lambda: client.call_tool("hang", log_level=level))
+            await wait_all_tasks_blocked()
+            assert reached.connected == connections
+            nursery.cancel_scope.cancel()
+    assert reached.connected == 0
+
+
+async def test_lines_and_questions_of_calls_at_once_come_to_the_call_that_they_are_of(autojump_clock):
+    heard = {}
+    async with served() as (_, bus), trio.open_nursery() as nursery:
+
+        async def call(number):
+            async def answer(_method, params):
+                return {"action": "accept", "content": {"value": f"{params['message']} {number}"}}
+
+            given = {"capabilities": ELICITATION, "on_question": answer}
+            async with bus.connect(revision=NEW, **given) as client:
+                lines = []
+                asking = await client.call_tool("ask", {"times": 2})
+                await client.call_tool(
+                    "forecast",
+                    {"city": str(number)},
+                    on_notification=lambda _, said: lines.append(said.get("data")),
+                    log_level="info",
+                )
+                heard[number] = asking["content"][0]["text"], [each for each in lines if each]
+
+        for number in range(9):
+            nursery.start_soon(call, number)
+    assert heard == {n: (f"Question 1? {n} Question 2? {n}", [f"forecast for {n}"]) for n in range(9)}
+
+
+async def test_a_line_of_nobody_knows_which_call_comes_to_no_other_client(autojump_clock):
+    """A program of 2026-07-28 is one process for all, and does not say to which call its log lines belong."""
+    async with served(NEW) as (reached, bus), trio.open_nursery() as nursery, AsyncExitStack() as stack:
+        lines = {}
+
+        async def call(client, tool, who, **arguments):
+            said = lines.setdefault(who, [])
+            await client.call_tool(
+                tool,
+                arguments,
+                on_notification=lambda _, each: said.append(each.get("data")),
+                log_level="info",
+            )
+
+        async def connect(revision):
+            return await stack.enter_async_context(bus.connect(revision=revision))
+
+        ada, bob, old = await connect(NEW), await connect(NEW), await connect(OLD)
+        await call(ada, "forecast", "alone", city="Oslo")
+        nursery.start_soon(call, old, "hang", "of the session")
+        await wait_all_tasks_blocked()
+        await call(old, "forecast", "of the session", city="Bergen")
+        nursery.start_soon(call, bob, "hang", "bob")
+        await wait_all_tasks_blocked()
+        await call(ada, "forecast", "ada", city="Rome")
+        nursery.cancel_scope.cancel()
+    assert reached.connected == 0
+    told = {who: [line for line in said if line is not None] for who, said in lines.items()}
+    assert told == {"alone": ["forecast for Oslo"], "of the session": [], "bob": [], "ada": []}
+    assert [params["data"] for method, params in old.notifications if method.endswith("message")] == [
+        "forecast for Bergen"
+    ]
+
+
+async def test_a_connection_that_nobody_uses_is_closed_in_time(autojump_clock):
+    async with served() as (reached, bus), bus.connect(revision=NEW, **asked()) as client:
+        await client.call_tool("ask")
+        assert reached.connected == 2
+        await trio.sleep(IDLE_SECONDS - 1)
+        assert reached.connected == 2
+        await client.call_tool("ask")
+        await trio.sleep(IDLE_SECONDS - 1)
+        assert reached.connected == 2
+        await trio.sleep(2)
+        assert reached.connected == 1
+        assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
+
+
+async def test_an_idle_connection_gives_way_where_there_are_too_many(autojump_clock):
+    async with served(connections=2) as (reached, bus), AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(bus.connect(revision=NEW, principal=name, **asked()))
+            for name in ("ada", "bob", "cid")
+        ]
+        for client in clients:
+            assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
+            assert reached.connected == 2
+        assert bus.statistics().limits_reached == {}
+
+
+async def test_who_finds_all_connections_taken_waits_and_is_told_in_the_end(autojump_clock):
+    async with (
+        served(connections=2) as (reached, bus),
+        bus.connect(revision=NEW, principal="ada", **asked()) as ada,
+        bus.connect(revision=NEW, principal="bob", **asked()) as bob,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(ada.call_tool, "hang")
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        with pytest.raises(ProtocolError, match="did not answer"):
+            await bob.call_tool("ask")
+        assert trio.current_time() - began == pytest.approx(WAIT_SECONDS)
+        assert bus.statistics().limits_reached == {"connections": 1}
+        nursery.cancel_scope.cancel()
+    assert reached.connected == 0
+
+
+async def test_who_waits_for_a_connection_gets_one_as_soon_as_one_is_given_back(autojump_clock):
+    async with (
+        served(connections=2) as (_, bus),
+        bus.connect(revision=NEW, principal="ada", **asked()) as ada,
+        bus.connect(revision=NEW, principal="bob", **asked()) as bob,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def hang():
+            with trio.move_on_after(5):
+                await ada.call_tool("hang")
+
+        nursery.start_soon(hang)
+        await wait_all_tasks_blocked()
+        began = trio.current_time()
+        assert (await bob.call_tool("ask"))["content"][0]["text"] == "Ada"
+        assert trio.current_time() - began == pytest.approx(5)
+
+
+async def test_a_connection_that_is_lost_fails_its_calls_and_the_next_call_has_another(
+    autojump_clock, caplog
+):
+    async with served() as (reached, bus), bus.connect(revision=OLD) as client:
+        assert await counted(client) == "1"
+        async with trio.open_nursery() as nursery:
+
+            async def hang():
+                with pytest.raises(ProtocolError, match="did not answer"):
+                    await client.call_tool("hang")
+
+            nursery.start_soon(hang)
+            await wait_all_tasks_blocked()
+            reached.lose(reached.clients[-1])
+        assert "was not answered by upstream: it was cut" in caplog.text
+        assert await counted(client) == "1", "its session there has ended"
+
+
+async def test_where_there_is_no_connection_calls_fail_and_it_is_not_tried_each_time(autojump_clock, caplog):
+    caplog.set_level(logging.WARNING)
+    async with served() as (reached, bus), bus.connect(revision=OLD) as client:
+        reached.down = "it is being mended"
+        reached.lose(reached.clients[-1])
+        await wait_all_tasks_blocked()
+        tried = 0
+        original = reached.connect
+
+        @asynccontextmanager
+        async def connect(**given):
+            nonlocal tried
+            tried += 1
+            async with original(**given) as found:
+                yield found
+
+        reached.connect = connect
+        bus.server._upstream = None  # what is open has its own
+        for _ in range(20):
+            with pytest.raises(ProtocolError, match="upstream did not answer"):
+                await client.call_tool("who")
+        assert "being mended" not in str(client.notifications)
+        assert "it is being mended" in caplog.text
+        reached.down = None
+        await trio.sleep(60)
+        await client.call_tool("who")
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+async def test_a_server_that_cannot_be_reached_at_the_start_is_told(there, autojump_clock):
+    async with upstream(weather(), there) as reached:
+        reached.down = "it is being mended"
+        with pytest.raises(UpstreamError, match="upstream cannot be reached: it is being mended"):
+            async with open_bus(proxy_of(reached)):
+                pass
+
+
+async def test_what_connects_may_raise_anything_and_the_proxy_lives(autojump_clock, caplog):
+    broken = True
+
+    async with upstream(weather(), OLD) as reached:
+        original = reached.connect
+
+        @asynccontextmanager
+        async def connect(**given):
+            if broken:
+                raise ZeroDivisionError("of the author's")
+            async with original(**given) as client:
+                yield client
+
+        reached.connect = connect
+        async with open_bus(proxy_of(reached, optional=True)) as bus, bus.connect(revision=NEW) as client:
+            with pytest.raises(ProtocolError):
+                await client.call_tool("who")
+            assert "ZeroDivisionError: of the author's" in caplog.text
+            broken = False
+            await trio.sleep(60)
+            assert (await client.call_tool("who"))["content"]
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+async def test_a_process_that_told_what_there_is_serves_the_first_client_that_declares_no_more(
+    autojump_clock,
+):
+    async with served(program=True) as (reached, bus):
+        assert reached.connected == 1
+        async with bus.connect(revision=OLD) as client:
+            assert await counted(client) == "1"
+            assert len(reached.clients) == 1
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_a_process_that_has_served_nobody_ends_before_the_next_one_begins(here, autojump_clock):
+    async with upstream(weather(), OLD) as reached:
+        original, most = reached.connect, 0
+
+        @asynccontextmanager
+        async def connect(**given):
+            nonlocal most
+            async with original(**given) as client:
+                most = max(most, reached.connected)
+                yield client
+
+        reached.connect = connect
+        async with (
+            open_bus(proxy_of(reached, program=True)) as bus,
+            bus.connect(revision=here, **asked()) as client,
+        ):
+            assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
+        assert (most, reached.declared) == (1, [{}, ELICITATION])
+
+
+async def test_a_process_that_nobody_uses_ends_and_the_proxy_offers_what_it_did(autojump_clock):
+    async with served(program=True) as (reached, bus), bus.connect(revision=NEW) as client:
+        await trio.sleep(IDLE_SECONDS + 1)
+        assert reached.connected == 0
+        assert len(await client.list_tools()) == 7
+        assert await counted(client) == "1"
+
+
+async def test_a_process_of_2026_stays_and_is_for_all(autojump_clock):
+    async with served(NEW, program=True) as (reached, bus), bus.connect(revision=OLD, **asked()) as client:
+        await trio.sleep(IDLE_SECONDS + 1)
+        assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
+        assert len(reached.clients) == 1
+
+
+async def test_whoever_connects_may_be_refused(autojump_clock):
+    async with upstream(weather(), OLD) as reached:
+
+        @asynccontextmanager
+        async def connect(*, capabilities):
+            await trio.sleep(1)
+            raise ClientError(f"nobody may come who declares {capabilities}")
+            yield
+
+        reached.connect = connect
+        with pytest.raises(UpstreamError, match=r"nobody may come who declares \{\}"):
+            async with open_bus(proxy_of(reached)):
+                pass

@@ -1,0 +1,91 @@
+"""One server for all that a client's file names."""
+
+import json
+import re
+import sys
+
+import pytest
+import trio
+
+from mcpbus.gateway import gateway
+from mcpbus.proxy import Proxy
+from mcpbus.testing import open_client
+
+HELLO = "from mcpbus import Server; import os; s = Server('hello'); s.add_tool(lambda: os.getenv('WHO', ''), name='who'); s.run('stdio')"
+CHILD = {"command": sys.executable, "args": ["-c", HELLO]}
+
+
+async def test_the_programs_of_a_file_are_offered_under_their_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("NAME", "Ada")
+    servers = {
+        "a": {**CHILD, "env": {"WHO": "${NAME} ${env:NAME} ${MISSING:-Bob}"}, "alwaysAllow": ["who"]},
+        "b c": {**CHILD, "cwd": str(tmp_path), "type": "stdio"},
+        "off": {"command": "no-such-program", "disabled": True},
+        "gone": {"command": "no-such-program"},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers, "other": 1}), "utf-8-sig")
+    made = gateway(tmp_path / "mcp.json", name="desk", instructions="All of it.")
+    assert sorted(made.features.tools.registered()) == []
+    with trio.fail_after(60):
+        async with open_client(made) as client:
+            described = await client.describe()
+            assert (described.name, described.instructions) == ("desk", "All of it.")
+            assert sorted(tool["name"] for tool in await client.list_tools()) == ["a_who", "b_c_who"]
+            assert (await client.call_tool("a_who"))["content"][0]["text"] == "Ada Ada Bob"
+
+
+def test_a_file_of_vs_code_and_what_it_holds_will_do():
+    for given in ({"servers": {"a": CHILD}}, {"mcpServers": {"a": CHILD}}, {"a": CHILD}):
+        [proxy] = gateway(given).mounted()
+        assert isinstance(proxy, Proxy)
+        assert proxy.name == "a"
+
+
+def test_a_url_has_its_header_fields():
+    [proxy] = gateway(
+        {"a": {"type": "http", "url": "https://a.example/mcp", "headers": {"X-Key": "k"}}}
+    ).mounted()
+    assert proxy._upstream.connect.keywords["headers"] == {"X-Key": "k"}
+
+
+@pytest.mark.parametrize(
+    ("servers", "fault"),
+    [
+        ({}, 'names no servers: it has them as {"mcpServers": {"weather": {"command": ...}}}'),
+        ({"mcpServers": []}, "names no servers"),
+        ({"a": 5}, "what is given, server 'a': Expected `object`, got `int`"),
+        ({"a": {}}, 'server \'a\': it has neither "command" nor "url"'),
+        ({"a": {"command": "x", "args": "y"}}, "server 'a': Expected `array`, got `str` - at `$.args`"),
+        ({"a": {"command": ""}}, "server 'a': command is empty: it needs at least the program"),
+        ({"a": {"url": "ftp://a"}}, "server 'a': Proxy: target is 'ftp://a': a URL begins with http://"),
+        ({"a": {"url": "https://"}}, "server 'a': Proxy: 'https://' names no host"),
+        (
+            {"a": {"url": "https://a/sse", "type": "sse"}},
+            "server 'a': type is 'sse': at a URL it is Streamable HTTP",
+        ),
+        (
+            {"a": {"url": "https://a", "headers": {"x y": "z"}}},
+            "server 'a': header 'x y' has no name of a header",
+        ),
+        (
+            {"a": {"command": "x", "env": {"A": "${NO_SUCH_VARIABLE}"}}},
+            "there is no NO_SUCH_VARIABLE in the environment",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_the_server_and_what_is_wrong(servers, fault):
+    with pytest.raises(ValueError, match=re.escape(fault)):
+        gateway(servers)
+
+
+def test_a_file_that_is_no_json_is_refused(tmp_path):
+    (tmp_path / "mcp.json").write_text("{// a comment\n}")
+    with pytest.raises(ValueError, match=r"mcp\.json is no JSON: Expecting property name"):
+        gateway(tmp_path / "mcp.json")
+    with pytest.raises(FileNotFoundError):
+        gateway(tmp_path / "none.json")
+
+
+def test_options_are_those_of_a_server():
+    with pytest.raises(TypeError, match="has no option 'titel'; did you mean 'title'"):
+        gateway({"a": CHILD}, titel="x")

@@ -1,0 +1,171 @@
+"""Proxies of programs and of servers at a URL, ours and those of the official SDK, as people serve them from the command line."""
+
+import json
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from click.testing import CliRunner
+
+from mcpbus.cli import main
+from mcpbus.client import connect_http, connect_process, process
+from mcpbus.proxy import Proxy
+from mcpbus.testing import open_client
+
+CLIENT = Path(__file__).parents[1] / "client"
+WIRE = str(CLIENT / "wire_server.py")
+SDK = [sys.executable, str(CLIENT / "sdk_server.py")]
+MCPBUS = [sys.executable, "-m", "mcpbus"]
+OLD, NEW = "2025-11-25", "2026-07-28"
+
+
+@pytest.fixture(autouse=True)
+def plenty_of_time_to_start(monkeypatch):
+    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+
+
+@contextmanager
+def running(*command, until=r"(?:is served at|running on) (http://\S+)"):
+    """A program, until the block ends: yields the URL that it says."""
+    with subprocess.Popen([*command], stderr=subprocess.PIPE, text=True) as child:
+        try:
+            for line in child.stderr:
+                if found := re.search(until, line):
+                    yield found[1]
+                    break
+        finally:
+            child.terminate()
+            child.stderr.read()
+
+
+async def answer(_method, _params):
+    return {"action": "accept", "content": {"city": "oslo"}}
+
+
+async def check(client):
+    """What both servers have."""
+    said = []
+    assert {tool["name"] for tool in await client.list_tools()} >= {"forecast", "fail", "ask"}
+    result = await client.call_tool(
+        "forecast", {"city": "oslo"}, on_notification=lambda *each: said.append(each), log_level="info"
+    )
+    assert "rain" in result["content"][0]["text"]
+    assert [params["progress"] for method, params in said if method.endswith("progress")] == [1, 2]
+    assert (await client.call_tool("fail"))["isError"] is True
+    assert "oslo" in (await client.call_tool("ask"))["content"][0]["text"]
+    [resource] = await client.list_resources()
+    assert "oslo" in (await client.read_resource(resource["uri"]))[0]["text"]
+    assert [prompt["name"] for prompt in await client.list_prompts()] == ["pack"]
+
+
+ASKED = {"capabilities": {"elicitation": {}}, "on_question": answer}
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("here", [OLD, NEW])
+@pytest.mark.parametrize("command", [[sys.executable, WIRE], [*SDK, "stdio"]], ids=["mcpbus", "sdk"])
+async def test_a_program_is_stood_for(command, here, there):
+    with trio.fail_after(60):
+        async with open_client(Proxy(command, revision=there), revision=here, **ASKED) as client:
+            await check(client)
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize(
+    "command", [[*MCPBUS, "serve", WIRE, "--bind", "127.0.0.1:0"], [*SDK, "http", "0"]], ids=["mcpbus", "sdk"]
+)
+async def test_a_server_at_a_url_is_stood_for(command, there):
+    with running(*command) as url, trio.fail_after(60):
+        endpoint = url if url.endswith("/mcp") else f"{url}/mcp"
+        for here in (OLD, NEW):
+            async with open_client(Proxy(endpoint, revision=there), revision=here, **ASKED) as client:
+                await check(client)
+
+
+async def test_a_program_is_served_over_http_and_that_over_standard_input_and_output():
+    program = f"stdio:{sys.executable} {WIRE}"
+    with running(*MCPBUS, "serve", program, "--bind", "127.0.0.1:0") as url, trio.fail_after(60):
+        async with connect_http(url, **ASKED) as client:
+            await check(client)
+        for revision in (OLD, NEW):
+            async with connect_process([*MCPBUS, "stdio", url], revision=revision, **ASKED) as client:
+                await check(client)
+
+
+async def test_what_a_proxy_has_started_ends_with_it(tmp_path):
+    marker = tmp_path / "alive"
+    source = (
+        f"import pathlib, atexit; marker = pathlib.Path({str(marker)!r}); marker.touch(); atexit.register(marker.unlink)\n"
+        "from mcpbus import Server; s = Server('s'); s.add_tool(lambda: 'x', name='x'); s.run('stdio')"
+    )
+    (tmp_path / "child.py").write_text(source)
+    program = f"stdio:{sys.executable} {tmp_path / 'child.py'}"
+    with running(*MCPBUS, "serve", program, "--bind", "127.0.0.1:0"):
+        assert marker.exists()
+    assert not marker.exists()
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(main, arguments)
+    assert "Traceback" not in result.output
+    assert result.exit_code == status, result.output
+    return " ".join(result.output.split())
+
+
+def test_the_command_line_talks_to_all_servers_of_a_file(tmp_path):
+    servers = {
+        "a": {"command": sys.executable, "args": [WIRE]},
+        "b": {"command": sys.executable, "args": [SDK[1], "stdio"]},
+    }
+    (tmp_path / "desk.json").write_text(json.dumps({"mcpServers": servers}))
+    target = str(tmp_path / "desk.json")
+    listed = run("list", target)
+    assert "a_forecast" in listed
+    assert "b_forecast" in listed
+    assert "rain" in run("call", target, "b_forecast", "city=oslo")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told", "status"),
+    [
+        (
+            ["stdio", "http://127.0.0.1:9/mcp"],
+            "Error: 127.0.0.1 cannot be reached: cannot connect to http://127.0.0.1:9/mcp",
+            1,
+        ),
+        (
+            ["serve", "stdio:no-such-program"],
+            "no-such-program cannot be reached: cannot start 'no-such-program': No such file",
+            1,
+        ),
+        (["serve", f"stdio:{sys.executable} -c pass"], "ended with status 0 before it answered", 1),
+        (["serve", "stdio:"], "write the command after stdio:", 2),
+        (["serve", "https://"], "'https://' names no host", 2),
+        (["serve", "none.json"], "there is no file 'none.json'", 2),
+        (["serve", WIRE, "--header", "A: b"], "--header is for a TARGET that is a URL", 2),
+    ],
+)
+def test_what_cannot_be_reached_is_told_in_a_sentence(arguments, told, status):
+    where = ["--bind", "127.0.0.1:0"] if arguments[0] == "serve" else []
+    assert told in run(*arguments, *where, status=status)
+
+
+def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path):
+    (tmp_path / "desk.json").write_text('{"mcpServers": {"a": {"command": "x", "args": 5}}}')
+    assert "server 'a': Expected `array`, got `int` - at `$.args`" in run(
+        "serve", str(tmp_path / "desk.json"), status=2
+    )
+
+
+async def test_two_proxies_one_behind_the_other():
+    with running(*MCPBUS, "serve", WIRE, "--bind", "127.0.0.1:0") as url, trio.fail_after(60):
+        first = Proxy(url, revision=OLD)
+        async with first.open() as bus:
+            second = Proxy(partial(bus.connect, revision=NEW))
+            async with open_client(second, revision=OLD, **ASKED) as client:
+                await check(client)

@@ -1,0 +1,298 @@
+"""What clients get of a server that stands for another one: the same as of that, whatever the revisions on either side."""
+
+import pytest
+import trio
+from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
+
+from mcpbus import ProtocolError
+from mcpbus.protocol.revisions import REVISIONS
+from mcpbus.testing import open_bus, open_client
+
+UPSTREAMS = pytest.mark.parametrize("there", [OLD, NEW])
+CLIENTS = pytest.mark.parametrize("here", REVISIONS)
+BOTH = pytest.mark.parametrize("here", [OLD, NEW])
+
+
+class Person:
+    """Answers what is asked."""
+
+    def __init__(self, answer="Ada"):
+        self.asked = []
+        self._answer = answer
+
+    async def __call__(self, method, params):
+        self.asked.append((method, params["message"]))
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return {"action": "accept", "content": {"value": self._answer}}
+
+
+async def transcript(client):
+    """All that a client of a weather server can see."""
+    said = []
+    described = await client.describe()
+    seen = {
+        "server": (described.name, described.version, described.instructions),
+        "identity": described.identity,
+        "tools": await client.list_tools(),
+        "prompts": await client.list_prompts(),
+        "resources": await client.list_resources(),
+        "templates": await client.list_resource_templates(),
+        "call": await client.call_tool(
+            "forecast",
+            {"city": "Oslo"},
+            on_notification=lambda method, params: said.append((method, {**params, "progressToken": 0})),
+            log_level="info",
+        ),
+        "said": said,
+        "prompt": await client.request("prompts/get", {"name": "pack", "arguments": {"city": "Oslo"}}),
+        "read": await client.request("resources/read", {"uri": "data://cities"}),
+        "read by template": await client.request("resources/read", {"uri": "data://Bergen/now"}),
+        "completed": await client.request(
+            "completion/complete",
+            {
+                "ref": {"type": "ref/prompt", "name": "pack"},
+                "argument": {"name": "city", "value": "O"},
+                "context": {"arguments": {"days": "3"}},
+            },
+        ),
+    }
+    for name, (method, params) in {
+        "no such tool": ("tools/call", {"name": "none", "arguments": {}}),
+        "no such prompt": ("prompts/get", {"name": "none"}),
+        "no such resource": ("resources/read", {"uri": "data://Atlantis/now"}),
+    }.items():
+        with pytest.raises(ProtocolError) as raised:
+            await client.request(method, params)
+        seen[name] = raised.value.code
+    seen["bad arguments"] = (
+        await client.call_tool("forecast", {"town": "Oslo"}) if here_is_new(client) else None
+    )
+    return seen
+
+
+def here_is_new(client):
+    return client.revision.name >= OLD
+
+
+@CLIENTS
+async def test_a_client_sees_what_the_other_server_would_show_it(here, autojump_clock):
+    async with open_client(weather(), revision=here) as client:
+        direct = await transcript(client)
+    there = NEW if here == NEW else OLD
+    async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=here) as client:
+        assert await transcript(client) == direct
+
+
+@UPSTREAMS
+@CLIENTS
+async def test_what_is_said_in_a_call_is_said_in_that_and_before_its_result(here, there, autojump_clock):
+    said = []
+    async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=here) as client:
+        result = await client.call_tool(
+            "forecast", {"city": "Oslo"}, on_notification=lambda *each: said.append(each), log_level="info"
+        )
+        said += client.notifications
+        bus = reached.bus
+    assert result["content"] == [{"type": "text", "text": '["rain","rain"]'}]
+    assert [params.get("progress", params.get("data")) for _, params in said[:3]] == [
+        1,
+        2,
+        "forecast for Oslo",
+    ]
+    assert said[3:] == [("notifications/acme", {"city": "Oslo"})]
+    assert bus.statistics().pending == {}
+
+
+@UPSTREAMS
+@BOTH
+@pytest.mark.parametrize("scoped", [True, False])
+async def test_what_is_asked_in_a_call_is_asked_in_that(*, here, there, scoped, autojump_clock):
+    person = Person()
+    async with upstream(weather(), there) as reached:
+        reached.scoped = scoped
+        given = {"capabilities": ELICITATION, "on_question": person}
+        async with open_client(proxy_of(reached), revision=here, **given) as client:
+            result = await client.call_tool("ask", {"times": 3})
+    assert result["content"][0]["text"] == "Ada Ada Ada"
+    assert person.asked == [("elicitation/create", f"Question {n}?") for n in (1, 2, 3)]
+
+
+@UPSTREAMS
+@BOTH
+async def test_what_is_asked_together_is_asked_together(here, there, autojump_clock):
+    person = Person()
+    async with upstream(weather(), there) as reached:
+        given = {"capabilities": ELICITATION, "on_question": person}
+        async with open_client(proxy_of(reached), revision=here, **given) as client:
+            result = await client.call_tool("ask_twice_at_once")
+            assert result["content"][0]["text"] == "Ada Ada"
+            if here == there == NEW:
+                rounds = client._ids  # the call, and one retry
+                assert next(rounds) == 3
+    assert sorted(message for _, message in person.asked) == ["A?", "B?"]
+
+
+@BOTH
+async def test_what_a_client_refuses_the_other_server_is_told(here, autojump_clock):
+    person = Person(ProtocolError(-1, "not today", {"why": "rain"}))
+    async with upstream(weather(), OLD) as reached:
+        given = {"capabilities": ELICITATION, "on_question": person}
+        async with open_client(proxy_of(reached), revision=here, **given) as client:
+            with pytest.raises(ProtocolError, match="not today"):
+                await client.call_tool("ask")
+
+
+@UPSTREAMS
+@BOTH
+async def test_a_client_that_cannot_be_asked_is_not_asked(here, there, autojump_clock):
+    async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=here) as client:
+        with pytest.raises(ProtocolError, match="elicitation"):
+            await client.call_tool("ask")
+        assert reached.declared == [{}] * len(reached.clients)
+
+
+async def test_nobody_of_a_revision_without_forms_is_declared_to_fill_them_in(autojump_clock):
+    given = {"capabilities": {"elicitation": {"url": {}}, "sampling": {"tools": {}}, "roots": {}, "acme": {}}}
+    told = {}
+    for here in REVISIONS:
+        async with (
+            upstream(weather(), OLD) as reached,
+            open_client(proxy_of(reached), revision=here, **given) as client,
+        ):
+            await client.call_tool("who")
+            told[here] = reached.declared[-1]
+    before = {"sampling": {}, "roots": {}}
+    assert told == {
+        "2024-11-05": before,
+        "2025-03-26": before,
+        "2025-06-18": {"elicitation": {}, **before},
+        "2025-11-25": {"elicitation": {"url": {}}, "sampling": {"tools": {}}, "roots": {}},
+        "2026-07-28": {"elicitation": {"url": {}}, "sampling": {"tools": {}}, "roots": {}},
+    }
+
+
+@UPSTREAMS
+@BOTH
+async def test_a_call_that_its_client_cancels_is_cancelled_there(here, there, autojump_clock):
+    server = weather()
+    async with upstream(server, there) as reached, open_client(proxy_of(reached), revision=here) as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "hang")
+            await server.begun.wait()
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(1):
+            await server.cancelled.wait()
+
+
+@UPSTREAMS
+@BOTH
+async def test_what_a_client_says_of_its_call_is_passed_on_but_for_what_is_between_it_and_the_proxy(
+    here, there, autojump_clock
+):
+    async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=here) as client:
+        meta = {
+            "traceparent": "00-1-2-01",
+            "acme/x": 1,
+            "progressToken": "mine",
+            "io.modelcontextprotocol/x": 1,
+        }
+        result = await client.request("tools/call", {"name": "meta", "arguments": {}, "_meta": meta})
+    seen = result["content"][0]["text"]
+    assert '"traceparent":"00-1-2-01"' in seen
+    assert '"acme/x":1' in seen
+    assert "mine" not in seen
+
+
+@UPSTREAMS
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [
+        (None, []),
+        ("warning", []),
+        ("info", ["forecast for Oslo"]),
+        ("debug", ["forecast for Oslo", "only for who wants to know"]),
+    ],
+)
+async def test_a_client_gets_log_lines_of_the_level_that_it_wants(*, there, level, heard, autojump_clock):
+    async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=NEW) as client:
+        lines = []
+        await client.call_tool(
+            "forecast",
+            {"city": "Oslo"},
+            on_notification=lambda method, params: (
+                lines.append(params["data"]) if method.endswith("message") else None
+            ),
+            log_level=level,
+        )
+    assert lines == heard
+
+
+@UPSTREAMS
+async def test_a_session_gets_log_lines_of_the_level_that_it_sets(there, autojump_clock):
+    async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=OLD) as client:
+        heard = {}
+        for level in ("debug", "error", "info"):
+            await client.request("logging/setLevel", {"level": level})
+            lines = heard[level] = []
+            await client.call_tool(
+                "forecast",
+                {"city": "x"},
+                on_notification=lambda _, said: lines.append(said.get("data")),  # noqa: B023
+            )
+            lines[:] = [each for each in lines if each is not None]
+    assert heard == {
+        "debug": ["forecast for x", "only for who wants to know"],
+        "error": [],
+        "info": ["forecast for x"],
+    }
+
+
+async def test_what_the_proxy_says_of_itself_comes_first(autojump_clock):
+    async with upstream(weather()) as reached:
+        proxy = proxy_of(reached, name="mine", version="7", instructions="Mine.")
+        async with open_client(proxy, revision=OLD) as client:
+            described = await client.describe()
+    assert (described.name, described.version, described.instructions) == ("mine", "7", "Mine.")
+    assert described.identity == {"name": "mine", "version": "7", "title": "The weather"}
+
+
+async def test_a_proxy_that_is_closed_offers_nothing_and_may_be_opened_again(autojump_clock):
+    async with upstream(weather()) as reached:
+        proxy = proxy_of(reached)
+        for _ in range(2):
+            async with open_client(proxy) as client:
+                assert len(await client.list_tools()) == 7
+            assert (len(proxy.features.tools), proxy.features.completers, proxy.features.unlisted) == (
+                0,
+                {},
+                [],
+            )
+        assert reached.connected == 0
+
+
+async def test_a_proxy_may_have_tools_of_its_own_which_come_before_those_of_its_name(autojump_clock, caplog):
+    async with upstream(weather()) as reached:
+        proxy = proxy_of(reached)
+
+        @proxy.tool
+        async def who() -> str:
+            return "the proxy"
+
+        async with open_client(proxy) as client:
+            assert (await client.call_tool("who"))["content"][0]["text"] == "the proxy"
+            assert len(await client.list_tools()) == 7
+    assert "what another server offers is left out: tool 'who' is registered already" in caplog.text
+
+
+@BOTH
+async def test_the_books_of_the_proxy_balance_when_all_is_said(here, autojump_clock):
+    async with upstream(weather(), OLD) as reached, open_bus(proxy_of(reached)) as bus:
+        async with bus.connect(revision=here) as client:
+            for _ in range(3):
+                await client.call_tool(
+                    "forecast", {"city": "Oslo"}, on_notification=lambda *_: None, log_level="debug"
+                )
+        told = bus.statistics()
+    assert told.pending == {}
+    assert told.emitted == told.delivered + sum(told.discarded.values()) + told.refused

@@ -19,7 +19,7 @@ from mcpbus.core.context import Context
 from mcpbus.core.places import Place, Places
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.session import Session
-from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
 from mcpbus.upstream.target import Upstream
@@ -76,7 +76,7 @@ class Pool:
         )
         self._scoped = False
         self._modern: bool | None = None  # not known yet
-        self._failure: UpstreamError | None = None
+        self._failure: str | None = None
         self._not_before = 0.0
         self._pause = _FIRST_PAUSE
         # Connections are opened by a task of the pool's own, not in the context of whichever call was first.
@@ -124,13 +124,14 @@ class Pool:
     def _wanted(self, context: Context) -> _Wanted:
         """Find out which connection a call goes over; see the module."""
         capabilities = asked_by_way(context.client.capabilities, context.revision)
-        level = context.log_level
         owner, reached, session = context.owner, context.bus.reached, context.session
         if self._modern:
             return _Wanted(PLAIN, alone=False, session=None, capabilities={}, owner=owner, reached=reached)
         if session is not None:
             return _Wanted(Use(session.id), False, session, capabilities, owner, reached)
         encoded = msgspec.json.encode(capabilities, order="deterministic")
+        # One of an older revision without a session has no way to say that it wants some.
+        level = context.log_level if context.revision.era is Era.MODERN else None
         use = Use(None if context.principal is None else owner, encoded, level)
         alone = not self._scoped and (bool(capabilities) or level is not None)
         return _Wanted(use, alone, None, capabilities, owner, reached)
@@ -174,7 +175,7 @@ class Pool:
 
     def _open(self, wanted: _Wanted) -> Pipe:
         if self._failure is not None and trio.current_time() < self._not_before:
-            raise self._failure
+            raise UpstreamError(self._failure)
         pipe = Pipe(wanted.use, wanted.session, wanted.capabilities)
         try:
             self._sender.send_nowait((pipe, wanted))
@@ -207,7 +208,7 @@ class Pool:
 
     def _note_failure(self, failure: Exception) -> None:
         """Have nobody try for a while, where there cannot be a connection: each attempt may start a process."""
-        self._failure = UpstreamError(str(failure))
+        self._failure = str(failure)
         self._not_before = trio.current_time() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 

@@ -10,7 +10,7 @@ from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import ProtocolError
 from mcpbus.client.errors import ClientError
-from mcpbus.testing import open_bus
+from mcpbus.testing import open_bus, open_probe
 from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.pipe import IDLE_SECONDS
 from mcpbus.upstream.pool import WAIT_SECONDS
@@ -102,6 +102,23 @@ async def test_where_it_is_not_said_to_which_call_things_belong_calls_that_may_h
             assert reached.connected == connections
             nursery.cancel_scope.cancel()
     assert reached.connected == 0
+
+
+async def test_clients_that_cannot_say_what_they_want_share_a_process(autojump_clock):
+    async with served(program=True) as (reached, bus), trio.open_nursery() as nursery:
+        app = bus.asgi(sessions="stateless")
+        async with open_probe(app) as probe:
+            for _ in range(3):
+                body = {
+                    "jsonrpc": "2.0",
+                    "id": 1,
+                    "method": "tools/call",
+                    "params": {"name": "hang", "arguments": {}},
+                }
+                probe.post(body)
+            await wait_all_tasks_blocked()
+            assert len(reached.clients) == 1
+        nursery.cancel_scope.cancel()
 
 
 async def test_lines_and_questions_of_calls_at_once_come_to_the_call_that_they_are_of(autojump_clock):

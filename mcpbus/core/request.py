@@ -28,7 +28,7 @@ from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.request_context import OpenStream
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import Stage
@@ -168,7 +168,7 @@ class Request(Speaker, kw_only=True, eq=False):
                 self.begin()
                 self._fail()
             elif self._unsent is not None:
-                self._send(self._encode_reply(self._unsent, self.begin()))
+                self._send_reply(self._unsent, self.begin())
 
     def _stay(self, task: EagerTask) -> None:
         """Stay dormant while the handler waits: whoever looks for the request finds it in its place.
@@ -366,7 +366,7 @@ class Request(Speaker, kw_only=True, eq=False):
         if self.stream is None:
             self._unsent = result
         else:
-            self._send(self._encode_reply(result, self.stream))
+            self._send_reply(result, self.stream)
         self._finish(Reason.PARKED if self._parked else _FINISHED)
 
     def _is_one_answer(self, gathered: Burst, result: bytes | ProtocolError) -> bool:
@@ -375,8 +375,14 @@ class Request(Speaker, kw_only=True, eq=False):
             return True
         return isinstance(result, bytes) and gathered.held + len(result) <= SHORT_BYTES
 
-    def _encode_reply(self, result: bytes | ProtocolError, stream: Stream) -> OutboundMessage:
-        """Make the reply, with an encoded result object or an error."""
+    def _send_reply(self, result: bytes | ProtocolError, stream: Stream) -> None:
+        reply = self._draw_up_reply(result, stream)
+        if not stream.say_last(reply):
+            reply.receipt.enter()
+            self._send(reply)
+
+    def _draw_up_reply(self, result: bytes | ProtocolError, stream: Stream) -> OutboundMessage:
+        """Make the reply, with an encoded result object or an error; it is drafted."""
         request, revision = self.context.request, self.context.revision
         error = None
         if isinstance(result, ProtocolError):
@@ -388,7 +394,7 @@ class Request(Speaker, kw_only=True, eq=False):
             Kind.REPLY,
             revision.era,
             data,
-            self.call.bus.ledger.enter(request.method),
+            Receipt(request.method, self.call.bus.ledger),
             request_id=request.id,
             final=stream.kind is _RESPONSE,
             error=error,

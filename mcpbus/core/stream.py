@@ -212,6 +212,30 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             and writer.direct(message)
         )
 
+    def say_last(self, reply: OutboundMessage) -> bool:
+        """Have the drafted reply written in this very stack, if it is the last that is owed, and nothing waits; the stream ends with it.
+
+        Returns:
+            Whether it has, or that has begun; otherwise the stream is to be sent it.
+        """
+        writer = self._writer
+        if (
+            not reply.final
+            or self.owed != 1
+            or self.outbox.held
+            or writer is None
+            or writer.direct is None
+            or self.finishing
+            or self._life is not None
+        ):
+            return False
+        self.finishing = True  # it ends as soon as it hears that this is written
+        if not writer.direct(reply):
+            self.finishing = False
+            return False
+        self.owed = 0
+        return True
+
     def lapse(self, message: OutboundMessage) -> Reason:
         """Return why a message is discarded now that this stream is gone."""
         # On a shared channel the connection is the session, for those that have one.

@@ -84,8 +84,8 @@ class Writer:
         notify: Called as soon as there is something to take, with whether it is the last; for connections that are written
             without a task which waits. It is called by the stream's actor, which hears what it says only afterwards. It returns
             whether it takes what comes next without being called.
-        direct: Called with a drafted notification where nothing waits, and the stream is at rest. It returns whether it has begun
-            to write that, and has entered it in the books; otherwise the stream is to be told.
+        direct: Called with a drafted notification, or the last reply, where nothing waits, and the stream is at rest. It returns
+            whether it has begun to write that, and has entered it in the books; otherwise the stream is to be told.
         granted: Set when the stream is this writer's own, if it had to wait for that.
         left: Called once it is detached.
         retry: After how many seconds the client should come back; None unless the connection is to be closed.

@@ -26,7 +26,7 @@ from server_steps import ServerSteps
 from stream_steps import StreamSteps
 
 from mcpbus import Limits
-from mcpbus.core import notification
+from mcpbus.core import notification, request
 from mcpbus.core.receipt import Fate, Ledger, Receipt
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.testing import open_bus, open_probe, settle
@@ -114,6 +114,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
                 mock.patch.object(Ledger, "enter", self._noting(Ledger.enter)),
                 mock.patch.object(notification, "Receipt", self._noting(Receipt)),
                 mock.patch.object(bursts, "Receipt", self._noting(Receipt)),
+                mock.patch.object(request, "Receipt", self._noting(Receipt)),
                 mock.patch.object(Ledger, "record", _record),
             ):
                 trio.run(self._main, clock=trio.testing.MockClock(autojump_threshold=0))

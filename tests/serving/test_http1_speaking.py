@@ -13,6 +13,7 @@ from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import reactor
+from mcpbus.serving.http1.connection import Http1Connection
 from tests.at_home import ACTORS, ONE_PIECE
 
 LOST, CANCELLED = Fate.discarded(Reason.LOST), Fate.discarded(Reason.CANCELLED)
@@ -251,7 +252,7 @@ async def test_what_is_said_now_and_then_is_written_at_once_without_an_outbox(au
         assert (await client.answer())[2].count(b"data: ") == 5
         assert fates == [DELIVERED] * 2
         assert house.bus.ledger.delivered == 5
-        assert len(queued) == 2  # what comes first, and the reply
+        assert len(queued) == 1  # what comes first
         assert_nothing_is_left(house.bus)
 
 
@@ -279,6 +280,75 @@ async def test_a_client_that_has_no_room_now_and_then_gets_all_of_it_in_order(ro
         assert progress == sorted(progress)
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
+        assert_nothing_is_left(house.bus)
+
+
+def add_late_chat(house, before_reply):
+    """A tool that says something, and a second later does something before its reply."""
+
+    @house.server.tool
+    async def chat(ctx: Context) -> str:
+        await ctx.progress(1)
+        await trio.sleep(1)
+        before_reply()
+        return "said"
+
+
+@pytest.mark.parametrize("room", [0, 10])
+async def test_a_reply_for_which_there_is_no_room_counts_once_all_of_it_is_written(room, autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+
+        def leave_room():
+            client.wire.room = room
+
+        add_late_chat(house, leave_room)
+        ledger = house.bus.ledger
+        for count in (1, 2):
+            await client.say(call("chat"))
+            await trio.sleep(1.5)
+            assert (ledger.delivered, ledger.pending[Place.WRITING]) == (2 * count - 1, 1)
+            client.wire.make_room()
+            assert (await client.answer())[2].count(b"data: ") == 2
+            await wait_all_tasks_blocked()
+            assert ledger.delivered == 2 * count
+            assert_nothing_is_left(house.bus)
+
+
+@pytest.mark.parametrize("stalls", [True, False], ids=["stalls", "leaves"])
+async def test_a_reply_that_its_client_does_not_take_is_lost(stalls, autojump_clock):
+    async with open_house() as house:
+        client = await house.connect()
+
+        def turn_away():
+            if stalls:
+                client.wire.room = 10
+            else:
+                client.stream.receive_stream.close()
+
+        add_late_chat(house, turn_away)
+        await client.say(call("chat"))
+        await client.over.wait()
+        await wait_all_tasks_blocked()
+        ledger = house.bus.ledger
+        assert (ledger.delivered, ledger.discarded[Reason.LOST]) == (1, 1)
+        assert_nothing_is_left(house.bus)
+
+
+@pytest.mark.failing
+async def test_a_reply_that_was_written_counts_once_whatever_becomes_of_its_connection(
+    monkeypatch, autojump_clock
+):
+    def fail(*_):
+        raise MemoryError
+
+    async with open_house() as house:
+        client = await house.connect()
+        add_late_chat(house, lambda: monkeypatch.setattr(Http1Connection, "answered", fail))
+        await client.say(call("chat"))
+        await client.over.wait()
+        await wait_all_tasks_blocked()
+        assert (house.bus.ledger.emitted, house.bus.ledger.delivered) == (2, 2)
         assert_nothing_is_left(house.bus)
 
 

@@ -32,18 +32,21 @@ class Http1ResponseWriter(GatheringWriter):
         self._request = request
 
     def _send_one(self, message: OutboundMessage, data: bytes) -> bool:
-        piece = self._request.encode_piece(data, more=True)
+        last = message.final
+        piece = self._request.encode_piece(data, more=not last)
         rest = self._wire.send_now(piece)
         if rest:
             if len(rest) == len(piece):
                 return False  # as where the client has gone: what comes of it is seen when it is tried again
             self._writer.begin(message)
             self._sending = True
-            self._connection.start(self._send_rest, rest, True, False)
+            self._connection.start(self._send_rest, rest, True, last)
         elif rest is None:
             return False
         else:
             message.receipt.enter_delivered()
+            if last:
+                self._sent(said=True, last=True)
         return True
 
     def keep_alive(self) -> None:

@@ -80,7 +80,9 @@ class Http2ResponseWriter(GatheringWriter):
             self._request.wake_at(self._written_at + self._limits.write_deadline)
 
     def _send_one(self, message: OutboundMessage, data: bytes) -> bool:
-        if not self._request.answering.say_by_itself(data, partial(self._begin_one, message)):
+        if message.final or not self._request.answering.say_by_itself(
+            data, partial(self._begin_one, message)
+        ):
             return False
         if not self._sending:
             message.receipt.enter_delivered()

@@ -273,17 +273,18 @@ class Request(Speaker, kw_only=True, eq=False):
         if self._life is None or self.at_rest:
             try:
                 message = DRAWN_UP[type(said)](self, said)
+                if not isinstance(message, OutboundMessage):
+                    said.receipt.enter()
+                    said.receipt.discard(message)
+                    return True
+                stream, gathered = self.stream, self.gathered
+                if gathered is not None:
+                    if gathered.join(message):
+                        return True
+                elif (stream is None and self._gather(message)) or (stream or self.begin()).say(message):
+                    return True
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
                 return self._hear(Unsaid(said, error), said)
-            if not isinstance(message, OutboundMessage):
-                said.receipt.enter()
-                said.receipt.discard(message)
-                return True
-            if (gathered := self.gathered) is not None:
-                if gathered.join(message):
-                    return True
-            elif self._gather(message) if (stream := self.stream) is None else stream.say(message):
-                return True
             return self._hear(message, said)
         return self._hear(said, said)
 

@@ -121,14 +121,13 @@ class GatheringWriter(ABC):
         return True
 
     def _write_one(self, message: OutboundMessage) -> bool:
-        """Write one notification in the middle of the answer, or the reply at its end, in one step with its fate; see `Writer`.
+        """Write one notification, or the reply behind some, in one step with its fate; see `Writer`.
 
         What handlers say now and then costs a third of what it does through outbox and batch.
         """
-        now = self._clock()
+        now, rendering = self._clock(), self._rendering
         if (
             self._sending
-            or not self._rendering.started
             or len(message.data) > self._most
             or (
                 not message.final and (now - self._written_at < COALESCE_SECONDS or self._is_about_to_write())
@@ -136,7 +135,12 @@ class GatheringWriter(ABC):
         ):
             return False
         try:
-            begun = self._send_one(message, self._rendering.encode(message.data))
+            if not rendering.started:
+                head = rendering.begin([message])
+                if head is None or isinstance(head, Answer):
+                    return False
+                self._begin(head)  # which nothing goes before that is not early, and has no log
+            begun = self._send_one(message, rendering.encode(message.data))
         except Exception as failure:  # noqa: BLE001 - as in `_say`
             self._fail(failure)
             return message.receipt.fate is not None

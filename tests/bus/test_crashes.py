@@ -10,6 +10,7 @@ from staging import CLAIM, HELLO, methods, staged, tool
 
 from mcpbus import Context
 from mcpbus.asking import CannotAskError
+from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.call import Call
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
@@ -201,7 +202,7 @@ async def test_a_stream_that_crashes_ends_its_answer(era, crash, autojump_clock)
             post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
         victim = await stage.call("victim")
         crash(Stream, OutboundMessage)
-        receipt = await victim.ctx.info("boom")
+        receipt = await victim.ctx.info("." * SHORT_BYTES)  # what is short is written without the stream
         assert receipt.fate == Fate.discarded(Reason.FAILED)
         await post.ended(timeout=10)
         assert (post.status, post.messages[0]["error"]["code"]) == (500, -32603)

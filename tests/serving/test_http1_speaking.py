@@ -252,7 +252,7 @@ async def test_what_is_said_now_and_then_is_written_at_once_without_an_outbox(au
         assert (await client.answer())[2].count(b"data: ") == 5
         assert fates == [DELIVERED] * 2
         assert house.bus.ledger.delivered == 5
-        assert len(queued) == 1  # what comes first
+        assert not queued
         assert_nothing_is_left(house.bus)
 
 
@@ -280,6 +280,34 @@ async def test_a_client_that_has_no_room_now_and_then_gets_all_of_it_in_order(ro
         assert progress == sorted(progress)
         await wait_all_tasks_blocked()
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
+        assert_nothing_is_left(house.bus)
+
+
+@pytest.mark.parametrize("room", [0, 10])
+async def test_what_comes_first_after_a_wait_comes_behind_its_head_however_little_room_there_is(
+    room, autojump_clock
+):
+    async with open_house() as house:
+        client = await house.connect()
+        fates = []
+
+        @house.server.tool
+        async def chat(ctx: Context) -> str:
+            await trio.sleep(1)
+            client.wire.room = room
+            fates.append((await ctx.progress(1)).fate)
+            await trio.sleep(1)
+            return "said"
+
+        await client.say(call("chat"))
+        await trio.sleep(1.5)
+        assert (fates, house.bus.ledger.pending[Place.WRITING]) == ([None], 1)
+        client.wire.make_room()
+        status, fields, body = await client.answer()
+        assert (status, fields["content-type"]) == (200, "text/event-stream")
+        assert body.count(b"data: ") == 2
+        await wait_all_tasks_blocked()
+        assert house.bus.ledger.delivered == 2
         assert_nothing_is_left(house.bus)
 
 

@@ -33,16 +33,13 @@ class Http1ResponseWriter(GatheringWriter):
 
     def _send_one(self, message: OutboundMessage, data: bytes) -> bool:
         last = message.final
-        piece = self._request.encode_piece(data, more=not last)
-        rest = self._wire.send_now(piece)
+        rest = self._wire.send_now(self._request.encode_piece(data, more=not last))
         if rest:
-            if len(rest) == len(piece):
-                return False  # as where the client has gone: what comes of it is seen when it is tried again
             self._writer.begin(message)
             self._sending = True
             self._connection.start(self._send_rest, rest, True, last)
         elif rest is None:
-            return False
+            return False  # what comes of it is seen when it is tried again
         else:
             message.receipt.enter_delivered()
             if last:

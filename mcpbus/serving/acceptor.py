@@ -68,11 +68,7 @@ class Accepted:
         Returns:
             For how many seconds it stays open if none comes.
         """
-        if isinstance(self.serving, Http1Connection):
-            return self.serving.linger(seconds)
-        if self.serving is not None:
-            self.serving.retire()  # which tells the client what was not served
-        return 0
+        return 0 if self.serving is None else self.serving.linger(seconds)
 
     def begin(self) -> None:
         """Serve it, to its end. No schedule point."""

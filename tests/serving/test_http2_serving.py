@@ -392,6 +392,25 @@ async def test_what_is_asked_for_as_an_idle_connection_ends_is_refused_and_no_br
         assert client.owner.closed == pytest.approx(76, abs=0.1)
 
 
+async def test_what_is_asked_for_just_as_a_drain_begins_is_refused_and_no_broken_pipe(autojump_clock):
+    async with connected() as client:
+        await trio.sleep(0.6)
+        assert client.server.linger(1) == pytest.approx(0.4)
+        stream_id = await client.call("wait")  # which has read nothing of its end
+        reset = await client.until_stream(stream_id, h2.events.StreamReset)
+        assert reset.error_code == ErrorCodes.REFUSED_STREAM
+        assert await client.ended() == ErrorCodes.NO_ERROR
+        assert client.owner.closed == pytest.approx(1, abs=0.1)
+
+
+async def test_a_drain_waits_for_no_connection_that_was_idle_anyway(autojump_clock):
+    async with connected() as client:
+        await trio.sleep(1.1)
+        assert client.server.linger(1) == 0
+        assert await client.ended() == ErrorCodes.NO_ERROR
+        assert trio.current_time() < 1.5
+
+
 async def test_an_idle_connection_ends_at_once_when_it_is_retired(autojump_clock):
     async with connected() as client:
         client.server.retire()

@@ -90,6 +90,7 @@ class Http2Connection:
         self.expires = math.inf
         self._head_until = math.inf
         self._linger_until = math.inf
+        self._farewell_until = math.inf
         self._retired = False
         self._lingering = False  # nothing more is said, and what comes is thrown away
         self._unread = 0  # how much of it at most
@@ -128,6 +129,24 @@ class Http2Connection:
             self._protocol.announce_end()
             self._writer.flush()
 
+    def linger(self, seconds: float) -> float:
+        """Retire, but end no sooner than it has been idle for so many seconds; what its client asks for meanwhile is refused, as it may repeat.
+
+        Returns:
+            For how many seconds it stays open.
+        """
+        idle_since = self._requests.idle_since
+        left = 0 if idle_since is None else min(seconds, idle_since + seconds - trio.current_time())
+        if left <= 0:
+            self.retire()
+            return 0
+        self._retired = True
+        self._protocol.announce_end()
+        self._writer.flush()
+        self._farewell_until = trio.current_time() + left
+        self.look_at(self._farewell_until)
+        return left
+
     def expire(self) -> None:
         """End what takes too long."""
         now, self.expires = trio.current_time(), math.inf
@@ -154,7 +173,9 @@ class Http2Connection:
         if self._requests.idle_since is None:
             return math.inf
         farewell = _FAREWELL_SECONDS if self._protocol.leaving else 0.0
-        return self._requests.idle_since + self.options.keep_alive_seconds + farewell
+        return min(
+            self._requests.idle_since + self.options.keep_alive_seconds + farewell, self._farewell_until
+        )
 
     def look_at(self, time: float) -> None:
         """Have `expire` called then."""

@@ -153,6 +153,12 @@ AIMS = (
         unit="µs",
     ),
     Aim(
+        "short call through a proxy, 32 connections: mcpbus over fastmcp",
+        _ratio("proxy", 32, "mcpbus", "fastmcp"),
+        8,
+        at_least=True,
+    ),
+    Aim(
         "call with 10 notifications: mcpbus over the best peer",
         _ratio_to_best("chatter", 10, "mcpbus"),
         3,

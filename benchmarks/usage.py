@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 # proc(5), /proc/PID/stat: counted from behind the command's name, which may hold anything.
-_SESSION = 3  # a server begins one, and keeps it, whatever groups its processes make
+_PARENT, _SESSION = 1, 3  # a server begins a session, and keeps it, whatever groups its processes make
 # The clock of a process (clock_getcpuclockid(3)) is its id and this kind, as the kernel's linux/posix-timers.h makes it.
 _KIND_BITS, _SCHEDULED = 3, 2
 
@@ -25,7 +25,8 @@ def resident_bytes(group: int) -> int:
 
 
 def _members(group: int) -> list[Path]:
-    found = []
+    """Return the folders of the processes in a session, and of all that they started, in whatever session that is."""
+    found, others = [], []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -34,6 +35,10 @@ def _members(group: int) -> list[Path]:
                 continue  # it has just ended
             if int(fields[_SESSION]) == group:
                 found.append(entry)
+            else:
+                others.append((fields[_PARENT], entry))
+    for member in found:  # grows meanwhile
+        found.extend(entry for parent, entry in others if parent == member.name)
     return found
 
 

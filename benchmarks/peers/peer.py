@@ -53,6 +53,8 @@ class Setting(enum.StrEnum):
     """It serves its standard input and output, and no port."""
     TOOLS = "BENCH_TOOLS"
     """The mixture is called: a server of which each call costs more the more tools it has, has the fifty."""
+    PROXY = "BENCH_PROXY"
+    """It stands for the server that this command starts, as a shell has it, and which speaks over standard input and output."""
 
     # Of mcpbus alone:
     AUTHORIZATION = "BENCH_AUTHORIZATION"
@@ -86,6 +88,8 @@ class Ability(enum.Enum):
     """It heeds `Setting.HTTP_SSE`."""
     STDIO = "stdio"
     """It heeds `Setting.STDIO`."""
+    PROXY = "proxy"
+    """It heeds `Setting.PROXY`."""
     RESUMPTION = "resumption"
     """It heeds `Setting.RESUMPTION`: the lost stream of a call is resumed with ``Last-Event-ID``."""
 

@@ -39,6 +39,7 @@ PEERS: tuple[Peer, ...] = (
                 Ability.RESUMPTION,
                 Ability.HTTP_SSE,
                 Ability.STDIO,
+                Ability.PROXY,
             }
         ),
     ),

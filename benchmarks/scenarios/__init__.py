@@ -11,6 +11,7 @@ from benchmarks.scenarios.latency import Latency
 from benchmarks.scenarios.memory import IdleGets, IdleHttp2, IdleListens, IdleSessions, IdleWebSockets
 from benchmarks.scenarios.mix import Mix
 from benchmarks.scenarios.parts import PARTS
+from benchmarks.scenarios.proxy import ThroughProxy
 from benchmarks.scenarios.replicas import Replicas
 from benchmarks.scenarios.resume import Resume
 from benchmarks.scenarios.scenario import Scenario
@@ -24,6 +25,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ShortCall(),
     Mix(),
     *PARTS,
+    ThroughProxy(),
     Chatter(),
     Latency(),
     ListenFanOut(),

@@ -4,6 +4,7 @@ SHELL is ``lane``, as ``mcpbus serve`` serves it, or ``asgi``: an application of
 """
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from benchmarks.peers.peer import HOST, Setting
 from benchmarks.servers.mixed import add_mixture
 from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
-from mcpbus import Context, Limits, Server
+from mcpbus import Context, Limits, Proxy, Server
 from mcpbus.cluster import Redis
 from mcpbus.program import until_signalled
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
@@ -91,17 +92,24 @@ def main(shell: str, port: int) -> None:
             app["cluster"] = Redis(os.environ[Setting.REDIS], link=f"{HOST}:0", lease=lease)
         if Setting.HTTP_SSE in os.environ:
             app["http_sse"] = True
+        served = _served()
         if Setting.STDIO in os.environ:
-            server.run("stdio")
+            served.run("stdio")
         elif shell == "asgi":
-            trio.run(serve_plain, server.asgi(**app), port)
+            trio.run(serve_plain, served.asgi(**app), port)
         elif Setting.WORKERS in os.environ:
-            server.run(bind=f"{HOST}:{port}", workers=int(os.environ[Setting.WORKERS]), **app)
+            served.run(bind=f"{HOST}:{port}", workers=int(os.environ[Setting.WORKERS]), **app)
         else:
             if Setting.TWIN in os.environ:
                 _start_twin(shell, port + 1)
-            served = partial(server.serve, bind=f"{HOST}:{port}", **app)
-            trio.run(until_signalled, "bench", served)
+            serve = partial(served.serve, bind=f"{HOST}:{port}", **app)
+            trio.run(until_signalled, "bench", serve)
+
+
+def _served() -> Server:
+    """Return the server above, or what stands for another one."""
+    command = os.environ.get(Setting.PROXY)
+    return server if command is None else Proxy(shlex.split(command))
 
 
 def _start_twin(shell: str, port: int) -> None:

@@ -47,6 +47,7 @@ AIMED = (
     *(("mix", server, 0) for server in ("mcpbus", "python-sdk-uvicorn", "mcp-go", "go-sdk", "rmcp")),
     *((part.name, server, 0) for part in PARTS for server in ("mcpbus", *part.peers)),
     *(("chatter", server, 10) for server in ("mcpbus", *aims.BEST_OF)),
+    *(("proxy", server, 32) for server in ("mcpbus", "fastmcp")),
     ("latency", "mcpbus", 0),
     ("fan-out-listens", "mcpbus", 100),
     ("fan-out-listens", "mcpbus", 1_000),

@@ -33,7 +33,7 @@ from benchmarks.scenarios.parts import PARTS, USERS
 from benchmarks.scenarios.scenario import OfServers
 from benchmarks.servers import OURS
 from benchmarks.traffic import Traffic
-from benchmarks.usage import processor_seconds
+from benchmarks.usage import processes, processor_seconds
 
 BY_NAME = {each.name: each for each in PARTS}
 GUARDED = sorted(name for name, each in BY_NAME.items() if Setting.AUTHORIZATION in each.environment)
@@ -352,6 +352,21 @@ def test_processor_time_is_that_of_the_process_and_finer_than_a_tick():
         process.communicate(b"\n")
     assert told <= read < told + 0.5
     assert read * 100 % 1 != 0
+
+
+def test_what_a_server_starts_is_counted_although_it_is_a_session_of_its_own():
+    child = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass\ninput()"
+    parent = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], start_new_session=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, start_new_session=True
+    ) as process:
+        while processor_seconds(process.pid) < 0.2:
+            assert process.poll() is None
+        assert len(processes(process.pid)) == 2
+        process.communicate(b"\n")
+    assert processes(process.pid) == []
 
 
 def test_a_quick_run_measures_parts_of_the_bus_alone_unless_others_are_asked_for():

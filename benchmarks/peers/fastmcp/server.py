@@ -7,10 +7,14 @@ under uvicorn with uvloop and httptools, as it does by itself. Telemetry is off:
 For each call of 2026-07-28 it makes the list of all its tools anew, to see what headers the one may ask for. So it has the fifty
 tools of the mixture only if ``BENCH_TOOLS`` is set: with them a short call takes twice as long.
 
+As a proxy it stands for a program as `create_proxy` has it do by default: each call is a session of its own in the one process. With one session for
+all, as it would have with a client that is connected, a call took twice as long.
+
 There is no tool ``change``: FastMCP serves no ``subscriptions/listen``, and tells no session of another's.
 """
 
 import os
+import shlex
 import sys
 import time
 
@@ -18,6 +22,8 @@ import anyio.lowlevel
 import fastmcp
 import uvicorn
 from fastmcp import Context, FastMCP
+from fastmcp.client.transports import StdioTransport
+from fastmcp.server import create_proxy
 from fastmcp.server.event_store import EventStore
 
 # Beyond the default of 100 events for each stream, because as many are measured, and more.
@@ -75,7 +81,11 @@ def main(port: int) -> None:
     if "BENCH_STDIO" in os.environ:
         server.run("stdio", show_banner=False, log_level="WARNING")
         return
-    application = server.http_app(
+    served = server
+    if "BENCH_PROXY" in os.environ:
+        command, *arguments = shlex.split(os.environ["BENCH_PROXY"])
+        served = create_proxy(StdioTransport(command, arguments))
+    application = served.http_app(
         transport="sse" if "BENCH_HTTP_SSE" in os.environ else "http",
         json_response="BENCH_STREAMS" not in os.environ,
         event_store=EventStore(max_events_per_stream=MANY_EVENTS)

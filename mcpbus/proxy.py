@@ -38,7 +38,7 @@ class Proxy(Server[None]):
             that connects a client of the `capabilities` which it is given: ``async with connect(capabilities={}) as client``.
         name: What clients call it; if left out, what the other server calls itself.
         headers: Header fields of each request to a URL, such as ``Authorization``. Nothing of what our clients send is passed on.
-        env: Variables of the program's environment, besides those that it inherits.
+        env: Variables of the program's environment, besides what any program needs, such as ``PATH``; ``os.environ`` for all.
         cwd: The folder that the program works in.
         revision: The only revision of the other server that will do; the newest that both know if left out.
         optional: Whether it begins although the other server cannot be reached, and tries again by itself.

@@ -1,6 +1,7 @@
 """A client of the server that a command line names: a file or a module, a URL, or a program that is started."""
 
 import importlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial, wraps
@@ -175,7 +176,7 @@ def _connector(given: Connecting) -> _Connect:
             raise click.ClickException(str(error)) from None
         return partial(http.connect_http, given.target, headers=given.headers, revision=revision)
     if given.target.startswith(STDIO):
-        return partial(connect_process, command_of(given.target), revision=revision)
+        return partial(connect_process, command_of(given.target), revision=revision, env=os.environ)
     try:
         server = load_server(given.target)
     except LookupError as error:

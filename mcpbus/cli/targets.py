@@ -74,7 +74,9 @@ def find_server(target: str, headers: Mapping[str, str] | None = None) -> Server
         if is_url(target) or target.startswith(STDIO):
             from mcpbus.proxy import Proxy  # noqa: PLC0415 - most servers are here
 
-            return Proxy(target, headers=headers) if is_url(target) else Proxy(command_of(target))
+            if is_url(target):
+                return Proxy(target, headers=headers)
+            return Proxy(command_of(target), env=os.environ)
         return load_server(target)
     except (LookupError, ValueError) as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error

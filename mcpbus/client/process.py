@@ -11,6 +11,7 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
+from mcpbus.client.environment import environment_of_a_program
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.options import check_client, check_command, check_environment, check_folder
@@ -39,14 +40,14 @@ async def connect_process(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Client]:
-    """Start a program and connect a client to it; the end of the block ends it. It inherits environment and standard error.
+    """Start a program and connect a client to it; the end of the block ends it. It inherits standard error.
 
     Args:
         command: The program and its arguments.
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
         on_question: Answers what the server asks, as for `Bus.connect`.
-        env: Variables of its environment, besides those that it inherits, or in their place.
+        env: Variables of its environment, besides what any program needs, such as ``PATH``; ``os.environ`` for all that this one has.
         cwd: The folder that it works in; that of this program if left out.
 
     Raises:
@@ -64,7 +65,7 @@ async def connect_process(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **check_environment(env)},
+            env=environment_of_a_program(check_environment(env)),
             cwd=check_folder(cwd),
         )
     except OSError as error:

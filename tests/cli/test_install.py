@@ -192,7 +192,5 @@ def test_a_program_is_named_as_it_is(place):
 async def test_the_entry_starts_the_server_wherever_its_client_is(target, place, monkeypatch):
     entry = json.loads(run("mcp-json", target))["mcpServers"]["weather"]
     monkeypatch.chdir("/")
-    for name, value in entry.get("env", {}).items():
-        monkeypatch.setenv(name, value)
-    async with connect_process([entry["command"], *entry["args"]]) as client:
+    async with connect_process([entry["command"], *entry["args"]], env=entry.get("env")) as client:
         assert (await client.describe()).name == "weather"

@@ -1,6 +1,7 @@
 """The client over HTTP and over the pipes of a child, in every revision, with mcpbus and with the official SDK at the other end."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -204,16 +205,27 @@ async def test_a_program_that_cannot_be_started_is_told():
             pass
 
 
-SHOW = "import mcpbus, os; s = mcpbus.Server('s'); s.add_tool(lambda: [os.getcwd(), *map(os.getenv, 'AB')], name='show'); s.run('stdio')"
+SHOW = "import mcpbus, os; s = mcpbus.Server('s'); s.add_tool(lambda: [os.getcwd(), *map(os.getenv, ('TZ', 'SECRET'))], name='show'); s.run('stdio')"
 
 
-async def test_a_program_has_the_environment_and_the_folder_that_it_is_given(tmp_path, monkeypatch):
-    monkeypatch.setenv("A", "inherited")
-    monkeypatch.setenv("B", "inherited")
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ({}, ["here", None]),
+        ({"SECRET": "its own", "TZ": "UTC"}, ["UTC", "its own"]),
+        (os.environ, ["here", "ours"]),
+    ],
+    ids=["nothing", "some", "all"],
+)
+async def test_a_program_has_the_environment_and_the_folder_that_it_is_given(
+    given, seen, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TZ", "here")
+    monkeypatch.setenv("SECRET", "ours")
     with trio.fail_after(60):
-        async with connect_process([sys.executable, "-c", SHOW], env={"B": "given"}, cwd=tmp_path) as client:
+        async with connect_process([sys.executable, "-c", SHOW], env=given, cwd=tmp_path) as client:
             result = await client.call_tool("show")
-    assert json.loads(result["content"][0]["text"]) == [str(tmp_path), "inherited", "given"]
+    assert json.loads(result["content"][0]["text"]) == [str(tmp_path), *seen]
 
 
 async def test_a_folder_that_is_not_there_is_named(tmp_path):

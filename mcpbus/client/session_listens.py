@@ -66,7 +66,7 @@ class SessionListens:
             listen.end()
 
 
-def tells(capabilities: Mapping[str, Any], kind: str) -> bool:
-    """Tell whether a server has declared to tell of changes of a list."""
+def tells(capabilities: Mapping[str, Any], kind: str, what: str = "listChanged") -> bool:
+    """Tell whether a server has declared to tell of changes of a list; or, if `what` is ``subscribe``, of the resources in it."""
     declared = capabilities.get(kind)
-    return isinstance(declared, Mapping) and declared.get("listChanged") is True
+    return isinstance(declared, Mapping) and declared.get(what) is True

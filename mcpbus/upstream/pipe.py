@@ -171,6 +171,6 @@ class Pipe:
         """
         if level is None or level is self._level or self.modern:
             return
-        if "logging" in self.client.initialize_result.get("capabilities", {}):
+        if "logging" in (await self.client.describe()).capabilities:
             await self.client.request("logging/setLevel", {"level": level.value})
         self._level = level

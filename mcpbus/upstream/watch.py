@@ -164,8 +164,8 @@ class Watch:
 
     async def _subscribe(self, pipe: Pipe) -> None:
         """Subscribe to what clients want to hear of; it is told as all else that belongs to no call."""
-        resources = pipe.client.initialize_result.get("capabilities", {}).get("resources") or {}
-        if resources.get("subscribe") is not True:
+        offered = (await pipe.client.describe()).capabilities
+        if not tells(offered, "resources", "subscribe"):
             self._tell((), mute=True)
             await trio.sleep_forever()
         while True:

@@ -187,6 +187,8 @@ def progress(ledger: Ledger, value: float, total: float | None, message: str | N
             raise _not_finite("total", total)
     except TypeError:
         raise TypeError(f"progress and total are numbers, not {value!r} and {total!r}") from None
+    except OverflowError:
+        raise ValueError("progress and total are numbers of at most 308 digits") from None
     if message is not None and not isinstance(message, str):
         raise TypeError(f"message is no text: {message!r}")
     members = encode_value(_Report(value, total, message))[1:]

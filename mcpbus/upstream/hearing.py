@@ -18,7 +18,8 @@ OF_NO_CALL: Final = frozenset({*LIST_CHANGED.values(), RESOURCE_UPDATED, ELICITA
 """What is said of no call, though it may be said in one."""
 _TOGETHER_SECONDS: Final = 0.05
 """How long is waited for more changes, before lists are looked at."""
-_OF_SESSIONS: Final = frozenset({MESSAGE, PROGRESS, ELICITATION_COMPLETE})
+_NEVER_OF_CALLS: Final = OF_NO_CALL | {MESSAGE, PROGRESS}
+"""What nobody takes for a call's that does not say of which it is."""
 _LISTS: Final[dict[str, ListName]] = {method: name for name, method in LIST_CHANGED.items()}  # type: ignore[misc]
 
 
@@ -102,11 +103,15 @@ class Hearing:
                 self._note_changes(pipe, [_LISTS[method]])
         elif method == RESOURCE_UPDATED and isinstance(params.get("uri"), str):
             self._updated(params["uri"])
-        elif method not in _OF_SESSIONS and len(pipe.calls) == 1:
+        elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1:
             next(iter(pipe.calls))(method, params)
         elif not self._say(pipe, method, params):
-            self.dropped += 1
-            _log.debug("%s of another server concerns no client, or cannot be read", method)
+            self.drop(method)
+
+    def drop(self, method: str) -> None:
+        """Count something that concerns nobody, or cannot be read."""
+        self.dropped += 1
+        _log.debug("%a of another server concerns no client, or cannot be read", method)
 
     def _say(self, pipe: Pipe, method: str, params: dict[str, Any]) -> bool:
         """Say it in the session whose own the connection is, or of which all its calls are; return whether there is one, and it can be said."""
@@ -121,6 +126,6 @@ class Hearing:
                 session.elicitation_complete(params["elicitationId"])
             else:
                 session.notify(method, params)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             return False
         return True

@@ -162,11 +162,12 @@ class _Passage:
 
     def _say(self, method: str, params: dict[str, Any]) -> None:
         """Say what is said there in the call, if it can be of a call."""
-        said = None if method in OF_NO_CALL else self._draft(method, params)
-        if said is None:
+        if method in OF_NO_CALL:
             self._hearing.hear(self._pipe, method, params)
-        else:
+        elif (said := self._draft(method, params)) is not None:
             self._context.pass_on(said)
+        else:
+            self._hearing.drop(method)
 
     def _draft(self, method: str, params: dict[str, Any]) -> OutboundNotification | Progress | None:
         ledger = self._context.bus.ledger
@@ -180,7 +181,7 @@ class _Passage:
                     ledger, Kind.LOG, params["level"], params.get("data"), params.get("logger")
                 )
             return notification.custom(ledger, Kind.CUSTOM, method, params)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             return None
 
 

@@ -81,6 +81,7 @@ def test_the_parts_of_progress(value, total, message):
         (TypeError, lambda books: notification.log(books, Kind.LOG, "info", object(), None)),
         (ValueError, lambda books: notification.progress(books, float("nan"), None, None)),
         (ValueError, lambda books: notification.progress(books, 1, float("inf"), None)),
+        (ValueError, lambda books: notification.progress(books, 10**400, None, None)),
         (TypeError, lambda books: notification.progress(books, 1, None, object())),
         (ValueError, lambda books: notification.custom(books, Kind.CUSTOM, "tools/list", None)),
         (ValueError, lambda books: notification.custom(books, Kind.CUSTOM, "notifications/", None)),

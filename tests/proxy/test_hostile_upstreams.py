@@ -26,3 +26,40 @@ async def test_capabilities_may_be_anything(there, name, autojump_clock):
                     await client.request(method, params)
             if name is not None:
                 assert (await client.call_tool("t"))["content"] == SAID["content"]
+
+
+ODD_NOTIFICATIONS = [
+    ("notifications/cancelled", {"requestId": 99}),
+    ("notifications/initialized", {}),
+    ("notifications/tasks", {"taskId": "1"}),
+    ("notifications/resources/updated", {"uri": 5}),
+    ("notifications/elicitation/complete", {}),
+    ("notifications/roots/list_changed", {}),
+    ("notifications/message", {"level": "loud", "data": 1}),
+    ("notifications/message", {"level": ["info"]}),
+    ("notifications/progress", {"progress": "half"}),
+    ("notifications/progress", {"progress": 10**400}),
+    ("acme", {"a": 1}),
+    ("", {}),
+]
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("scoped", [False, True])
+@pytest.mark.parametrize(("method", "params"), ODD_NOTIFICATIONS)
+async def test_what_no_server_says_is_dropped_and_the_call_goes_on(
+    *, there, scoped, method, params, autojump_clock
+):
+    """The first is no more than a question that was withdrawn as its answer was on its way."""
+
+    def call(wire, request, asked):
+        token = {"progressToken": asked["_meta"]["progressToken"]}
+        for within in (request, None):
+            wire.say(method, params | (token if "progress" in params else {}), within=within)
+        return SAID
+
+    scripted = Scripted(there, scoped=scoped, tools_call=call)
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        said = []
+        result = await client.call_tool("t", on_notification=lambda *each: said.append(each))
+        assert (result["content"], said, [*client.notifications]) == (SAID["content"], [], [])

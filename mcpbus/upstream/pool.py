@@ -100,16 +100,14 @@ class Pool:
         if self._modern is None:
             async with self.lend_plain(context.bus.reached):
                 pass
-        async with self._lend(self._wanted(context)) as pipe:
-            pipe.used = True
+        async with self._lend(self._wanted(context), to_call=True) as pipe:
             yield pipe
 
     @asynccontextmanager
     async def lend_plain(self, reached: ReachedLimits) -> AsyncIterator[Pipe]:
         """Lend the connection that is for everybody; as `lend` in all else."""
-        async with self._lend(
-            _Wanted(PLAIN, alone=False, session=None, capabilities={}, owner=None, reached=reached)
-        ) as pipe:
+        wanted = _Wanted(PLAIN, alone=False, session=None, capabilities={}, owner=None, reached=reached)
+        async with self._lend(wanted, to_call=False) as pipe:
             yield pipe
 
     def of_session(self, session: Session) -> list[Pipe]:
@@ -137,8 +135,9 @@ class Pool:
         return _Wanted(use, alone, None, capabilities, owner, reached)
 
     @asynccontextmanager
-    async def _lend(self, wanted: _Wanted) -> AsyncIterator[Pipe]:
+    async def _lend(self, wanted: _Wanted, *, to_call: bool) -> AsyncIterator[Pipe]:
         pipe = self._find(wanted) or self._adopt(wanted) or self._open(wanted)
+        pipe.used |= to_call  # from now on, be it that it is not open yet: it is nobody else's
         pipe.take()
         try:
             with trio.move_on_after(WAIT_SECONDS) as patience:

@@ -148,7 +148,8 @@ class Wire:
         self.nursery.start_soon(function, *args)
 
 
-def _initialize(wire, _request, _params):
+def initialize(wire, _request, _params):
+    """Open a session."""
     return {
         "protocolVersion": OLD,
         "capabilities": wire.server.capabilities,
@@ -164,6 +165,19 @@ def _discover(wire, _request, _params):
     }
 
 
+def in_a_second(answer):
+    """Give an answer, but a second later."""
+
+    def answer_late(wire, request, params):
+        async def reply():
+            await trio.sleep(1)
+            wire.reply(request, answer(wire, request, params) if callable(answer) else answer)
+
+        wire.soon(reply)
+
+    return answer_late
+
+
 def listen(wire, request, params):
     """Acknowledge a listen."""
     said = {"notifications": params["notifications"], "_meta": {SUBSCRIPTION_ID: request}}
@@ -173,7 +187,7 @@ def listen(wire, request, params):
 TOOLS = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
 
 _ANSWERS = {
-    "initialize": _initialize,
+    "initialize": initialize,
     "server_discover": _discover,
     "subscriptions_listen": listen,
     "logging_setLevel": {},

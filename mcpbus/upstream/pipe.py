@@ -88,6 +88,10 @@ class Pipe:
         """Whether each request says all there is to say of its client."""
         return self.client.revision.era is Era.MODERN
 
+    def may_be(self, modern: bool | None) -> bool:
+        """Whether it is `modern`, or not, as far as that matters, and is known yet."""
+        return modern is None or not self._opened.is_set() or self.modern is modern
+
     @property
     def closing(self) -> bool:
         """Whether it is closed or lost, or about to be closed."""

@@ -31,6 +31,8 @@ WAIT_SECONDS: Final = 30.0
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 """Seconds in which no connection is tried, after one could not be opened; twice as many each time."""
+_MOST_ERAS: Final = 3
+"""For how many connections a call looks, each of which is for servers of another era than the one that it leads to."""
 
 _ASKABLE: Final = ("elicitation", "roots", "sampling")
 """What a client of ours can be asked, and so the other server may ask by way of this one."""
@@ -48,6 +50,7 @@ class _Wanted:
         capabilities: What the client can be asked.
         owner: To whom a new one is counted.
         reached: What counts that all are taken.
+        modern: Whether it leads to a server that keeps nothing between requests, as others do; None if that does not matter.
     """
 
     use: Use
@@ -56,6 +59,7 @@ class _Wanted:
     capabilities: dict[str, Any]
     owner: Hashable
     reached: ReachedLimits
+    modern: bool | None = None
 
 
 class Pool:
@@ -100,8 +104,13 @@ class Pool:
         if self._modern is None:
             async with self.lend_plain(context.bus.reached):
                 pass
-        async with self._lend(self._wanted(context), to_call=True) as pipe:
-            yield pipe
+        for _ in range(_MOST_ERAS):
+            wanted = self._wanted(context)
+            async with self._lend(wanted, to_call=True) as pipe:
+                if pipe.modern is wanted.modern:
+                    yield pipe
+                    return
+        raise UpstreamError("it speaks another revision each time")
 
     @asynccontextmanager
     async def lend_plain(self, reached: ReachedLimits) -> AsyncIterator[Pipe]:
@@ -124,15 +133,15 @@ class Pool:
         capabilities = asked_by_way(context.client.capabilities, context.revision)
         owner, reached, session = context.owner, context.bus.reached, context.session
         if self._modern:
-            return _Wanted(PLAIN, alone=False, session=None, capabilities={}, owner=owner, reached=reached)
+            return _Wanted(PLAIN, False, None, {}, owner, reached, modern=True)
         if session is not None:
-            return _Wanted(Use(session.id), False, session, capabilities, owner, reached)
+            return _Wanted(Use(session.id), False, session, capabilities, owner, reached, modern=False)
         encoded = msgspec.json.encode(capabilities, order="deterministic")
         # One of an older revision without a session has no way to say that it wants some.
         level = context.log_level if context.revision.era is Era.MODERN else None
         use = Use(None if context.principal is None else owner, encoded, level)
         alone = not self._scoped and (bool(capabilities) or level is not None)
-        return _Wanted(use, alone, None, capabilities, owner, reached)
+        return _Wanted(use, alone, None, capabilities, owner, reached, modern=False)
 
     @asynccontextmanager
     async def _lend(self, wanted: _Wanted, *, to_call: bool) -> AsyncIterator[Pipe]:
@@ -152,13 +161,13 @@ class Pool:
 
     def _find(self, wanted: _Wanted) -> Pipe | None:
         for pipe in self._pipes.get(wanted.use, ()):
-            if not (pipe.closing or (wanted.alone and pipe.lent)):
+            if not (pipe.closing or (wanted.alone and pipe.lent)) and pipe.may_be(wanted.modern):
                 return pipe
         return None
 
     def _adopt(self, wanted: _Wanted) -> Pipe | None:
         """Take the process that told what the server offers, and has served nobody, for a client that declares no more."""
-        for pipe in self._pipes.get(PLAIN, ()):
+        for pipe in () if wanted.modern else self._pipes.get(PLAIN, ()):
             if self._is_new(pipe) and pipe.capabilities == wanted.capabilities:
                 self._drop(pipe)
                 pipe.adopt(wanted.use, wanted.session)

@@ -1,9 +1,13 @@
 """What is one client's comes to no other one, whatever happens to the connections."""
 
+from contextlib import asynccontextmanager
+
+import pytest
 import trio
 from scripted import SAID, Scripted, in_a_second, initialize
 from upstreams import NEW, OLD
 
+from mcpbus import ProtocolError
 from mcpbus.testing import open_bus
 from mcpbus.upstream.pipe import IDLE_SECONDS
 
@@ -38,3 +42,39 @@ async def test_a_process_that_is_being_opened_for_somebody_is_not_adopted_by_som
             await trio.sleep(0.5)
             nursery.start_soon(ada.call_tool, "t", {"who": "ada"})
     assert notes.are_apart()
+
+
+async def test_a_server_that_comes_back_in_an_older_revision_has_no_connection_for_all(autojump_clock):
+    notes = Notes()
+    scripted = Scripted(NEW, tools_call=notes)
+    async with (
+        open_bus(scripted.proxy()) as bus,
+        bus.connect(revision=OLD) as ada,
+        bus.connect(revision=OLD) as bob,
+        bus.connect(revision=NEW, principal="cid") as cid,
+    ):
+        clients = {"ada": ada, "bob": bob, "cid": cid}
+        await ada.call_tool("t", {"who": "all"})
+        scripted.revision = OLD
+        scripted.wires[0].client.disconnected("it was cut")
+        async with trio.open_nursery() as nursery:
+            for who, client in clients.items():
+                nursery.start_soon(client.call_tool, "t", {"who": who})
+        assert notes.are_apart()
+
+
+async def test_a_server_that_is_of_another_era_each_time_is_given_up(autojump_clock, caplog):
+    scripted = Scripted(NEW)
+
+    @asynccontextmanager
+    async def connect(**given):
+        scripted.revision = NEW if len(scripted.wires) % 2 == 0 else OLD
+        async with Scripted.connect(scripted, **given) as client:
+            yield client
+
+    scripted.connect = connect
+    async with open_bus(scripted.proxy()) as bus, bus.connect(revision=OLD) as ada:
+        scripted.wires[0].client.disconnected("it was cut")
+        with pytest.raises(ProtocolError, match="did not answer"):
+            await ada.call_tool("t")
+    assert "it speaks another revision each time" in caplog.text

@@ -387,8 +387,14 @@ class Conversation:
 
     @property
     def _sole(self) -> Pending | None:
-        """The request that waits, if there is just one: then what says of none to which it belongs, belongs to that."""
-        return next(iter(self._pending.values())) if len(self._pending) == 1 else None
+        """The request that waits, if there is just one: then what is asked, and says in none, is asked in that.
+
+        Where the client itself answers nothing, those do not count in which nothing can be asked.
+        """
+        waiting = [*self._pending.values()]
+        if self._on_question is None:
+            waiting = [pending for pending in waiting if pending.on_question is not None]
+        return waiting[0] if len(waiting) == 1 else None
 
     def _fail(self, owner: Pending, error: Exception) -> None:
         for request_id, pending in self._pending.items():

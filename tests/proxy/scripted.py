@@ -98,6 +98,8 @@ class Wire:
             scoped=server.scoped,
         )
         self._pending = {}
+        self._answers = {}
+        self._answered = trio.lowlevel.ParkingLot()
         self._sender, self._receiver = trio.open_memory_channel(1000)
 
     def _send(self, message, pending):
@@ -110,7 +112,10 @@ class Wire:
     async def run(self):
         async for said in self._receiver:
             self.server.heard.append(said)
-            if "method" in said and "id" in said:
+            if "method" not in said:
+                self._answers[said["id"]] = said
+                self._answered.unpark_all()
+            elif "id" in said:
                 self._answer(said["id"], said["method"], said.get("params", {}))
 
     def _answer(self, request, method, params):
@@ -134,8 +139,12 @@ class Wire:
         """Send a notification, within a request where connections say so."""
         self.put({"method": method, "params": params or {}}, within)
 
-    def ask(self, question, method="elicitation/create", *, within=None, **params):
+    async def ask(self, question, method="elicitation/create", *, within=None, **params):
+        """Ask something, and return the answer: the whole message."""
         self.put({"id": question, "method": method, "params": {"message": "?", **params}}, within)
+        while question not in self._answers:
+            await self._answered.park()
+        return self._answers[question]
 
     def put(self, message, within=None):
         """Send anything; what nobody can read is dropped, as connections do."""

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from scripted import SAID, TOOLS, Scripted, in_a_second
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import ProtocolError
@@ -296,3 +297,28 @@ async def test_the_books_of_the_proxy_balance_when_all_is_said(here, autojump_cl
         told = bus.statistics()
     assert told.pending == {}
     assert told.emitted == told.delivered + sum(told.discarded.values()) + told.refused
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_what_is_asked_in_a_call_while_lists_are_looked_at_is_asked_in_that_call(here, autojump_clock):
+    """A tool that adds another one, and then asks for something, on a connection that does not say what belongs to what."""
+    answers = []
+
+    def call(wire, request, _params):
+        async def change_and_ask():
+            wire.say("notifications/tools/list_changed")
+            await trio.sleep(0.5)
+            answers.append(await wire.ask("q"))
+            wire.reply(request, SAID)
+
+        wire.soon(change_and_ask)
+
+    scripted = Scripted(OLD, tools_call=call, tools_list=in_a_second(TOOLS))
+
+    async def answer(_method, _params):
+        return {"action": "decline"}
+
+    given = {"capabilities": ELICITATION, "on_question": answer}
+    async with open_client(scripted.proxy(), revision=here, **given) as client:
+        await client.call_tool("t")
+    assert [answer.get("result") for answer in answers] == [{"action": "decline"}]

@@ -97,8 +97,8 @@ class Client(Conversation):
             method: Its method.
             params: Its parameters; ``_meta`` is completed with what the revision wants.
             on_notification: Called with each notification of this request. Asks for progress. Log lines are
-                told apart by request only while one request is in flight, unless the client is `scoped`, and all else is
-                only there. What it raises cancels the request, and is raised here.
+                told apart by request only while one request is in flight, and none was given up in the last 10 s, unless the client is
+                `scoped`, and all else is only there. What it raises cancels the request, and is raised here.
             on_question: Answers what is asked in this request, as far as that is known: it is where the client is `scoped`, and
                 while one request is in flight. If left out, what the client was connected with does.
             log_level: From which level a modern request wants log lines; a legacy session says it with

@@ -1,6 +1,7 @@
 """What goes to and fro between a client and its server: each answer, notification and question to whom it belongs."""
 
 import itertools
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -42,6 +43,8 @@ from mcpbus.protocol.meta import (
 from mcpbus.protocol.revisions import REVISIONS, Era, Revision
 
 _INFO = {"name": "mcpbus client", "version": "1"}
+_LATE_SECONDS = 10.0
+"""For how long what is said in no request is taken for none's, after one was given up."""
 _RESULT_TYPES = {"complete", "input_required", "task"}
 
 Message: TypeAlias = Request | Notification | Response
@@ -114,6 +117,7 @@ class Conversation:
         self._hear: OnNotification = self._keep
         self._arrived = trio.lowlevel.ParkingLot()
         self._gone: str | None = None  # why
+        self._clear_at = -math.inf
         # How often what belongs to no request was not heard for a while, and why the last time.
         self._losses = 0
         self._unheard = ""
@@ -122,6 +126,11 @@ class Conversation:
     def connected(self) -> bool:
         """Whether the connection has not ended: over HTTP, where each request may have one of its own, that the client was not left."""
         return self._gone is None
+
+    @property
+    def unclear(self) -> bool:
+        """Whether what is said in no request may be of one that was given up: its server may not have stopped yet."""
+        return trio.current_time() < self._clear_at
 
     def adopt(self, revision: Revision) -> None:
         """Speak another revision from now on."""
@@ -207,6 +216,8 @@ class Conversation:
     def _give_up(self, request_id: RequestId, pending: Pending, why: Exception | None = None) -> None:
         """Tell the server that nobody waits for a request any more, unless it is answered, or has not seen it yet."""
         begun = pending.begun and pending.result is None
+        if begun and pending.on_notification is not None:
+            self._clear_at = trio.current_time() + _LATE_SECONDS
         pending.settle(why or Disconnected("nobody waits for it"))
         if begun:
             method = "notifications/cancelled"
@@ -366,9 +377,9 @@ class Conversation:
         if method == "notifications/progress":
             token = _id(params.get("progressToken"))
             owner = None if token is None else self._by_token.get(token)
-        elif owner is None:
+        elif owner is None and method == "notifications/message" and not self.unclear:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
-            owner = wanting[0] if method == "notifications/message" and len(wanting) == 1 else None
+            owner = wanting[0] if len(wanting) == 1 else None
         if owner is None or owner.on_notification is None:
             self._hear(method, params)
         elif owner.result is None:  # else its caller is told no more

@@ -103,7 +103,7 @@ class Hearing:
                 self._note_changes(pipe, [_LISTS[method]])
         elif method == RESOURCE_UPDATED and isinstance(params.get("uri"), str):
             self._updated(params["uri"])
-        elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1:
+        elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1 and not pipe.unclear:
             next(iter(pipe.calls))(method, params)
         elif not self._say(pipe, method, params):
             self.drop(method)
@@ -115,8 +115,9 @@ class Hearing:
 
     def _say(self, pipe: Pipe, method: str, params: dict[str, Any]) -> bool:
         """Say it in the session whose own the connection is, or of which all its calls are; return whether there is one, and it can be said."""
-        of_calls = set(pipe.calls.values())
-        session = of_calls.pop() if pipe.session is None and len(of_calls) == 1 else pipe.session
+        session, of_calls = pipe.session, {*pipe.calls.values()}
+        if session is None and len(of_calls) == 1 and not pipe.unclear:
+            [session] = of_calls
         if session is None:
             return False
         try:

@@ -88,6 +88,11 @@ class Pipe:
         """Whether each request says all there is to say of its client."""
         return self.client.revision.era is Era.MODERN
 
+    @property
+    def unclear(self) -> bool:
+        """Whether what is said of no call may be of a call of somebody else's, which was cancelled."""
+        return self.session is None and self.client.unclear
+
     def may_be(self, modern: bool | None) -> bool:
         """Whether it is `modern`, or not, as far as that matters, and is known yet."""
         return modern is None or not self._opened.is_set() or self.modern is modern

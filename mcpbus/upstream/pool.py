@@ -153,7 +153,12 @@ class Pool:
                 await pipe.opened()
             if patience.cancelled_caught:
                 raise UpstreamError(f"there was no connection within {WAIT_SECONDS:g} seconds")
-            yield pipe
+            try:
+                yield pipe
+            except trio.Cancelled:
+                if wanted.alone:
+                    pipe.close()  # the server may not have stopped, and what it says then is none of the next call's
+                raise
         finally:
             pipe.give_back()
             if not pipe.lent and self._places.waiting:

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from scripted import SAID, Scripted, in_a_second, initialize
-from upstreams import NEW, OLD
+from trio.testing import wait_all_tasks_blocked
+from upstreams import ELICITATION, NEW, OLD
 
 from mcpbus import ProtocolError
 from mcpbus.testing import open_bus
@@ -78,3 +79,47 @@ async def test_a_server_that_is_of_another_era_each_time_is_given_up(autojump_cl
         with pytest.raises(ProtocolError, match="did not answer"):
             await ada.call_tool("t")
     assert "it speaks another revision each time" in caplog.text
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_what_is_said_late_of_a_call_that_was_cancelled_comes_to_no_other_client(
+    here, there, autojump_clock
+):
+    """A tool that tells on its way out what it has undone."""
+    heard = []
+
+    def call(wire, request, params):
+        if params["arguments"]["who"] == "ada":
+            wire.soon(be_late, wire)
+        else:
+            wire.soon(reply_at_the_end, wire, request)
+
+    async def be_late(wire):
+        await trio.sleep(2)
+        wire.say("notifications/message", {"level": "info", "data": "of Ada's"})
+        wire.say("notifications/acme", {"of": "Ada"})
+        with trio.move_on_after(5):
+            await wire.ask("q", message="Ada?")
+
+    async def reply_at_the_end(wire, request):
+        await trio.sleep(10)
+        wire.reply(request, SAID)
+
+    async def answer(_method, params):
+        heard.append(params)
+        return {"action": "decline"}
+
+    scripted = Scripted(there, tools_call=call)
+    given = {"capabilities": ELICITATION, "on_question": answer}
+    async with (
+        open_bus(scripted.proxy()) as bus,
+        bus.connect(revision=NEW, **given) as ada,
+        bus.connect(revision=here, **given) as bob,
+    ):
+        with trio.move_on_after(1):
+            await ada.call_tool("t", {"who": "ada"}, log_level="info")
+        await wait_all_tasks_blocked()
+        said = {"on_notification": lambda *each: heard.append(each), "log_level": "info"}
+        await bob.call_tool("t", {"who": "bob"}, **said)
+        assert [*heard, *bob.notifications] == []

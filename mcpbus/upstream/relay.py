@@ -96,10 +96,14 @@ class Relay:
         """
         try:
             async with self._pool.lend(context) as pipe:
-                return await _Passage(context, pipe, self._hearing).pass_on(method, params)
+                result = await _Passage(context, pipe, self._hearing).pass_on(method, params)
+                kind = result.get("resultType", "complete") if pipe.modern else "complete"
         except (UpstreamError, ClientError) as error:
             _log.warning("%s was not answered by %s: %s", method, self._name, error)
             raise ProtocolError(INTERNAL_ERROR, f"{self._name} did not answer") from error
+        if kind != "complete":  # a task, say, which nobody here has said to take
+            raise self._no_result(f"it is of the type {kind!r}")
+        return result
 
     def _block(self, block: wire.ContentBlock) -> wire.ContentBlock:
         if not isinstance(block, wire.EmbeddedResource):
@@ -115,8 +119,12 @@ class Relay:
         try:
             return msgspec.convert(result, kind)
         except msgspec.ValidationError as error:
-            _log.warning("what %s answers is no result: %s", self._name, error)
-            raise ProtocolError(INTERNAL_ERROR, f"What {self._name} answers is no result") from error
+            raise self._no_result(str(error)) from error
+
+    def _no_result(self, why: str) -> ProtocolError:
+        """Tell the log what is wrong, and return what the client is told."""
+        _log.warning("what %s answers is no result: %s", self._name, why)
+        return ProtocolError(INTERNAL_ERROR, f"What {self._name} answers is no result")
 
 
 class _Passage:

@@ -63,3 +63,29 @@ async def test_what_no_server_says_is_dropped_and_the_call_goes_on(
         said = []
         result = await client.call_tool("t", on_notification=lambda *each: said.append(each))
         assert (result["content"], said, [*client.notifications]) == (SAID["content"], [], [])
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"resultType": "task", "task": {"taskId": "1"}},
+        {"resultType": "acme"},
+        {"resultType": 5},
+        {"content": 5},
+        {"content": [{"type": "smell"}]},
+        {"content": [{"type": "text"}]},
+        {"content": [{"type": "image", "data": 5, "mimeType": "image/png"}]},
+        {"content": [], "isError": "yes"},
+        {"content": [], "_meta": 5},
+        [],
+        5,
+    ],
+)
+async def test_what_is_no_result_fails_its_call_and_the_next_one_works(result, autojump_clock, caplog):
+    scripted = Scripted(NEW, tools_call=result)
+    async with open_client(scripted.proxy()) as client:
+        with pytest.raises(ProtocolError, match=r"answers is no result|did not answer"):
+            await client.call_tool("t")
+        assert "Traceback" not in caplog.text
+        scripted.answers["tools_call"] = SAID
+        assert (await client.call_tool("t"))["content"] == SAID["content"]

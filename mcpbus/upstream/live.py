@@ -1,5 +1,6 @@
 """One opened proxy: its connections to the other server, and what is known of that."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 
 import attrs
@@ -11,6 +12,7 @@ from mcpbus.core.nursery import background
 from mcpbus.core.session import Session
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.messages import ListName
+from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.hearing import Hearing
 from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import PLAIN, Pipe
@@ -18,6 +20,8 @@ from mcpbus.upstream.pool import Pool
 from mcpbus.upstream.relay import Relay
 from mcpbus.upstream.target import Upstream
 from mcpbus.upstream.watch import Watch
+
+_log = logging.getLogger("mcpbus")
 
 
 @attrs.frozen
@@ -118,7 +122,10 @@ class Live:
         await self._hearing.listen(pipe, anew=self._upstream.program and self._mirror.is_old)
 
     async def _look(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
-        await self._mirror.look(pipe.client, lists)
+        try:
+            await self._mirror.look(pipe.client, lists)
+        except UpstreamError as error:
+            _log.warning("lists of %s are left as they are: %s", self._upstream.name, error)
 
     def _lost(self, pipe: Pipe) -> None:
         if pipe.use == PLAIN:

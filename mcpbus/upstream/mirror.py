@@ -23,6 +23,7 @@ from mcpbus.features.foreign import (
 from mcpbus.features.registry import Registry
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
+from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.relay import Relay
 
 _log = logging.getLogger("mcpbus")
@@ -31,6 +32,8 @@ _CAPABILITIES: Final[tuple[Capability, ...]] = ("tools", "prompts", "resources",
 
 _NEW_SECONDS: Final = 5.0
 """For how long lists are not looked at again, where that is done because a connection is new."""
+_LOOK_SECONDS: Final = 30.0
+"""How long lists may take to come, all together."""
 
 _Described: TypeAlias = Mapping[str, Any]
 
@@ -142,15 +145,25 @@ class Mirror:
     async def look(
         self, client: Client, names: Iterable[ListName] = ("tools", "prompts", "resources")
     ) -> None:
-        """Ask for lists, and offer what they have; a list that cannot be had is left as it is, and the log says why."""
+        """Ask for lists, and offer what they have; a list that cannot be had is left as it is, and the log says why.
+
+        Raises:
+            UpstreamError: They do not come.
+        """
         async with self._listing:
             self._looked = trio.current_time()
-            for name in names:
-                if name in self._capabilities:
-                    try:
-                        await self._look_at(client, name)
-                    except (ProtocolError, ClientError) as error:
-                        _log.warning("%s of another server cannot be listed: %s", name, error)
+            with trio.move_on_after(_LOOK_SECONDS) as patience:
+                for name in names:
+                    if name in self._capabilities:
+                        await self._try_to_look_at(client, name)
+        if patience.cancelled_caught:
+            raise UpstreamError(f"it did not say within {_LOOK_SECONDS:g} s what it offers")
+
+    async def _try_to_look_at(self, client: Client, name: ListName) -> None:
+        try:
+            await self._look_at(client, name)
+        except (ProtocolError, ClientError) as error:
+            _log.warning("%s of another server cannot be listed: %s", name, error)
 
     async def _look_at(self, client: Client, name: ListName) -> None:
         if name == "tools":

@@ -1,6 +1,7 @@
 """One connection to the other server, open in a task of its own, and lent to calls: to one at a time, or to many."""
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +21,8 @@ from mcpbus.upstream.target import Connect
 
 _log = logging.getLogger("mcpbus")
 
+OPEN_SECONDS: Final = 30.0
+"""How long a connection may take to open."""
 IDLE_SECONDS: Final = 300.0
 """After how long a connection is closed that nobody uses."""
 
@@ -111,7 +114,7 @@ class Pipe:
     def take(self) -> None:
         """Lend it once more."""
         self.lent += 1
-        self._scope.deadline = float("inf")
+        self._scope.deadline = math.inf
 
     def give_back(self) -> None:
         """Lend it once less."""
@@ -150,14 +153,21 @@ class Pipe:
             hear: Hears what the server says outside of calls, until the connection is lost.
         """
         place: Place | None = None
+        patience = trio.CancelScope()
         try:
             with self._scope:
                 place = await make_room(self)
-                async with connect(capabilities=self.capabilities) as self.client:
-                    self._opened.set()
-                    await hear(self)
+                patience.deadline = trio.current_time() + OPEN_SECONDS
+                with patience:
+                    async with connect(capabilities=self.capabilities) as self.client:
+                        patience.deadline = math.inf
+                        self._opened.set()
+                        await hear(self)
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told, or it is logged
             self._fail(error)
+        else:
+            if patience.cancelled_caught:
+                self._fail(UpstreamError(f"it did not answer within {OPEN_SECONDS:g} s"))
         finally:
             if place is not None:
                 place.release_on_behalf_of(self)

@@ -3,11 +3,13 @@
 from contextlib import suppress
 
 import pytest
+import trio
 from scripted import SAID, Scripted
 from upstreams import NEW, OLD
 
 from mcpbus import ProtocolError
 from mcpbus.testing import open_client
+from mcpbus.upstream.errors import UpstreamError
 
 ANY = [None, True, 5, "x", [], [1], {}, {"x": 1}]
 
@@ -88,4 +90,42 @@ async def test_what_is_no_result_fails_its_call_and_the_next_one_works(result, a
             await client.call_tool("t")
         assert "Traceback" not in caplog.text
         scripted.answers["tools_call"] = SAID
+        assert (await client.call_tool("t"))["content"] == SAID["content"]
+
+
+def nothing(_wire, _request, _params):
+    """Leave a request unanswered."""
+
+
+LISTS = ["tools_list", "prompts_list", "resources_list", "resources_templates_list"]
+SILENCES = [
+    (OLD, "initialize"),
+    (NEW, "server_discover"),
+    *((there, each) for there in (OLD, NEW) for each in LISTS),
+]
+
+
+@pytest.mark.parametrize(("there", "silent"), SILENCES)
+async def test_a_server_that_falls_silent_is_not_waited_for_without_end(there, silent, autojump_clock):
+    scripted = Scripted(there, **{silent: nothing})
+    began = trio.current_time()
+    with pytest.raises(UpstreamError, match=r"upstream cannot be reached: .* within 30 s"):
+        async with scripted.proxy().open():
+            pass
+    assert trio.current_time() - began == pytest.approx(30)
+    async with open_client(scripted.proxy(optional=True)) as client:
+        assert trio.current_time() - began == pytest.approx(60)
+        scripted.answers |= Scripted().answers
+        await trio.sleep(60)
+        assert [tool["name"] for tool in await client.list_tools()] == ["t"]
+
+
+async def test_a_connection_that_does_not_open_is_not_waited_for_by_who_comes_later(autojump_clock):
+    scripted = Scripted(OLD)
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        initialize, scripted.answers["initialize"] = scripted.answers["initialize"], nothing
+        with pytest.raises(ProtocolError, match="did not answer"):
+            await client.call_tool("t")
+        scripted.answers["initialize"] = initialize
+        await trio.sleep(1)
         assert (await client.call_tool("t"))["content"] == SAID["content"]

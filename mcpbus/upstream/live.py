@@ -1,6 +1,7 @@
 """One opened proxy: its connections to the other server, and what is known of that."""
 
 import logging
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
 
 import attrs
@@ -64,11 +65,20 @@ class Live:
         self._terms = terms
         self._features = features
         self._upstream = upstream
+        self._sorted: list[str] = []
+        self._sorted_of = 0
         self._hearing = Hearing(self._look, updated, self._lost)
         self._pool = Pool(upstream, terms.connections, self._hear)
         relay = Relay(upstream.name, self._pool, self._hearing)
         self._mirror = Mirror(features, relay, terms.scopes, terms.timeout)
-        self._watch = Watch(upstream, self._pool, self._mirror, learned=learned, heard=self._hearing.hear)
+        self._watch = Watch(
+            upstream,
+            self._pool,
+            self._mirror,
+            knows=self._knows,
+            learned=learned,
+            heard=self._hearing.hear,
+        )
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Be connected until cancelled.
@@ -89,8 +99,7 @@ class Live:
 
     def want(self, uri: str, wanted: bool) -> None:
         """Note that clients want to hear of a resource, or do not any more."""
-        if not wanted or self._knows(uri):
-            self._watch.want(uri, wanted)
+        self._watch.want(uri, wanted)
 
     async def until_heard(self, uris: Collection[str]) -> None:
         """Wait until changes of these are heard of, as far as they are the other server's."""
@@ -100,7 +109,15 @@ class Live:
         """Whether the other server may have this resource, or some that lie below it: it is told of no others."""
         if self._features.find_resource(uri):
             return True
-        return any(entry.key.startswith(uri) for entry in self._features.resources.entries())
+        place = bisect_left(uris := self._sorted_uris(), uri)
+        return place < len(uris) and uris[place].startswith(uri)
+
+    def _sorted_uris(self) -> list[str]:
+        resources = self._features.resources
+        if self._sorted_of != resources.version:
+            self._sorted = sorted(entry.key for entry in resources.entries())
+            self._sorted_of = resources.version
+        return self._sorted
 
     def forget(self, session: Session) -> None:
         """Close the connections of a session that has ended."""
@@ -126,6 +143,7 @@ class Live:
             await self._mirror.look(pipe.client, lists)
         except UpstreamError as error:
             _log.warning("lists of %s are left as they are: %s", self._upstream.name, error)
+        self._watch.relisted()
 
     def _lost(self, pipe: Pipe) -> None:
         if pipe.use == PLAIN:

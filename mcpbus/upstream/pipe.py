@@ -107,6 +107,11 @@ class Pipe:
             return True
         return self._opened.is_set() and not self.client.connected
 
+    @property
+    def left(self) -> bool:
+        """Whether it was closed from here."""
+        return self._scope.cancel_called
+
     def adopt(self, use: Use, session: Session | None) -> None:
         """Have it be for something else, which nothing that it was used for contradicts."""
         self.use, self.session = use, session

@@ -6,6 +6,7 @@ each process that is started for a client. For as long as a client wants to hear
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Any, Final
 
 import trio
@@ -21,6 +22,7 @@ from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool
 from mcpbus.upstream.target import Upstream
+from mcpbus.upstream.wishes import Wishes
 
 _log = logging.getLogger("mcpbus")
 
@@ -31,8 +33,8 @@ _HEARD_SECONDS: Final = 5.0
 """How long a subscription is not confirmed because changes are not heard of yet."""
 _TOGETHER_SECONDS: Final = 0.05
 """How long is waited for more, before what a listen is for is changed."""
-MOST_URIS: Final = 1_000
-"""To how many resources of the other server this one subscribes at most."""
+_CONFIRM_SECONDS: Final = 30.0
+"""How long the other server may take to confirm a listen."""
 
 
 class Watch:
@@ -42,6 +44,7 @@ class Watch:
         upstream: The other server.
         pool: The connections to it.
         mirror: What it offers.
+        knows: Tells whether it may have a resource, as far as its lists are known.
         learned: Told what it says of itself, each time.
         heard: Hears of a change that it tells of.
     """
@@ -52,6 +55,7 @@ class Watch:
         pool: Pool,
         mirror: Mirror,
         *,
+        knows: Callable[[str], bool],
         learned: Callable[[ServerDescription], object],
         heard: Callable[[Pipe, str, dict[str, Any]], object],
     ) -> None:
@@ -61,8 +65,9 @@ class Watch:
         self._learned = learned
         self._heard = heard
         self._reached = ReachedLimits()
-        self._wanted: set[str] = set()
+        self._wishes = Wishes(knows)
         self._heard_of: set[str] = set()
+        self._refused: set[str] = set()
         # It tells nobody of changes of resources.
         self._mute = False
         self._stirred = trio.Event()
@@ -70,20 +75,27 @@ class Watch:
 
     def want(self, uri: str, wanted: bool) -> None:
         """Note that clients want to hear of a resource, or do not any more."""
-        if not wanted:
-            self._wanted.discard(uri)
-        elif len(self._wanted) < MOST_URIS:
-            self._wanted.add(uri)
+        if wanted:
+            self._wishes.add(uri)
         else:
-            _log.warning(
-                "%s is not subscribed to: %s resources of %s are", uri, MOST_URIS, self._upstream.name
-            )
+            self._wishes.discard(uri)
+            self._refused.discard(uri)
         self._stirred.set()
+
+    def relisted(self) -> None:
+        """Note that the other server has listed what it has: it may be what clients wanted to hear of before."""
+        self._wishes.look_again()
+        self._stirred.set()
+
+    @property
+    def _wanted(self) -> set[str]:
+        """What changes are to be heard of."""
+        return self._wishes.chosen - self._refused
 
     async def until_heard(self, uris: Collection[str]) -> None:
         """Wait until changes of these resources are heard of, as far as they are wanted; not longer than that is worth."""
         with trio.move_on_after(_HEARD_SECONDS):
-            while not (self._mute or self._wanted.intersection(uris) <= self._heard_of):
+            while not (self._mute or self._wishes.among(uris) <= self._heard_of | self._refused):
                 await self._news.wait()
 
     def lost(self) -> None:
@@ -137,6 +149,7 @@ class Watch:
         self._mirror.declare(description.capabilities)
         self._learned(description)
         await self._mirror.look(client)
+        self.relisted()
 
     async def _stir(self) -> None:
         """Wait until somebody wants to hear of something else."""
@@ -159,7 +172,7 @@ class Watch:
                 nursery.cancel_scope.cancel()
         finally:
             self._tell(())
-        if pipe.closing or not for_clients:
+        if (pipe.closing and not pipe.left) or not for_clients:
             raise Disconnected("it was lost")
 
     async def _subscribe(self, pipe: Pipe) -> None:
@@ -181,15 +194,20 @@ class Watch:
                 await self._stir()
 
     async def _ask(self, pipe: Pipe, method: str, uri: str) -> None:
-        try:
-            await pipe.client.request(method, {"uri": uri})
-        except ProtocolError as error:
-            _log.warning("%s: %s was refused by %s: %s", uri, method, self._upstream.name, error)
+        why = f"no answer within {_HEARD_SECONDS:g} s"
+        with trio.move_on_after(_HEARD_SECONDS):
+            try:
+                await pipe.client.request(method, {"uri": uri})
+            except ProtocolError as error:
+                why = str(error)
+            else:
+                return
+        _log.warning("%r: %s was refused by %s: %s", uri, method, self._upstream.name, why)
 
     async def _listen(self, pipe: Pipe) -> None:
-        """Listen for what clients want to hear of. What follows a listen is there before that one ends, so that nothing is missed.
+        """Listen for what clients want to hear of.
 
-        A server that refuses that tells of no changes, and is asked no more.
+        A server that refuses that, be it for its lists alone, tells of no changes, and is asked no more.
         """
         try:
             await self._listen_on(pipe)
@@ -199,16 +217,53 @@ class Watch:
             await trio.sleep_forever()
 
     async def _listen_on(self, pipe: Pipe) -> None:
+        """Have one listen follow another, which is there before that one ends, so that nothing is missed.
+
+        Where resources are refused together, it is found out for which of them that is: what one client wants is not another's loss.
+        """
+        self._refused.clear()
         async with background() as nursery:
-            last: trio.CancelScope | None = None
+            last = await self._begin_listen(nursery, pipe, set())
+            tried: list[set[str]] = []
             while True:
-                scope = await nursery.start(self._listen_to, pipe, [*self._wanted], nursery.cancel_scope)
-                if last is not None:
-                    last.cancel()
-                last = scope
-                if self._wanted == self._heard_of:
+                while not tried and self._wanted == self._heard_of:
                     await self._stir()
                     await trio.sleep(_TOGETHER_SECONDS)
+                more = self._wanted & (tried.pop() if tried else self._wanted - self._heard_of)
+                try:
+                    scope = await self._begin_listen(nursery, pipe, more | self._heard_of & self._wanted)
+                except ProtocolError as error:
+                    if not more:
+                        raise
+                    tried += self._judge(more, error)
+                else:
+                    last.cancel()
+                    last = scope
+
+    def _judge(self, more: set[str], error: ProtocolError) -> list[set[str]]:
+        """Return which parts of what was refused are to be tried by themselves; a single resource is not any more."""
+        if len(more) > 1:
+            half = {*islice(more, len(more) // 2)}
+            return [half, more - half]
+        for uri in more:
+            _log.warning("%r is not subscribed to: %s refused that: %s", uri, self._upstream.name, error)
+        self._refused |= more
+        self._tell(self._heard_of)
+        return []
+
+    async def _begin_listen(self, nursery: trio.Nursery, pipe: Pipe, uris: set[str]) -> trio.CancelScope:
+        """Begin one, and return what ends it.
+
+        Raises:
+            ProtocolError: It was refused.
+            Disconnected: There is no answer.
+        """
+        with trio.move_on_after(_CONFIRM_SECONDS):
+            scope: trio.CancelScope = await nursery.start(
+                self._listen_to, pipe, [*uris], nursery.cancel_scope
+            )
+            return scope
+        raise Disconnected(f"it did not confirm within {_CONFIRM_SECONDS:g} s that it tells of changes")
 
     async def _listen_to(
         self,

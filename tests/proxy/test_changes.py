@@ -8,7 +8,7 @@ from upstreams import NEW, OLD, proxy_of, upstream, weather
 from mcpbus import Server
 from mcpbus.client.errors import MalformedAnswerError
 from mcpbus.testing import open_bus, open_client
-from mcpbus.upstream.watch import MOST_URIS
+from mcpbus.upstream.wishes import MOST_URIS
 
 UPSTREAMS = pytest.mark.parametrize("there", [OLD, NEW])
 BOTH = pytest.mark.parametrize("here", [OLD, NEW])
@@ -136,7 +136,7 @@ async def test_to_more_resources_than_a_bound_nobody_is_subscribed(autojump_cloc
     ):
         await trio.sleep(1)
         assert len(reached.bus.topics.uris) == MOST_URIS
-    assert "data://more is not subscribed to" in caplog.text
+    assert "'data://more' is not subscribed to" in caplog.text
 
 
 @UPSTREAMS

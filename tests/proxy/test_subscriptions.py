@@ -1,0 +1,163 @@
+"""Resources that clients want to hear of, at other servers that refuse, say nothing, come later, or have a bound."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+import trio
+from scripted import Scripted, listen
+from upstreams import NEW, OLD
+
+from mcpbus.protocol.meta import SUBSCRIPTION_ID
+from mcpbus.testing import open_bus, open_client
+from mcpbus.upstream.wishes import MOST_URIS, Wishes
+
+UPDATED = "notifications/resources/updated"
+
+
+def nothing(_wire, _request, _params):
+    """Leave a request unanswered."""
+
+
+def refusing(*bad):
+    """Refuse a listen for any of these."""
+
+    def answer(wire, request, params):
+        if set(bad) & {*params["notifications"]["resourceSubscriptions"]}:
+            wire.refuse(request, -32602, "no such resource")
+        else:
+            listen(wire, request, params)
+
+    return answer
+
+
+def listening(scripted):
+    """What the other server was asked last to tell of."""
+    return sorted(scripted.asked("subscriptions/listen")[-1]["notifications"]["resourceSubscriptions"])
+
+
+async def test_what_is_refused_to_one_client_is_not_refused_to_the_others(autojump_clock, caplog):
+    bad = {"d://3", "d://7"}
+    scripted = Scripted(NEW, subscriptions_listen=refusing(*bad))
+    async with open_bus(scripted.proxy()) as bus, bus.connect() as ada, bus.connect() as eve:
+        good = [f"d://{number}" for number in range(10) if f"d://{number}" not in bad]
+        async with ada.listen(uris=["d://a"]):
+            began = trio.current_time()
+            async with eve.listen(uris=[*good, *bad]):
+                assert trio.current_time() - began < 1
+                assert listening(scripted) == sorted(["d://a", *good])
+            await trio.sleep(1)
+            assert listening(scripted) == ["d://a"]
+            asked = len(scripted.heard)
+            await trio.sleep(600)
+            assert len(scripted.heard) == asked, "it is asked again and again"
+    for uri in bad:
+        assert caplog.text.count(f"'{uri}' is not subscribed to: upstream refused that") == 1
+
+
+async def test_a_server_that_takes_back_what_it_has_confirmed_is_asked_no_more(autojump_clock, caplog):
+    scripted = Scripted(NEW)
+    async with open_client(scripted.proxy()) as client:
+        async with client.listen(uris=["d://a"]):
+            scripted.answers["subscriptions_listen"] = lambda wire, request, _: wire.refuse(
+                request, -32603, "no"
+            )
+        await trio.sleep(600)
+        assert len(scripted.asked("subscriptions/listen")) == 3
+    assert "upstream tells of no changes: no" in caplog.text
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+async def test_a_subscription_that_is_not_answered_does_not_hold_up_others_for_ever(
+    there, autojump_clock, caplog
+):
+    method = {OLD: "resources_subscribe", NEW: "subscriptions_listen"}[there]
+    scripted = Scripted(there)
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        answer, scripted.answers[method] = scripted.answers[method], nothing
+        began = trio.current_time()
+        await client.request("resources/subscribe", {"uri": "d://a"})
+        assert trio.current_time() - began == pytest.approx(5)
+        scripted.answers[method] = answer
+        await trio.sleep(60)
+        began = trio.current_time()
+        await client.request("resources/subscribe", {"uri": "d://b"})
+        assert trio.current_time() - began < 1
+    assert " within " in caplog.text
+
+
+async def test_what_was_too_much_is_subscribed_to_once_there_is_room(autojump_clock):
+    scripted = Scripted(NEW)
+    async with (
+        open_bus(scripted.proxy()) as bus,
+        bus.connect() as ada,
+        bus.connect() as eve,
+        AsyncExitStack() as stack,
+    ):
+        await stack.enter_async_context(eve.listen(uris=[f"d://{number}" for number in range(MOST_URIS)]))
+        async with ada.listen(uris=["d://more"]):
+            assert len(listening(scripted)) == MOST_URIS
+            await stack.aclose()
+            await trio.sleep(1)
+            assert listening(scripted) == ["d://more"]
+
+
+def test_wishes_beyond_the_bound_come_in_their_turn_and_what_is_not_known_once_it_is():
+    known = {str(number) for number in range(MOST_URIS + 3)}
+    wishes = Wishes(known.__contains__)
+    for number in range(MOST_URIS + 3):
+        wishes.add(str(number))
+    wishes.add("later")
+    assert wishes.among(known) == {str(number) for number in range(MOST_URIS)}
+    wishes.discard(str(MOST_URIS))
+    wishes.discard("0")
+    wishes.discard("later than that")
+    assert str(MOST_URIS + 1) in wishes.chosen
+    assert len(wishes.chosen) == MOST_URIS
+    known.add("later")
+    wishes.discard("1")
+    wishes.look_again()
+    assert len(wishes.chosen) == MOST_URIS
+    wishes.discard("2")
+    assert "later" in wishes.chosen
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+async def test_what_was_subscribed_to_before_there_was_a_server_is_heard_of_once_there_is(
+    there, autojump_clock
+):
+    scripted = Scripted(there)
+    scripted.down = "it is being made"
+    async with (
+        open_client(scripted.proxy(optional=True)) as client,
+        client.listen(uris=["d://a", "other://b"]) as changes,
+    ):
+        scripted.down = None
+        await trio.sleep(60)
+        if there == OLD:
+            assert scripted.asked("resources/subscribe") == [{"uri": "d://a"}]
+            scripted.wires[-1].say(UPDATED, {"uri": "d://a"})
+        else:
+            assert listening(scripted) == ["d://a"]
+            [*_, last] = [each["id"] for each in scripted.heard if each["method"] == "subscriptions/listen"]
+            stamp = {"_meta": {SUBSCRIPTION_ID: last}}
+            scripted.wires[-1].say(UPDATED, {"uri": "d://a", **stamp})
+        with trio.fail_after(1):
+            assert (await anext(changes))[1]["uri"] == "d://a"
+
+
+async def test_a_process_that_ends_with_its_session_is_followed_by_one_that_hears_of_changes(
+    autojump_clock, caplog
+):
+    scripted = Scripted(OLD)
+    async with (
+        open_bus(scripted.proxy(program=True)) as bus,
+        bus.connect(revision=NEW) as client,
+        client.listen(uris=["d://a"]),
+    ):
+        async with bus.connect(revision=OLD) as ada:
+            await ada.call_tool("t")
+            assert len(scripted.wires) == 1
+        await trio.sleep(0.1)
+        assert len(scripted.wires) == 2
+        assert len(scripted.asked("resources/subscribe")) == 2
+    assert "cannot be reached" not in caplog.text

@@ -34,9 +34,8 @@ _LONGEST_PAUSE: Final = 30.0
 _MOST_ERAS: Final = 3
 """For how many connections a call looks, each of which is for servers of another era than the one that it leads to."""
 
-_ASKABLE: Final = ("elicitation", "roots", "sampling")
-"""What a client of ours can be asked, and so the other server may ask by way of this one."""
-_OF_SAMPLING: Final = ("tools", "context")
+_ASKABLE: Final = {"elicitation": ("form", "url"), "roots": (), "sampling": ("tools", "context")}
+"""What a client of ours can be asked, and so the other server may ask by way of this one, with the features of each."""
 
 
 @attrs.frozen
@@ -62,6 +61,15 @@ class _Wanted:
     modern: bool | None = None
 
 
+@attrs.frozen
+class _Failure:
+    """Why there was no connection, for how many seconds none is tried, and until when."""
+
+    why: str
+    pause: float
+    until: float
+
+
 class Pool:
     """The connections of one opened proxy.
 
@@ -80,9 +88,8 @@ class Pool:
         )
         self._scoped = False
         self._modern: bool | None = None  # not known yet
-        self._failure: str | None = None
-        self._not_before = 0.0
-        self._pause = _FIRST_PAUSE
+        # By what the clients declared for whom there was no connection: another one may be let in. They are few, see `asked_by_way`.
+        self._failures: dict[bytes, _Failure] = {}
         # Connections are opened by a task of the pool's own, not in the context of whichever call was first.
         self._sender, self._receiver = trio.open_memory_channel[tuple[Pipe, _Wanted]](connections)
 
@@ -136,10 +143,9 @@ class Pool:
             return _Wanted(PLAIN, False, None, {}, owner, reached, modern=True)
         if session is not None:
             return _Wanted(Use(session.id), False, session, capabilities, owner, reached, modern=False)
-        encoded = msgspec.json.encode(capabilities, order="deterministic")
         # One of an older revision without a session has no way to say that it wants some.
         level = context.log_level if context.revision.era is Era.MODERN else None
-        use = Use(None if context.principal is None else owner, encoded, level)
+        use = Use(None if context.principal is None else owner, _encode(capabilities), level)
         alone = not self._scoped and (bool(capabilities) or level is not None)
         return _Wanted(use, alone, None, capabilities, owner, reached, modern=False)
 
@@ -187,8 +193,9 @@ class Pool:
     # -- opening ---------------------------------------------------------------------------------
 
     def _open(self, wanted: _Wanted) -> Pipe:
-        if self._failure is not None and trio.current_time() < self._not_before:
-            raise UpstreamError(self._failure)
+        failure = self._failures.get(_encode(wanted.capabilities))
+        if failure is not None and trio.current_time() < failure.until:
+            raise UpstreamError(failure.why)
         pipe = Pipe(wanted.use, wanted.session, wanted.capabilities)
         try:
             self._sender.send_nowait((pipe, wanted))
@@ -206,7 +213,7 @@ class Pool:
         finally:
             self._drop(pipe)
             if pipe.failure is not None:
-                self._note_failure(pipe.failure)
+                self._note_failure(pipe, pipe.failure)
 
     def _drop(self, pipe: Pipe) -> None:
         same = self._pipes[pipe.use]
@@ -216,14 +223,16 @@ class Pool:
 
     async def _hear_first(self, pipe: Pipe) -> None:
         self._modern, self._scoped = pipe.modern, pipe.client.scoped
-        self._failure, self._pause = None, _FIRST_PAUSE
+        self._failures.pop(_encode(pipe.capabilities), None)
         await self._hear(pipe)
 
-    def _note_failure(self, failure: Exception) -> None:
+    def _note_failure(self, pipe: Pipe, why: Exception) -> None:
         """Have nobody try for a while, where there cannot be a connection: each attempt may start a process."""
-        self._failure = str(failure)
-        self._not_before = trio.current_time() + self._pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        key, now = _encode(pipe.capabilities), trio.current_time()
+        last = self._failures.get(key)
+        if last is None or last.until <= now:  # else it was tried at the same time
+            pause = _FIRST_PAUSE if last is None else min(2 * last.pause, _LONGEST_PAUSE)
+            self._failures[key] = _Failure(str(why), pause, now + pause)
 
     async def _make_room(self, new: Pipe, wanted: _Wanted) -> Place:
         """Wait until there may be one more connection."""
@@ -242,16 +251,29 @@ class Pool:
         return place
 
 
+def _encode(capabilities: Mapping[str, Any]) -> bytes:
+    """Return the same for the same capabilities."""
+    return msgspec.json.encode(capabilities, order="deterministic")
+
+
 def asked_by_way(declared: Mapping[str, Any], revision: Revision) -> dict[str, Any]:
-    """Return what the other server is told that a client of ours can be asked: what it declares, as far as its revision has that."""
-    told = {name: dict(declared[name]) for name in _ASKABLE if isinstance(declared.get(name), Mapping)}
+    """Return what the other server is told that a client of ours can be asked: what it declares, as far as the protocol and its revision have that.
+
+    What a client writes beside that is not repeated: a server may choke on it, and for each of a thousand ways to write it there would be a
+    connection.
+    """
+    told: dict[str, Any] = {}
+    for name, members in _ASKABLE.items():
+        given = declared.get(name)
+        if isinstance(given, Mapping):
+            told[name] = {member: {} for member in members if isinstance(given.get(member), Mapping)}
+            if name == "roots" and given.get("listChanged") is True:
+                told[name]["listChanged"] = True
     elicitation = told.get("elicitation")
     if elicitation and "url" not in revision.elicitation_modes:
         elicitation.pop("url", None)
     if not revision.elicitation_modes:
         told.pop("elicitation", None)
     if "sampling" in told and not revision.sampling_features:
-        told["sampling"] = {
-            name: told["sampling"][name] for name in told["sampling"] if name not in _OF_SAMPLING
-        }
+        told["sampling"] = {}
     return told

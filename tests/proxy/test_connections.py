@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
+from scripted import Scripted, initialize
 from trio.testing import wait_all_tasks_blocked
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
@@ -383,3 +384,48 @@ async def test_whoever_connects_may_be_refused(autojump_clock):
         with pytest.raises(UpstreamError, match=r"nobody may come who declares \{\}"):
             async with open_bus(proxy_of(reached)):
                 pass
+
+
+async def test_a_client_that_is_refused_has_nobody_else_be_refused(autojump_clock):
+    def let_in_who_can_be_asked(wire, request, params):
+        if params["capabilities"] in ({}, ELICITATION):
+            return initialize(wire, request, params)
+        wire.refuse(request, -32602, "no such client")
+        return None
+
+    scripted = Scripted(OLD, initialize=let_in_who_can_be_asked)
+    async with (
+        open_bus(scripted.proxy()) as bus,
+        bus.connect(revision=OLD, **asked(sampling={})) as eve,
+        bus.connect(revision=OLD, **asked(elicitation={"\ud7ff": 5, "form": "x"})) as ada,
+    ):
+        for _ in range(3):
+            with pytest.raises(ProtocolError, match="did not answer"):
+                await eve.call_tool("t")
+        assert len(scripted.wires) == 2, "it is tried again each time"
+        assert (await ada.call_tool("t"))["content"]
+
+
+async def test_whatever_a_client_declares_there_are_few_kinds_of_connections(autojump_clock):
+    async with served(scoped=True) as (reached, bus):
+        for number in range(20):
+            async with bus.connect(revision=NEW, **asked(elicitation={str(number): {}})) as client:
+                await client.call_tool("who")
+        assert reached.declared == [{}, ELICITATION]
+
+
+async def test_attempts_that_fail_together_count_as_one(autojump_clock):
+    async with served() as (reached, bus), AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(bus.connect(revision=OLD)) for _ in range(20)]
+        reached.down = "it is being mended"
+
+        async def fail(client):
+            with pytest.raises(ProtocolError, match="did not answer"):
+                await client.call_tool("who")
+
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(fail, client)
+        reached.down = None
+        await trio.sleep(1.01)
+        assert await counted(clients[0]) == "1"

@@ -50,7 +50,7 @@ _RESULT_TYPES = {"complete", "input_required", "task"}
 Message: TypeAlias = Request | Notification | Response
 
 Send = Callable[[Message, Pending | None], None]
-"""Sends a message to the server; a request with what waits for its answer."""
+"""Sends a message to the server; a request with what waits for its answer, and an answer with the request in which was asked, if that is known."""
 
 
 class Hearing(Protocol):
@@ -321,6 +321,17 @@ class Conversation:
         self._unheard = why
         self._arrived.unpark_all()
         self._session_listens.end()
+
+    def unanswered(self, owner: Pending | None, why: str) -> None:
+        """Give up a request in which something was asked whose answer the server does not take: it would wait for it for ever. For the connection.
+
+        Where nobody knows which request that is, all are given up.
+        """
+        owner = owner or self._sole
+        if owner is None:
+            self.disconnected(why)
+        elif owner.result is None:
+            self._fail(owner, Disconnected(why))
 
     def withdraw_questions(self) -> None:
         """Answer nothing that the server has asked so far: nobody waits for it. For the connection."""

@@ -131,7 +131,7 @@ async def connect_http(
 
 @attrs.frozen
 class _Outgoing:
-    """A message to post; a request with what waits for its answer, and whether an ended session has refused it already."""
+    """A message to post, with the request whose it is, and whether an ended session has refused it already."""
 
     message: Message
     pending: Pending | None
@@ -206,9 +206,9 @@ class _HttpConnection:
                         if _opens_session(message):
                             self._session.enter()
                         if _stands_alone(message) and len(apart.child_tasks) < _MOST_APART:
-                            apart.start_soon(self._tell, message, self._session.id)
+                            apart.start_soon(self._tell, message, pending, self._session.id)
                         else:
-                            await self._tell(message, self._session.id)
+                            await self._tell(message, pending, self._session.id)
                         if _opens_session(message):
                             self.stream.enter(self.client, self._session.id)
                     elif (
@@ -238,14 +238,14 @@ class _HttpConnection:
         await self._posted.wait()
         async for outgoing in self._receiver:  # which a cancellation has left
             if not isinstance(outgoing.message, Request):
-                await self._tell(outgoing.message, self._session.id)
+                await self._tell(outgoing.message, outgoing.pending, self._session.id)
         if self._session.id is not None:
             headers = self._session_headers(self._session.id)
             with suppress(httpx2.HTTPError):  # the server ends it by itself, in time
                 async with self._http.stream("DELETE", self._url, headers=headers):
                     pass
 
-    async def _tell(self, message: Message, session: str | None) -> None:
+    async def _tell(self, message: Message, owner: Pending | None, session: str | None) -> None:
         """Post what is owed no answer. A call whose question stays unanswered for it, fails."""
         problem = "the server accepts nothing"
         with trio.move_on_after(_TELL_SECONDS):
@@ -262,7 +262,7 @@ class _HttpConnection:
             except httpx2.HTTPError as error:
                 problem = explain(self._url, error)
         if not isinstance(message, Notification):
-            self.client.disconnected(problem)
+            self.client.unanswered(owner, problem)
 
     async def _ask(self, request: Request, pending: Pending, repeated: bool) -> None:
         session = None if request.method == "initialize" else self._session.id

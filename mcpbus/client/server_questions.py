@@ -35,7 +35,7 @@ class ServerQuestions:
         nursery: For the answers.
         on_question: Gives them where the request in which is asked has nothing of its own for that; None for nothing.
         capabilities: What the client declares.
-        send: Sends a reply. A connection that has ended takes none.
+        send: Sends a reply, of what was asked in this request, as far as that is known. A connection that has ended takes none.
         fail: Ends the request in which was asked, as far as that is known, with what `on_question` raised. Returns whether it has.
     """
 
@@ -44,7 +44,7 @@ class ServerQuestions:
         nursery: trio.Nursery,
         on_question: OnQuestion | None,
         capabilities: Mapping[str, Any],
-        send: Callable[[Response], None],
+        send: Callable[[Response, Pending | None], None],
         fail: Callable[[Pending | None, Exception], bool],
     ) -> None:
         self._nursery = nursery
@@ -65,7 +65,7 @@ class ServerQuestions:
             return
         if len(self._answering) >= MOST_QUESTIONS:
             why = f"no more than {MOST_QUESTIONS:,} questions at once"
-            self._refuse(request, ProtocolError(INTERNAL_ERROR, why))
+            self._refuse(request, ProtocolError(INTERNAL_ERROR, why), owner)
             return
         scope = self._answering[request.id] = trio.CancelScope()
         self._nursery.start_soon(self._asked, request, owner, scope)
@@ -93,11 +93,11 @@ class ServerQuestions:
     async def _answer(self, request: Request, owner: Pending | None) -> None:
         try:
             answer = await self._ask(request, owner)
-            self._reply(Response(request.id, _encode_answer(request.method, answer)))
+            self._reply(Response(request.id, _encode_answer(request.method, answer)), owner)
         except ProtocolError as fault:
-            self._refuse(request, fault)
+            self._refuse(request, fault, owner)
         except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
-            self._refuse(request, internal_error())
+            self._refuse(request, internal_error(), owner)
             if not self._fail(owner, error):
                 _log.error("on_question failed, when asked %a", request.method, exc_info=error)
 
@@ -111,13 +111,13 @@ class ServerQuestions:
         check_declared(request.method, params, self._capabilities)
         return await on_question(request.method, params)
 
-    def _refuse(self, request: Request, error: ProtocolError) -> None:
+    def _refuse(self, request: Request, error: ProtocolError, owner: Pending | None) -> None:
         data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
-        self._reply(Response(request.id, None, ErrorObject(error.code, error.message, data)))
+        self._reply(Response(request.id, None, ErrorObject(error.code, error.message, data)), owner)
 
-    def _reply(self, response: Response) -> None:
+    def _reply(self, response: Response, owner: Pending | None) -> None:
         with suppress(Disconnected):  # nobody waits for it any more
-            self._send(response)
+            self._send(response, owner)
 
 
 def _read_params(request: Request) -> dict[str, Any]:

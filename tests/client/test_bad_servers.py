@@ -505,3 +505,35 @@ async def test_a_child_that_is_no_server_is_told_in_a_sentence(program, told, mo
     monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
     monkeypatch.setattr(process, "_END_SECONDS", 0.5)
     assert told in await outcome(connect_process([sys.executable, "-c", program]))
+
+
+async def test_an_answer_that_is_not_taken_fails_the_request_in_which_was_asked_and_no_other():
+    asked, refused = trio.Event(), trio.Event()
+
+    async def ask(stream):
+        await asked.wait()
+        question = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        await stream.send_all(events(f"data: {json.dumps(question)}\n\n"))
+        await trio.sleep_forever()
+
+    async def be_slow(stream):
+        asked.set()
+        await refused.wait()
+        await stream.send_all(result({"tools": []}, 3))
+
+    too_large = answer(status="413 Content Too Large")
+    with trio.fail_after(60):
+        async with (
+            speaking(HELLO, TAKEN, ask, be_slow, too_large, TAKEN) as (url, _),
+            connect_http(url, revision=OLD) as client,
+            trio.open_nursery() as nursery,
+        ):
+
+            async def fail():
+                with pytest.raises(ClientError, match="413"):
+                    await client.request("ping")
+                refused.set()
+
+            nursery.start_soon(fail)
+            await wait_all_tasks_blocked(0.05)
+            assert await client.list_tools() == []

@@ -38,7 +38,17 @@ _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 class SubscriptionActor:
     """See the module."""
 
-    __slots__ = ("_account", "_bus", "_cell", "_context", "_early", "_granted", "_slot", "_stream")
+    __slots__ = (
+        "_account",
+        "_bus",
+        "_cell",
+        "_context",
+        "_early",
+        "_early_bytes",
+        "_granted",
+        "_slot",
+        "_stream",
+    )
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
@@ -64,6 +74,7 @@ class SubscriptionActor:
         self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
         # What was told before the acknowledgement, the newest of each kind; None once that is said.
         self._early: dict[Hashable, OutboundNotification] | None = None
+        self._early_bytes = 0
         elsewhere = granted.resource_subscriptions and bus.backend.hears_elsewhere
         if not elsewhere:
             self._acknowledge()
@@ -104,14 +115,24 @@ class SubscriptionActor:
 
     def _change(self, said: OutboundNotification) -> None:
         if self._early is not None:
-            older = self._early.pop(said.key, None)
-            if older is not None:
-                older.receipt.discard(Reason.SUPERSEDED)
-            self._early[said.key] = said
+            self._keep(self._early, said)
             return
         listen, era = self._context.request.id, self._context.revision.era
         data = stamped(said.data, listen)
         self._stream.send(OutboundMessage(said.kind, era, data, said.receipt, said.key, listen))
+
+    def _keep(self, early: dict[Hashable, OutboundNotification], said: OutboundNotification) -> None:
+        """Keep what is told before the acknowledgement: the newest of each kind, and no more than may wait for the stream."""
+        older = early.pop(said.key, None)
+        if older is not None:
+            older.receipt.discard(Reason.SUPERSEDED)
+            self._early_bytes -= len(older.data)
+        limits = self._bus.limits
+        if len(early) >= limits.outbox_items or self._early_bytes + len(said.data) > limits.outbox_bytes:
+            said.receipt.discard(Reason.OVERFLOW)
+            return
+        early[said.key] = said
+        self._early_bytes += len(said.data)
 
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._context.request.id}

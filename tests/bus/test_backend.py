@@ -10,6 +10,7 @@ from staging import settle
 from mcpbus import Limits, Reason, RegistrationError, Server, Unauthorized, Verdict
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
+from mcpbus.core.receipt import Place
 from mcpbus.core.session import Stage
 from mcpbus.protocol.messages import Implementation, SubscriptionFilter
 from mcpbus.protocol.request_state import Sealer
@@ -113,11 +114,11 @@ class Acme:
 
 
 @asynccontextmanager
-async def served(shell=None, **backend):
+async def served(shell=None, limits=None, **backend):
     backend = Acme(**backend)
     stores = {"event_store": None, "task_store": None}
     async with (
-        open_hub(Bus, backend, Limits(), None, sealer=Sealer(()), **stores, drain_seconds=1) as bus,
+        open_hub(Bus, backend, limits or Limits(), None, sealer=Sealer(()), **stores, drain_seconds=1) as bus,
         open_probe(bus.asgi(), shell=shell) as probe,
     ):
         yield backend, bus, probe
@@ -203,6 +204,28 @@ async def test_a_listen_is_confirmed_once_changes_are_heard_of_elsewhere_and_wha
         ]
         bus.resource_updated("acme://a")
         assert told(await listen.message()) == (UPDATED, "acme://a")
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [
+        (Limits(outbox_items=3), 3),
+        (Limits(outbox_bytes=1_000), 11),
+    ],
+)
+async def test_no_more_is_kept_for_a_listen_that_is_not_confirmed_than_for_any_stream(
+    limits, kept, autojump_clock
+):
+    async with served(limits=limits) as (backend, bus, probe):
+        backend.hears_elsewhere = True
+        probe.request("subscriptions/listen", LISTEN)
+        await settle(bus)
+        for _ in range(2):
+            for number in range(100):
+                bus.resource_updated(f"acme://a/{number}")
+        counts = bus.statistics()
+        assert counts.pending == {Place.MAILBOX: kept}
+        assert counts.discarded == {Reason.SUPERSEDED: kept, Reason.OVERFLOW: 200 - 2 * kept}
 
 
 @pytest.mark.parametrize("end", ["client", "drain"])

@@ -57,11 +57,13 @@ class Pipe:
         use: What it is for.
         session: The session of ours whose own it is, if it is one's: what belongs to no call, is said there.
         capabilities: What its client declares.
+        owner: To whom it is counted.
 
     Attributes:
         use: As given, or what it was adopted for.
         session: Likewise.
         capabilities: As given.
+        owner: As given, or whose it was adopted for.
         calls: The calls that go over it now: what each says something by, and the session of ours that it is of.
         lent: How often it is lent now.
         used: Whether it was ever lent to a call.
@@ -72,12 +74,15 @@ class Pipe:
 
     client: Client
 
-    def __init__(self, use: Use, session: Session | None, capabilities: dict[str, Any]) -> None:
+    def __init__(
+        self, use: Use, session: Session | None, capabilities: dict[str, Any], owner: Hashable
+    ) -> None:
         self.use = use
         self.session = session
         self.calls: dict[Say, Session | None] = {}
         self.lent = 0
         self.capabilities = capabilities
+        self.owner = owner
         self.used = False
         self.idle_since = 0.0
         self.failure: Exception | None = None
@@ -108,13 +113,13 @@ class Pipe:
         return self._opened.is_set() and not self.client.connected
 
     @property
-    def left(self) -> bool:
+    def was_left(self) -> bool:
         """Whether it was closed from here."""
         return self._scope.cancel_called
 
-    def adopt(self, use: Use, session: Session | None) -> None:
+    def adopt(self, use: Use, session: Session | None, owner: Hashable) -> None:
         """Have it be for something else, which nothing that it was used for contradicts."""
-        self.use, self.session = use, session
+        self.use, self.session, self.owner = use, session, owner
 
     def take(self) -> None:
         """Lend it once more."""
@@ -132,6 +137,11 @@ class Pipe:
         """Close it, in its own task; calls that have it fail."""
         self._scope.cancel()
 
+    async def left(self) -> None:
+        """Close it, and wait until that is done."""
+        self.close()
+        await self.ended.wait()
+
     async def opened(self) -> None:
         """Wait until it is open.
 
@@ -147,14 +157,14 @@ class Pipe:
     async def run(
         self,
         connect: Connect,
-        make_room: Callable[["Pipe"], Awaitable[Place]],
+        make_room: Callable[["Pipe"], Awaitable[Place | None]],
         hear: Callable[["Pipe"], Awaitable[None]],
     ) -> None:
         """Open it, and keep it open until it is closed, or lost, or was idle for long.
 
         Args:
             connect: Connects its client.
-            make_room: Waits until there may be one more; returns its place.
+            make_room: Waits until there may be one more; returns its place, if it takes one.
             hear: Hears what the server says outside of calls, until the connection is lost.
         """
         place: Place | None = None

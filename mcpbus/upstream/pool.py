@@ -7,6 +7,7 @@ to which call belongs what the server says, as that of a program, it has one cal
 """
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -86,6 +87,8 @@ class Pool:
         self._places = Places(
             connections, option="connections", waited=f"a call waited for a connection to {upstream.name}"
         )
+        # Those that wait for room.
+        self._waiting: set[Pipe] = set()
         self._scoped = False
         self._modern: bool | None = None  # not known yet
         # By what the clients declared for whom there was no connection: another one may be let in. They are few, see `asked_by_way`.
@@ -167,7 +170,7 @@ class Pool:
                 raise
         finally:
             pipe.give_back()
-            if not pipe.lent and self._places.waiting:
+            if not pipe.lent and self._is_wanted(pipe):
                 pipe.close()
 
     def _find(self, wanted: _Wanted) -> Pipe | None:
@@ -181,7 +184,7 @@ class Pool:
         for pipe in () if wanted.modern else self._pipes.get(PLAIN, ()):
             if self._is_new(pipe) and pipe.capabilities == wanted.capabilities:
                 self._drop(pipe)
-                pipe.adopt(wanted.use, wanted.session)
+                pipe.adopt(wanted.use, wanted.session, wanted.owner)
                 self._pipes.setdefault(pipe.use, []).append(pipe)
                 return pipe
         return None
@@ -196,7 +199,7 @@ class Pool:
         failure = self._failures.get(_encode(wanted.capabilities))
         if failure is not None and trio.current_time() < failure.until:
             raise UpstreamError(failure.why)
-        pipe = Pipe(wanted.use, wanted.session, wanted.capabilities)
+        pipe = Pipe(wanted.use, wanted.session, wanted.capabilities, wanted.owner)
         try:
             self._sender.send_nowait((pipe, wanted))
         except trio.WouldBlock:
@@ -205,7 +208,7 @@ class Pool:
         return pipe
 
     async def _run(self, pipe: Pipe, wanted: _Wanted) -> None:
-        async def make_room(pipe: Pipe) -> Place:
+        async def make_room(pipe: Pipe) -> Place | None:
             return await self._make_room(pipe, wanted)
 
         try:
@@ -234,21 +237,49 @@ class Pool:
             pause = _FIRST_PAUSE if last is None else min(2 * last.pause, _LONGEST_PAUSE)
             self._failures[key] = _Failure(str(why), pause, now + pause)
 
-    async def _make_room(self, new: Pipe, wanted: _Wanted) -> Place:
-        """Wait until there may be one more connection."""
-        place = self._places.place(wanted.owner, wanted.reached)
-        every = [pipe for pipes in self._pipes.values() for pipe in pipes if pipe is not new]
-        idle = [pipe for pipe in every if not (pipe.lent or pipe.closing)]
-        for spare in filter(self._is_new, idle):
-            # It may hold what the next process wants too: a port, a file, a browser.
-            spare.close()
-            await spare.ended.wait()
-        if idle and not self._places.has_room(wanted.owner):
-            longest = min(idle, key=lambda pipe: pipe.idle_since)
-            longest.close()
-            await longest.ended.wait()
-        await place.acquire_on_behalf_of(new)
+    async def _make_room(self, new: Pipe, wanted: _Wanted) -> Place | None:
+        """Wait until there may be one more connection; returns its place.
+
+        None for what keeps in touch with a server at a URL, and is open all the time: it would be the last place of a few.
+        """
+        if new.use == PLAIN and not self._upstream.program:
+            return None
+        place = self._places.place(new.owner, wanted.reached)
+        self._waiting.add(new)
+        try:
+            for spare in self._idle():
+                if self._is_new(spare) and not spare.lent:
+                    # It may hold what the next process wants too: a port, a file, a browser.
+                    await spare.left()
+            if not self._places.has_room(new.owner):
+                held = self._held()
+                yielding = [pipe for pipe in self._idle() if _yields(pipe, new, held)]
+                if yielding:
+                    await max(yielding, key=lambda pipe: (held[pipe.owner], -pipe.idle_since)).left()
+            await place.acquire_on_behalf_of(new)
+        finally:
+            self._waiting.discard(new)
         return place
+
+    def _idle(self) -> list[Pipe]:
+        """The connections that nobody uses."""
+        return [pipe for pipes in self._pipes.values() for pipe in pipes if not (pipe.lent or pipe.closing)]
+
+    def _held(self) -> Counter[Hashable]:
+        """How many connections each owner has, or waits for."""
+        return Counter(pipe.owner for pipes in self._pipes.values() for pipe in pipes)
+
+    def _is_wanted(self, idle: Pipe) -> bool:
+        """Whether a connection that nobody uses is to make room for one that is waited for."""
+        if not self._waiting:
+            return False
+        held = self._held()
+        return any(new is not idle and _yields(idle, new, held) for new in self._waiting)
+
+
+def _yields(idle: Pipe, new: Pipe, held: Mapping[Hashable, int]) -> bool:
+    """Whether a connection that nobody uses makes room for another one: for one of its owner's, or of who has no more than that."""
+    return idle.owner == new.owner or held[idle.owner] >= held[new.owner]
 
 
 def _encode(capabilities: Mapping[str, Any]) -> bytes:

@@ -172,7 +172,7 @@ class Watch:
                 nursery.cancel_scope.cancel()
         finally:
             self._tell(())
-        if (pipe.closing and not pipe.left) or not for_clients:
+        if (pipe.closing and not pipe.was_left) or not for_clients:
             raise Disconnected("it was lost")
 
     async def _subscribe(self, pipe: Pipe) -> None:

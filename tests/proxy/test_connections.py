@@ -1,7 +1,7 @@
 """Which connection a call goes over, how many there are, and what becomes of them."""
 
 import logging
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -196,7 +196,7 @@ async def test_a_connection_that_nobody_uses_is_closed_in_time(autojump_clock):
 
 
 async def test_an_idle_connection_gives_way_where_there_are_too_many(autojump_clock):
-    async with served(connections=2) as (reached, bus), AsyncExitStack() as stack:
+    async with served(connections=1) as (reached, bus), AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(bus.connect(revision=NEW, principal=name, **asked()))
             for name in ("ada", "bob", "cid")
@@ -209,7 +209,7 @@ async def test_an_idle_connection_gives_way_where_there_are_too_many(autojump_cl
 
 async def test_who_finds_all_connections_taken_waits_and_is_told_in_the_end(autojump_clock):
     async with (
-        served(connections=2) as (reached, bus),
+        served(connections=1) as (reached, bus),
         bus.connect(revision=NEW, principal="ada", **asked()) as ada,
         bus.connect(revision=NEW, principal="bob", **asked()) as bob,
         trio.open_nursery() as nursery,
@@ -227,7 +227,7 @@ async def test_who_finds_all_connections_taken_waits_and_is_told_in_the_end(auto
 
 async def test_who_waits_for_a_connection_gets_one_as_soon_as_one_is_given_back(autojump_clock):
     async with (
-        served(connections=2) as (_, bus),
+        served(connections=1) as (_, bus),
         bus.connect(revision=NEW, principal="ada", **asked()) as ada,
         bus.connect(revision=NEW, principal="bob", **asked()) as bob,
         trio.open_nursery() as nursery,
@@ -429,3 +429,52 @@ async def test_attempts_that_fail_together_count_as_one(autojump_clock):
         reached.down = None
         await trio.sleep(1.01)
         assert await counted(clients[0]) == "1"
+
+
+async def test_who_has_little_loses_no_connection_to_who_has_much(autojump_clock):
+    """And whoever has most makes room first, be it for themselves."""
+    async with served(connections=10) as (_, bus), AsyncExitStack() as stack:
+
+        async def connect(principal):
+            return await stack.enter_async_context(bus.connect(revision=OLD, principal=principal))
+
+        ada, bob = await connect("ada"), await connect("bob")
+        busy = [await connect("eve") for _ in range(5)]
+        idle = [await connect("eve") for _ in range(10)]
+        assert await counted(ada) == "1"
+        async with trio.open_nursery() as nursery:
+            for client in busy:
+                nursery.start_soon(client.call_tool, "hang")
+            await wait_all_tasks_blocked()
+            for client in idle:
+                await counted(client)
+            assert await counted(bob) == "1"
+            assert [await counted(ada), await counted(bob)] == ["2", "2"]
+            nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_in_vain_has_nobody_else_lose_a_connection(autojump_clock):
+    async with (
+        served(connections=2) as (_, bus),
+        bus.connect(revision=OLD, principal="ada") as ada,
+        trio.open_nursery() as nursery,
+        AsyncExitStack() as stack,
+    ):
+        assert await counted(ada) == "1"
+
+        async def hang(client):
+            with suppress(ProtocolError):
+                await client.call_tool("hang")
+
+        for _ in range(3):
+            nursery.start_soon(
+                hang, await stack.enter_async_context(bus.connect(revision=OLD, principal="eve"))
+            )
+            await wait_all_tasks_blocked()
+        assert [await counted(ada), await counted(ada)] == ["2", "3"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_one_connection_will_do(autojump_clock):
+    async with served(connections=1) as (_, bus), bus.connect(revision=OLD) as ada:
+        assert await counted(ada) == "1"

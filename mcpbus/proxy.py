@@ -146,7 +146,12 @@ class Proxy(Server[None]):
 
         Raises:
             UpstreamError: It cannot be reached, and is not optional.
+            RuntimeError: It is open already, in another server.
         """
+        if self.connection is not None:
+            raise RuntimeError(
+                f"proxy {self.name!r} is open in another server already: mount one of its own in each"
+            )
         self.connection = Live(
             self._upstream, self.features, self._terms, learned=self._learned, updated=self.resource_updated
         )

@@ -213,3 +213,19 @@ async def test_all_mounted_servers_hear_what_a_client_tells(autojump_clock):
         await client.notify("notifications/acme")
         await wait_all_tasks_blocked()
     assert sorted(told) == ["a", "b"]
+
+
+async def test_a_proxy_that_is_open_in_one_server_is_not_opened_in_another_one(autojump_clock):
+    async with upstream(weather(), OLD) as reached:
+        proxy = proxy_of(reached)
+        one, other = Server("one"), Server("other")
+        one.mount(proxy, prefix="a")
+        other.mount(proxy, prefix="b")
+        async with open_client(one, revision=OLD) as client:
+            with pytest.raises(RuntimeError, match="proxy 'upstream' is open in another server already"):
+                async with open_bus(other):
+                    pass
+            assert (await client.call_tool("a_count"))["content"][0]["text"] == "1"
+        async with open_client(other, revision=OLD) as client:
+            assert (await client.call_tool("b_count"))["content"][0]["text"] == "1"
+        assert reached.connected == 0

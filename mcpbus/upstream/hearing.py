@@ -18,6 +18,9 @@ OF_NO_CALL: Final = frozenset({*LIST_CHANGED.values(), RESOURCE_UPDATED, ELICITA
 """What is said of no call, though it may be said in one."""
 _TOGETHER_SECONDS: Final = 0.05
 """How long is waited for more changes, before lists are looked at."""
+_APART_SECONDS: Final = 1.0
+_RESTS: Final = 9.0
+"""How long they are not looked at again: as many seconds at least, and as many times as long as it took."""
 _NEVER_OF_CALLS: Final = OF_NO_CALL | {MESSAGE, PROGRESS}
 """What nobody takes for a call's that does not say of which it is."""
 _LISTS: Final[dict[str, ListName]] = {method: name for name, method in LIST_CHANGED.items()}  # type: ignore[misc]
@@ -48,9 +51,23 @@ class Hearing:
         self._look = look
         self._updated = updated
         self._lost = lost
-        self._changed: dict[Pipe, set[ListName]] = {}
-        self._stirred: dict[Pipe, trio.Event] = {}
+        # Which lists have changed, and by which connection it was told last.
+        self._changed: dict[ListName, Pipe] = {}
+        self._stirred = trio.Event()
         self.dropped = 0
+
+    async def run(self) -> None:
+        """Look at lists that have changed, until cancelled: however often they did, and whoever told of it, once, and not again for a while."""
+        while True:
+            await self._stirred.wait()
+            await trio.sleep(_TOGETHER_SECONDS)
+            self._stirred = trio.Event()
+            changed, self._changed = self._changed, {}
+            began = trio.current_time()
+            for pipe in {*changed.values()}:
+                if not pipe.closing:
+                    await self._look(pipe, [name for name, teller in changed.items() if teller is pipe])
+            await trio.sleep(max(_APART_SECONDS, _RESTS * (trio.current_time() - began)))
 
     async def listen(self, pipe: Pipe, *, anew: bool) -> None:
         """Hear what is said on a connection, until it is lost.
@@ -59,19 +76,8 @@ class Hearing:
             pipe: The connection.
             anew: Whether to look at all lists first: they may have changed since it was last done.
         """
-        self._changed[pipe] = set()
-        self._stirred[pipe] = trio.Event()
         if anew:
             self._note_changes(pipe, _LISTS.values())
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._follow_lists, pipe)
-                await self._take(pipe)
-                nursery.cancel_scope.cancel()
-        finally:
-            del self._changed[pipe], self._stirred[pipe]
-
-    async def _take(self, pipe: Pipe) -> None:
         pipe.client.hear(partial(self.hear, pipe))
         while True:
             try:
@@ -84,23 +90,13 @@ class Hearing:
                 self._note_changes(pipe, _LISTS.values())
 
     def _note_changes(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
-        self._changed[pipe].update(lists)
-        self._stirred[pipe].set()
-
-    async def _follow_lists(self, pipe: Pipe) -> None:
-        """Look at lists that have changed; however often they did meanwhile, once more."""
-        while True:
-            await self._stirred[pipe].wait()
-            await trio.sleep(_TOGETHER_SECONDS)
-            self._stirred[pipe] = trio.Event()
-            changed, self._changed[pipe] = self._changed[pipe], set()
-            await self._look(pipe, changed)
+        self._changed.update(dict.fromkeys(lists, pipe))
+        self._stirred.set()
 
     def hear(self, pipe: Pipe, method: str, params: dict[str, Any]) -> None:
         """Take one notification."""
         if method in _LISTS:
-            if pipe in self._changed:
-                self._note_changes(pipe, [_LISTS[method]])
+            self._note_changes(pipe, [_LISTS[method]])
         elif method == RESOURCE_UPDATED and isinstance(params.get("uri"), str):
             self._updated(params["uri"])
         elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1 and not pipe.unclear:

@@ -91,6 +91,7 @@ class Live:
         try:
             async with background() as nursery:
                 nursery.start_soon(self._pool.run)
+                nursery.start_soon(self._hearing.run)
                 await self._watch.run(optional=self._terms.optional, task_status=task_status)
         finally:
             self._mirror.clear()

@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+from scripted import Scripted
 from trio.testing import wait_all_tasks_blocked
 from upstreams import NEW, OLD, proxy_of, upstream, weather
 
@@ -232,3 +233,24 @@ async def test_roots_that_have_changed_are_told_to_the_connections_of_the_sessio
             await ada.notify("notifications/roots/list_changed")
             await wait_all_tasks_blocked()
             assert [session.state for session in told] == [{"n": 1}]
+
+
+async def test_a_server_whose_lists_change_all_the_time_is_looked_at_now_and_then(autojump_clock):
+    scripted = Scripted(OLD)
+    async with (
+        open_bus(scripted.proxy()) as bus,
+        bus.connect(revision=OLD) as ada,
+        bus.connect(revision=OLD) as bob,
+    ):
+        for client in (ada, bob):
+            await client.call_tool("t")
+        looked = len(scripted.asked("tools/list"))
+        for _ in range(1000):
+            for wire in scripted.wires:
+                wire.say("notifications/tools/list_changed")
+            await trio.sleep(0.01)
+        assert len(scripted.asked("tools/list")) - looked <= 10
+        scripted.answers["tools_list"] = {"tools": []}
+        scripted.wires[-1].say("notifications/tools/list_changed")
+        await trio.sleep(2)
+        assert await ada.list_tools() == []

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, ClassVar, Final
 
 import msgspec
+import trio
 
 from mcpbus.client.client import ServerDescription
 from mcpbus.core.client_notification import ClientNotification
@@ -135,6 +136,7 @@ class Proxy(Server[None]):
             connections, check_timeout(timeout, "Proxy"), check_scopes(scopes, "Proxy"), optional
         )
         self.connection: Live | None = None
+        self._begun = trio.Event()
         self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")
         self.features.watchers.append(_Watcher(self))
         self.on_session_end(self._session_ended)
@@ -157,11 +159,24 @@ class Proxy(Server[None]):
         )
         try:
             async with background() as nursery:
-                await nursery.start(self.connection.run)
+                if self._terms.optional:
+                    self._begun = trio.Event()
+                    nursery.start_soon(self._begin, nursery, self.connection)
+                else:
+                    await nursery.start(self.connection.run)
                 yield
                 nursery.cancel_scope.cancel()
         finally:
             self.connection = None
+
+    async def _begin(self, nursery: trio.Nursery, connection: Live) -> None:
+        await nursery.start(connection.run)
+        self._begun.set()
+
+    async def _until_ready(self) -> None:
+        """Wait until it is known what the other server offers, or that it cannot be reached now: of several at the same time."""
+        if self._terms.optional:
+            await self._begun.wait()
 
     def _learned(self, said: ServerDescription) -> None:
         """Present itself as the other server does, but for what its author says of it."""

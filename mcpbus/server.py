@@ -168,7 +168,12 @@ class Server(Definition, Openable[StateT]):
     @asynccontextmanager
     async def _entered(self) -> AsyncIterator[tuple[Any, Mapping[object, Any]]]:
         async with self.lifespan_context() as state, self._lifespans_below() as states:
+            for server in (self, *self.mounted()):
+                await server._until_ready()  # noqa: SLF001 - its own kind
             yield state, states
+
+    async def _until_ready(self) -> None:
+        """Wait for what has begun in its lifespan, now that those of all others have been entered."""
 
     def _backend(self) -> FeaturesBackend:
         return FeaturesBackend(self, self.runner)

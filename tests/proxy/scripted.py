@@ -39,6 +39,7 @@ class Scripted:
     Attributes:
         wires: All connections that there were.
         heard: All messages that it was sent.
+        listens: The resources of each listen that it has confirmed, by its id.
         connected: How many connections there are.
         down: Why nobody can connect, while that is so.
     """
@@ -50,6 +51,7 @@ class Scripted:
         self.answers = _ANSWERS | answers
         self.wires = []
         self.heard = []
+        self.listens = {}
         self.connected = 0
         self.down = None
 
@@ -189,6 +191,7 @@ def in_a_second(answer):
 
 def listen(wire, request, params):
     """Acknowledge a listen."""
+    wire.server.listens[request] = sorted(params["notifications"]["resourceSubscriptions"])
     said = {"notifications": params["notifications"], "_meta": {SUBSCRIPTION_ID: request}}
     wire.say("notifications/subscriptions/acknowledged", said, within=request)
 

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
+from scripted import Scripted, in_a_second, initialize
 from trio.testing import wait_all_tasks_blocked
 from upstreams import NEW, OLD, proxy_of, upstream, weather
 
@@ -229,3 +230,17 @@ async def test_a_proxy_that_is_open_in_one_server_is_not_opened_in_another_one(a
         async with open_client(other, revision=OLD) as client:
             assert (await client.call_tool("b_count"))["content"][0]["text"] == "1"
         assert reached.connected == 0
+
+
+async def test_servers_that_need_not_be_there_are_waited_for_at_the_same_time(autojump_clock):
+    def nothing(_wire, _request, _params):
+        """Leave it unanswered."""
+
+    desk = Server("desk")
+    desk.mount(Scripted(OLD, initialize=in_a_second(initialize)).proxy(optional=True), prefix="slow")
+    for number in range(5):
+        desk.mount(Scripted(OLD, tools_list=nothing).proxy(optional=True), prefix=f"silent{number}")
+    began = trio.current_time()
+    async with open_client(desk) as client:
+        assert trio.current_time() - began == pytest.approx(30)
+        assert [tool["name"] for tool in await client.list_tools()] == ["slow_t"]

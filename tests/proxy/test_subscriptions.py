@@ -31,8 +31,8 @@ def refusing(*bad):
 
 
 def listening(scripted):
-    """What the other server was asked last to tell of."""
-    return sorted(scripted.asked("subscriptions/listen")[-1]["notifications"]["resourceSubscriptions"])
+    """What the other server has confirmed last to tell of."""
+    return [*scripted.listens.values()][-1]
 
 
 async def test_what_is_refused_to_one_client_is_not_refused_to_the_others(autojump_clock, caplog):
@@ -138,8 +138,7 @@ async def test_what_was_subscribed_to_before_there_was_a_server_is_heard_of_once
             scripted.wires[-1].say(UPDATED, {"uri": "d://a"})
         else:
             assert listening(scripted) == ["d://a"]
-            [*_, last] = [each["id"] for each in scripted.heard if each["method"] == "subscriptions/listen"]
-            stamp = {"_meta": {SUBSCRIPTION_ID: last}}
+            stamp = {"_meta": {SUBSCRIPTION_ID: [*scripted.listens][-1]}}
             scripted.wires[-1].say(UPDATED, {"uri": "d://a", **stamp})
         with trio.fail_after(1):
             assert (await anext(changes))[1]["uri"] == "d://a"

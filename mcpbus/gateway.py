@@ -92,6 +92,8 @@ def _entries(servers: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, _
 def _read(key: str, value: Any, where: str) -> _Entry:
     try:
         return msgspec.convert(_expanded(value), _Entry)
+    except RecursionError:
+        raise ValueError(f"{where}, server {key!r}: it is nested too deeply") from None
     except (msgspec.ValidationError, LookupError) as fault:
         raise ValueError(f"{where}, server {key!r}: {fault.args[0]}") from None
 

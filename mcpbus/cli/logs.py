@@ -41,6 +41,8 @@ def log_options(command: _Command) -> _Command:
         handler = logging.StreamHandler()
         handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
         logging.basicConfig(level=log_level.upper(), handlers=[handler])
+        # It has a line for each request to a server elsewhere, with the whole URL, in which there may be a token.
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
         if log_format == "text":
             return command(*args, **given)
         # Whoever reads JSON can read nothing else, so the line that says where it serves is an entry of the log.

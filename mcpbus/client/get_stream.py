@@ -15,7 +15,7 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, StatusError
-from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error
+from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error, told
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable
@@ -135,7 +135,7 @@ class GetStream:
             refusal: ClientError | None = None
             try:
                 await self._follow(client, place)
-                why = f"{self._url} ended the stream"
+                why = f"{told(self._url)} ended the stream"
             except (httpx2.HTTPError, ValueError) as error:
                 why = explain(self._url, error) if isinstance(error, httpx2.HTTPError) else str(error)
             except ClientError as error:
@@ -172,7 +172,7 @@ class GetStream:
             try:
                 client.receive(message)
             except (Undecodable, ValueError, RecursionError) as fault:
-                _log.warning("what %s tells outside of requests is no MCP: %s", self._url, fault)
+                _log.warning("what %s tells outside of requests is no MCP: %s", told(self._url), fault)
             return True
 
         headers = {"Accept": "text/event-stream", **self._headers(place.session)}

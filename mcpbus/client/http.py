@@ -33,6 +33,7 @@ from mcpbus.client.http_answers import (
     read_messages,
     read_not_found,
     status_error,
+    told,
 )
 from mcpbus.client.http_session import HttpSession
 from mcpbus.client.mirroring import MirroredTools
@@ -78,7 +79,7 @@ async def connect_http(
     ``resources/subscribe`` or ``logging/setLevel``.
 
     Args:
-        url: The endpoint. A name and a password in it are sent as ``Authorization`` has them, and quoted nowhere.
+        url: The endpoint. A name and a password in it are sent as ``Authorization`` has them, and quoted nowhere; nor is its query.
         headers: Header fields of each request, such as ``Authorization``.
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
@@ -278,7 +279,7 @@ class _HttpConnection:
             except ClientError as error:
                 pending.settle(error)
             except (Undecodable, ValueError, RecursionError) as error:
-                pending.settle(MalformedAnswerError(f"what {self._url} answers is no MCP: {error}"))
+                pending.settle(MalformedAnswerError(f"what {told(self._url)} answers is no MCP: {error}"))
         del self._posts[request.id]
         if refused and session is not None:
             pending.begun = False
@@ -395,20 +396,20 @@ def read_url(url: str) -> tuple[str, tuple[str, str] | None]:
         ClientError: It cannot be connected to; the message says why.
     """
     # In what is no URL, nobody can tell where a password would end.
-    told = repr(f"...{url[url.rindex('@') :]}" if "@" in url else url)
+    shown = told(f"...{url[url.rindex('@') :]}" if "@" in url else url)
     if any(map(str.isspace, url)):
-        raise ClientError(f"{told} is no URL: there is white space in it")
+        raise ClientError(f"{shown!r} is no URL: there is white space in it")
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, UnicodeError) as fault:
         why = "something in it cannot be read" if "@" in url else fault
-        raise ClientError(f"{told} is no URL: {why}") from None
+        raise ClientError(f"{shown!r} is no URL: {why}") from None
     if parsed.scheme not in {"http", "https"}:
-        raise ClientError(f"{told} is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp")
+        raise ClientError(f"{shown!r} is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp")
     if not _is_host(parsed.host):
-        raise ClientError(f"{told} names no host")
+        raise ClientError(f"{shown!r} names no host")
     if parsed.port is not None and not 0 < parsed.port < _PORTS:
-        raise ClientError(f"{told} names no port: they go from 1 to {_PORTS - 1}")
+        raise ClientError(f"{shown!r} names no port: they go from 1 to {_PORTS - 1}")
     if not parsed.userinfo:
         return url, None
     return str(parsed.copy_with(userinfo=b"")), (parsed.username, parsed.password)

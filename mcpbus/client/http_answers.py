@@ -102,6 +102,12 @@ async def read_not_found(answer: httpx2.Response, request: Request) -> bytes | N
     return None
 
 
+def told(url: str) -> str:
+    """Return what errors and logs may quote of a URL: not its query, in which there may be a token."""
+    place, query, _ = url.partition("?")
+    return f"{place}?..." if query else place
+
+
 def media_type(answer: httpx2.Response) -> str:
     """Return the media type of an answer's body, without parameters; empty where there is none."""
     return str(answer.headers.get("content-type", "")).partition(";")[0].strip().lower()
@@ -111,18 +117,19 @@ def check_encoding(url: str, answer: httpx2.Response) -> None:
     """Refuse an answer that was compressed."""
     encoding = answer.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        raise MalformedAnswerError(f"{url} answers in {encoding}, which was not asked for")
+        raise MalformedAnswerError(f"{told(url)} answers in {encoding}, which was not asked for")
 
 
 def status_error(url: str, answer: httpx2.Response) -> ClientError:
     """What to tell of an answer that has nothing of the protocol's."""
     if answer.is_success:
         kind = media_type(answer) or "nothing"
-        return MalformedAnswerError(f"what {url} answers is no MCP: its content type is {kind}")
+        return MalformedAnswerError(f"what {told(url)} answers is no MCP: its content type is {kind}")
     where = answer.headers.get("location")
-    moved = f", and names {where} instead" if answer.is_redirect and where else ""
+    moved = f", and names {told(where)} instead" if answer.is_redirect and where else ""
     return StatusError(
-        answer.status_code, f"{url} answered {answer.status_code} {answer.reason_phrase}".rstrip() + moved
+        answer.status_code,
+        f"{told(url)} answered {answer.status_code} {answer.reason_phrase}".rstrip() + moved,
     )
 
 
@@ -130,8 +137,8 @@ def explain(url: str, error: httpx2.HTTPError) -> str:
     """What to tell of a request that failed."""
     detail = (not isinstance(error, httpx2.TimeoutException) and _reason(error)) or type(error).__name__
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return f"cannot connect to {url}: {detail}"
-    return f"the connection to {url} failed: {detail}"
+        return f"cannot connect to {told(url)}: {detail}"
+    return f"the connection to {told(url)} failed: {detail}"
 
 
 def _reason(error: BaseException | None) -> str:

@@ -86,8 +86,10 @@ def read_upstream(
 
 def _at_url(url: str, headers: dict[str, str], revision: str | None) -> Upstream:
     if not url.lower().startswith(_URL):
-        raise ValueError(
-            f"Proxy: target is {url!r}: a URL begins with http:// or https://, and a command is a list, such as {_COMMAND}"
+        scheme, is_url, _ = url.partition("://")
+        kind = f"a URL that begins with {scheme}://" if is_url else "a text that is no URL"
+        raise ValueError(  # what it holds may be a secret
+            f"Proxy: target is {kind}: write one of http:// or https://, or a command as a list, such as {_COMMAND}"
         )
     http = importlib.import_module("mcpbus.client.http")
     try:

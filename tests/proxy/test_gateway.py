@@ -48,6 +48,11 @@ def test_a_url_has_its_header_fields():
     assert proxy._upstream.connect.keywords["headers"] == {"X-Key": "k"}
 
 
+NESTED: list = []
+for _ in range(5_000):
+    NESTED = [NESTED]
+
+
 @pytest.mark.parametrize(
     ("servers", "fault"),
     [
@@ -57,7 +62,13 @@ def test_a_url_has_its_header_fields():
         ({"a": {}}, 'server \'a\': it has neither "command" nor "url"'),
         ({"a": {"command": "x", "args": "y"}}, "server 'a': Expected `array`, got `str` - at `$.args`"),
         ({"a": {"command": ""}}, "server 'a': command is empty: it needs at least the program"),
-        ({"a": {"url": "ftp://a"}}, "server 'a': Proxy: target is 'ftp://a': a URL begins with http://"),
+        (
+            {"a": {"url": "ftp://user:secret@a"}},
+            "server 'a': Proxy: target is a URL that begins with ftp://: write one of http://",
+        ),
+        ({"a": {"url": "token secret"}}, "server 'a': Proxy: target is a text that is no URL: write one of"),
+        ({"a": {"url": "http://a b/?token=secret"}}, "'http://a b/?...' is no URL"),
+        ({"a": {"command": "x", "nested": NESTED}}, "server 'a': it is nested too deeply"),
         ({"a": {"url": "https://"}}, "server 'a': Proxy: 'https://' names no host"),
         (
             {"a": {"url": "https://a/sse", "type": "sse"}},
@@ -74,8 +85,9 @@ def test_a_url_has_its_header_fields():
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_server_and_what_is_wrong(servers, fault):
-    with pytest.raises(ValueError, match=re.escape(fault)):
+    with pytest.raises(ValueError, match=re.escape(fault)) as refused:
         gateway(servers)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_file_that_is_no_json_is_refused(tmp_path):

@@ -169,3 +169,20 @@ async def test_two_proxies_one_behind_the_other():
             second = Proxy(partial(bus.connect, revision=NEW))
             async with open_client(second, revision=OLD, **ASKED) as client:
                 await check(client)
+
+
+def test_the_log_has_no_token_of_a_url_whatever_becomes_of_the_server(tmp_path):
+    log = tmp_path / "log"
+    with running(*MCPBUS, "serve", WIRE, "--bind", "127.0.0.1:0") as url, log.open("w") as lines:
+        target = f"http://ada:secret@{url.removeprefix('http://')}?token=secret"
+        child = subprocess.Popen([*MCPBUS, "stdio", target], stdin=-1, stdout=-1, stderr=lines)
+        try:
+            child.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+            child.stdin.flush()
+            assert b'"id":1' in child.stdout.readline()
+        finally:
+            child.communicate()
+        run("list", f"{url}?token=secret")
+    told = log.read_text() + run("list", f"{url}?token=secret", status=1)
+    assert f"cannot connect to {url}?..." in told
+    assert "secret" not in told

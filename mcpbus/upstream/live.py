@@ -8,6 +8,7 @@ import attrs
 import trio
 
 from mcpbus.client.client import ServerDescription
+from mcpbus.client.errors import Disconnected
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
 from mcpbus.core.session import Session
@@ -142,7 +143,7 @@ class Live:
     async def _look(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
         try:
             await self._mirror.look(pipe.client, lists)
-        except UpstreamError as error:
+        except (UpstreamError, Disconnected) as error:
             _log.warning("lists of %s are left as they are: %s", self._upstream.name, error)
         self._watch.relisted()
 

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError
+from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.features.catalogue import Capability, Features
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.foreign import (
@@ -149,6 +149,7 @@ class Mirror:
 
         Raises:
             UpstreamError: They do not come.
+            Disconnected: There is no connection.
         """
         async with self._listing:
             self._looked = trio.current_time()
@@ -162,6 +163,8 @@ class Mirror:
     async def _try_to_look_at(self, client: Client, name: ListName) -> None:
         try:
             await self._look_at(client, name)
+        except Disconnected:
+            raise  # that says nothing about the list
         except (ProtocolError, ClientError) as error:
             _log.warning("%s of another server cannot be listed: %s", name, error)
 

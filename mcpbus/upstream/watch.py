@@ -5,6 +5,7 @@ each process that is started for a client. For as long as a client wants to hear
 """
 
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
 from typing import Any, Final
@@ -29,6 +30,8 @@ _log = logging.getLogger("mcpbus")
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds before another attempt, after the other server was lost, or could not be reached; twice as many each time."""
+_LASTING_SECONDS: Final = 60.0
+"""Who was in touch with the other server for so long, has not merely seen it come and go."""
 _HEARD_SECONDS: Final = 5.0
 """How long a subscription is not confirmed because changes are not heard of yet."""
 _TOGETHER_SECONDS: Final = 0.05
@@ -121,14 +124,14 @@ class Watch:
         Raises:
             UpstreamError: The other server cannot be reached at the beginning, and is not optional.
         """
-        pause, begun = _FIRST_PAUSE, False
+        pause, begun, since = _FIRST_PAUSE, False, math.inf
         while True:
             try:
                 async with self._pool.lend_plain(self._reached) as pipe:
                     await self._learn(pipe.client)
                     if not begun:
                         task_status.started()
-                    begun, pause = True, _FIRST_PAUSE
+                    begun, since = True, trio.current_time()
                     await self._stay(pipe)
             except (UpstreamError, ClientError, ProtocolError) as error:
                 name = self._upstream.name
@@ -136,11 +139,14 @@ class Watch:
                     raise UpstreamError(f"{name} cannot be reached: {error}") from None
                 if not begun:
                     task_status.started()
-                begun = True
+                if trio.current_time() - since >= _LASTING_SECONDS:
+                    pause = _FIRST_PAUSE
+                begun, since = True, math.inf
                 _log.warning("%s cannot be reached; it is tried again in %g s: %s", name, pause, error)
                 await trio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
+                pause = _FIRST_PAUSE
                 while not self._wanted:
                     await self._stir()
 

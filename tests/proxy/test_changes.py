@@ -1,5 +1,7 @@
 """Changes at the other server: what clients of a proxy are told, and what it offers then."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 from scripted import Scripted
@@ -7,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from upstreams import NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import Server
-from mcpbus.client.errors import MalformedAnswerError
+from mcpbus.client.errors import Disconnected, MalformedAnswerError
 from mcpbus.testing import open_bus, open_client
 from mcpbus.upstream.wishes import MOST_URIS
 
@@ -254,3 +256,50 @@ async def test_a_server_whose_lists_change_all_the_time_is_looked_at_now_and_the
         scripted.wires[-1].say("notifications/tools/list_changed")
         await trio.sleep(2)
         assert await ada.list_tools() == []
+
+
+@UPSTREAMS
+@pytest.mark.parametrize("up", [0.5, 3])
+async def test_a_server_that_comes_and_goes_is_tried_less_and_less_often(there, up, autojump_clock, caplog):
+    scripted = Scripted(there)
+
+    @asynccontextmanager
+    async def connect(**given):
+        async with Scripted.connect(scripted, **given) as client:
+            wire = scripted.wires[-1]
+            wire.soon(lose_later, wire)
+            yield client
+
+    async def lose_later(wire):
+        await trio.sleep(up)
+        wire.client.disconnected("it was cut")
+
+    scripted.connect = connect
+    async with open_bus(scripted.proxy()):
+        await trio.sleep(3600)
+    assert 60 < len(scripted.wires) < 80
+    assert len(caplog.records) < 100
+
+
+async def test_a_server_that_is_away_though_its_connection_is_not_is_told_of_once_each_time(
+    autojump_clock, caplog
+):
+    """Over HTTP each request has a connection of its own."""
+
+    def be_away(wire, request, _params):
+        wire.client._pending[request].settle(Disconnected("cannot connect"))
+
+    scripted = Scripted(NEW)
+    async with open_client(scripted.proxy()) as client:
+        await wait_all_tasks_blocked()
+        answers, scripted.answers = scripted.answers, dict.fromkeys(scripted.answers, be_away)
+        scripted.wires[0].reply([*scripted.listens][-1], {})
+        await trio.sleep(3600)
+        assert len(caplog.records) < 80
+        assert {record.getMessage().partition(";")[0] for record in caplog.records} == {
+            "upstream cannot be reached"
+        }
+        scripted.answers = answers
+        await trio.sleep(60)
+        assert len(scripted.listens) == 2
+        assert await client.list_tools()

@@ -13,7 +13,7 @@ from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
 from mcpbus.client.pending import Listen, OnNotification, OnQuestion, Pending
 from mcpbus.client.session_listens import tells
 from mcpbus.client.shared_lookup import SharedLookup
-from mcpbus.client.wire import check_message, encode_params
+from mcpbus.client.wire import MOST_MESSAGE_BYTES, check_message, encode_params
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import SERVER_INFO
@@ -339,9 +339,16 @@ class Client(Conversation):
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
+        size = 0
         for _ in range(_MOST_PAGES):
             result = await self.request(method, params)
-            items += _objects(method, result, member)
+            page = _objects(method, result, member)
+            size += len(msgspec.json.encode(page))
+            if size > MOST_MESSAGE_BYTES:
+                raise ClientError(
+                    f"the server's answer to {method} has more than {MOST_MESSAGE_BYTES:,} bytes"
+                )
+            items += page
             if result.get("nextCursor") is None:
                 return items
             params = {"cursor": result["nextCursor"]}

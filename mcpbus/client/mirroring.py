@@ -20,6 +20,8 @@ class MirroredTools:
 
     def __init__(self) -> None:
         self._mirrored: dict[str, Sequence[MirroredParameter]] = {}
+        # What was listed since the last page of a list: what is not, is not there any more.
+        self._listed: dict[str, Sequence[MirroredParameter]] = {}
 
     def headers(self, request: Request, revision: Revision) -> dict[str, str]:
         """Return the header fields of a request."""
@@ -33,12 +35,16 @@ class MirroredTools:
         tools = result.get("tools")
         if not isinstance(tools, list):
             return result
-        return {**result, "tools": [tool for tool in tools if self._learn(tool)]}
+        known = {**result, "tools": [tool for tool in tools if self._learn(tool)]}
+        self._mirrored |= self._listed
+        if result.get("nextCursor") is None:
+            self._mirrored, self._listed = self._listed, {}
+        return known
 
     def _learn(self, tool: Any) -> bool:
         try:
             name, schema = msgspec.convert(tool, _Named).name, tool.get("inputSchema")
-            self._mirrored[name] = mirrored_parameters(schema) if isinstance(schema, dict) else ()
+            self._listed[name] = mirrored_parameters(schema) if isinstance(schema, dict) else ()
         except msgspec.ValidationError:
             return True  # whoever lists the tools tells what is wrong
         except ValueError as fault:

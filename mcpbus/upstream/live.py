@@ -144,7 +144,8 @@ class Live:
         try:
             await self._mirror.look(pipe.client, lists)
         except (UpstreamError, Disconnected) as error:
-            _log.warning("lists of %s are left as they are: %s", self._upstream.name, error)
+            if not pipe.closing:
+                _log.warning("lists of %s are left as they are: %s", self._upstream.name, error)
         self._watch.relisted()
 
     def _lost(self, pipe: Pipe) -> None:

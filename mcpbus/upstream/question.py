@@ -1,19 +1,27 @@
 """What the other server asks, as it is asked a client of ours."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 
+from mcpbus.client.declared import check_declared
 from mcpbus.features.asking.questions import Required
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import Revision
+
+_CAPABILITIES: Final = {
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+}
 
 
 @attrs.frozen
 class RelayedQuestion:
     """A question that goes out as it came, and whose answer goes back as it came; see `mcpbus.features.asking.questions.Question`.
 
-    The other server was told what the client declares, and asks nothing else: its client here refuses that.
+    The other server was told what the client declares, and has to ask nothing else. What it asks nevertheless is not passed on.
     """
 
     method: str
@@ -23,13 +31,20 @@ class RelayedQuestion:
 
     def foreign(self, revision: Revision) -> str | None:
         """See `Question.foreign`."""
+        if self.method not in _CAPABILITIES:
+            return f"question {self.method!r}"
         mode = self._params.get("mode", "form")
-        if self.method == "elicitation/create" and mode not in revision.elicitation_modes:
+        known = isinstance(mode, str) and mode in revision.elicitation_modes
+        if self.method == "elicitation/create" and not known:
             return f"elicitation in the mode {mode!r}"
         return None
 
-    def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:  # noqa: ARG002 - see the class
+    def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:  # noqa: ARG002 - one rule for all
         """See `Question.lacks`."""
+        try:
+            check_declared(self.method, self._params, capabilities)
+        except ProtocolError:
+            return {_CAPABILITIES[self.method]: {}}
         return {}
 
     def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - each has what it was told

@@ -1,6 +1,6 @@
 """Another server whose every message a test writes itself: what no server of ours would say. In the same process, on virtual time."""
 
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import attrs
 import msgspec
@@ -40,6 +40,7 @@ class Scripted:
         wires: All connections that there were.
         heard: All messages that it was sent.
         listens: The resources of each listen that it has confirmed, by its id.
+        unread: What it said that nobody could read.
         connected: How many connections there are.
         down: Why nobody can connect, while that is so.
     """
@@ -52,6 +53,7 @@ class Scripted:
         self.wires = []
         self.heard = []
         self.listens = {}
+        self.unread = []
         self.connected = 0
         self.down = None
 
@@ -151,8 +153,10 @@ class Wire:
     def put(self, message, within=None):
         """Send anything; what nobody can read is dropped, as connections do."""
         owner = self._pending.get(within) if self.server.scoped else None
-        with suppress(Undecodable, msgspec.DecodeError, RecursionError):
+        try:
             self.client.receive(msgspec.json.encode({"jsonrpc": "2.0", **message}), owner)
+        except (Undecodable, msgspec.DecodeError, RecursionError):
+            self.server.unread.append(message)
 
     def soon(self, function, *args):
         """Have something run beside all else."""

@@ -129,3 +129,49 @@ async def test_a_connection_that_does_not_open_is_not_waited_for_by_who_comes_la
         scripted.answers["initialize"] = initialize
         await trio.sleep(1)
         assert (await client.call_tool("t"))["content"] == SAID["content"]
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("declared", "method", "params"),
+    [
+        ({}, "elicitation/create", {"message": "?"}),
+        ({}, "sampling/createMessage", {}),
+        ({}, "roots/list", {}),
+        ({"elicitation": {}}, "elicitation/create", {"message": "?", "mode": "url"}),
+        ({"elicitation": {}}, "elicitation/create", {"message": "?", "mode": [5]}),
+        ({"sampling": {}}, "sampling/createMessage", {"tools": []}),
+        ({"elicitation": {}}, "acme/ask", {}),
+    ],
+)
+async def test_what_a_client_did_not_declare_it_is_not_asked(
+    *, here, there, declared, method, params, autojump_clock
+):
+    asked, answers = [], []
+
+    def call(wire, request, _params):
+        if wire.client.revision.name == NEW:
+            return {
+                "resultType": "input_required",
+                "inputRequests": {"q": {"method": method, "params": params}},
+            }
+
+        async def ask():
+            answers.append(await wire.ask("q", method, **params))
+            wire.refuse(request, -32000, "cannot be asked")
+
+        wire.soon(ask)
+        return None
+
+    async def answer(*question):
+        asked.append(question)
+        return {}
+
+    scripted = Scripted(there, tools_call=call)
+    given = {"capabilities": declared, "on_question": answer}
+    async with open_client(scripted.proxy(), revision=here, **given) as client:
+        with pytest.raises(ProtocolError, match=r"cannot be asked|declare"):
+            await client.call_tool("t")
+    assert asked == []
+    assert all("error" in each for each in answers)

@@ -7,6 +7,7 @@ to which call belongs what the server says, as that of a program, it has one cal
 """
 
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
@@ -93,8 +94,8 @@ class Pool:
         self._modern: bool | None = None  # not known yet
         # By what the clients declared for whom there was no connection: another one may be let in. They are few, see `asked_by_way`.
         self._failures: dict[bytes, _Failure] = {}
-        # Connections are opened by a task of the pool's own, not in the context of whichever call was first.
-        self._sender, self._receiver = trio.open_memory_channel[tuple[Pipe, _Wanted]](connections)
+        # Connections are opened by a task of the pool's own, not in the context of whichever call was first. There are no more than calls.
+        self._sender, self._receiver = trio.open_memory_channel[tuple[Pipe, _Wanted]](math.inf)
 
     async def run(self) -> None:
         """Open connections as they are wanted, until cancelled."""
@@ -170,7 +171,7 @@ class Pool:
                 raise
         finally:
             pipe.give_back()
-            if not pipe.lent and self._is_wanted(pipe):
+            if not pipe.lent and (pipe in self._waiting or self._is_wanted(pipe)):
                 pipe.close()
 
     def _find(self, wanted: _Wanted) -> Pipe | None:
@@ -200,10 +201,7 @@ class Pool:
         if failure is not None and trio.current_time() < failure.until:
             raise UpstreamError(failure.why)
         pipe = Pipe(wanted.use, wanted.session, wanted.capabilities, wanted.owner)
-        try:
-            self._sender.send_nowait((pipe, wanted))
-        except trio.WouldBlock:
-            raise UpstreamError("too many connections are waited for") from None
+        self._sender.send_nowait((pipe, wanted))
         self._pipes.setdefault(wanted.use, []).append(pipe)
         return pipe
 

@@ -478,3 +478,28 @@ async def test_who_waits_in_vain_has_nobody_else_lose_a_connection(autojump_cloc
 async def test_one_connection_will_do(autojump_clock):
     async with served(connections=1) as (_, bus), bus.connect(revision=OLD) as ada:
         assert await counted(ada) == "1"
+
+
+async def test_calls_that_find_no_connection_all_at_once_wait_for_one_each(autojump_clock):
+    async with served(connections=1) as (_, bus), AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(bus.connect(revision=OLD)) for _ in range(5)]
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(client.call_tool, "who")
+
+
+async def test_nothing_is_opened_for_a_call_that_waits_no_more(autojump_clock):
+    async with served(connections=1) as (reached, bus), AsyncExitStack() as stack:
+        ada, eve, mallory = [
+            await stack.enter_async_context(bus.connect(revision=OLD, principal=name))
+            for name in ("ada", "eve", "mallory")
+        ]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ada.call_tool, "hang")
+            await wait_all_tasks_blocked()
+            for client in (eve, mallory):
+                with trio.move_on_after(5):
+                    await client.call_tool("who")
+            nursery.cancel_scope.cancel()
+        await trio.sleep(1)
+        assert len(reached.clients) == 2, "one that hears of changes, and Ada's"

@@ -128,6 +128,11 @@ class Conversation:
         return self._gone is None
 
     @property
+    def losses(self) -> int:
+        """How often what belongs to no request may not have been heard: over HTTP the session may be another one since."""
+        return self._losses
+
+    @property
     def unclear(self) -> bool:
         """Whether what is said in no request may be of one that was given up: its server may not have stopped yet."""
         return trio.current_time() < self._clear_at

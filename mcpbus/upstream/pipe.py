@@ -87,7 +87,8 @@ class Pipe:
         self.idle_since = 0.0
         self.failure: Exception | None = None
         self.ended = trio.Event()
-        self._level: LogLevel | None = None
+        # From which level the server sends log lines, and how often it may have forgotten something until that was said.
+        self._level: tuple[LogLevel, int] | None = None
         self._scope = trio.CancelScope()
         self._opened = trio.Event()
 
@@ -203,8 +204,8 @@ class Pipe:
             ProtocolError: It refused.
             ClientError: There is no answer.
         """
-        if level is None or level is self._level or self.modern:
+        if level is None or self.modern or (level, self.client.losses) == self._level:
             return
         if "logging" in (await self.client.describe()).capabilities:
             await self.client.request("logging/setLevel", {"level": level.value})
-        self._level = level
+        self._level = level, self.client.losses

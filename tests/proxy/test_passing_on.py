@@ -322,3 +322,18 @@ async def test_what_is_asked_in_a_call_while_lists_are_looked_at_is_asked_in_tha
     async with open_client(scripted.proxy(), revision=here, **given) as client:
         await client.call_tool("t")
     assert [answer.get("result") for answer in answers] == [{"action": "decline"}]
+
+
+async def test_a_server_that_has_ended_its_session_is_told_again_which_log_lines_are_wanted(autojump_clock):
+    def call(wire, request, _params):
+        wire.say("notifications/message", {"level": "info", "data": "hello"}, within=request)
+        return SAID
+
+    scripted = Scripted(OLD, scoped=True, tools_call=call)
+    async with open_client(scripted.proxy()) as client:
+        for _ in range(2):
+            await client.call_tool("t", log_level="info")
+        assert scripted.asked("logging/setLevel") == [{"level": "info"}]
+        scripted.wires[-1].client.unheard("the session has ended")
+        await client.call_tool("t", log_level="info")
+        assert scripted.asked("logging/setLevel") == [{"level": "info"}] * 2

@@ -101,9 +101,11 @@ async def connect_process(
 async def _end(process: trio.Process) -> None:
     """End a child as the specification has it: its input first, then by signals (rule L-15)."""
     assert process.stdin is not None  # noqa: S101 - it was asked for
+    assert process.stdout is not None  # noqa: S101 - likewise
     await process.stdin.aclose()
     with trio.move_on_after(_END_SECONDS):
         await process.wait()
+    await process.stdout.aclose()
     if process.returncode is None:
         process.terminate()
         with trio.move_on_after(_END_SECONDS):

@@ -537,3 +537,25 @@ async def test_an_answer_that_is_not_taken_fails_the_request_in_which_was_asked_
             nursery.start_soon(fail)
             await wait_all_tasks_blocked(0.05)
             assert await client.list_tools() == []
+
+
+@pytest.mark.parametrize("source", ["input()", "pass", "import time; print(1, flush=True); time.sleep(60)"])
+async def test_whatever_becomes_of_a_program_its_pipes_are_closed(source, monkeypatch):
+    """Not by the garbage collector, which may take its time."""
+    started, original = [], trio.lowlevel.open_process
+
+    async def open_process(*command, **options):
+        started.append(await original(*command, **options))
+        return started[-1]
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", open_process)
+    monkeypatch.setattr(process, "_END_SECONDS", 0.1)
+    with trio.move_on_after(1), suppress(ClientError):
+        async with connect_process([sys.executable, "-c", source]):
+            pass
+    [child] = started
+    assert child.returncode is not None
+    with pytest.raises(trio.ClosedResourceError):
+        await child.stdout.receive_some()
+    with pytest.raises(trio.ClosedResourceError):
+        await child.stdin.send_all(b"x")

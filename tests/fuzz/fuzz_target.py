@@ -14,7 +14,9 @@ from hypothesis import HealthCheck, Phase
 from hypothesis.strategies import SearchStrategy
 
 # What clients in memory, lanes and random worlds are made of is beside the tests that use them most.
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("serving", "properties", "cluster")]
+sys.path += [
+    str(Path(__file__).parents[1] / folder) for folder in ("serving", "properties", "cluster", "proxy")
+]
 
 STUCK_SECONDS = 60
 """Of real time, of which a case takes some milliseconds: a case that takes this long hangs, or blocks everybody."""

@@ -1,7 +1,17 @@
 """Why a server that stands for another one cannot."""
 
+from typing import Final
+
 from mcpbus.serving.errors import ServingError
+
+_MOST_CHARACTERS: Final = 1_000
 
 
 class UpstreamError(ServingError):
     """The other server cannot be reached, or what it says is no MCP."""
+
+
+def told(error: Exception) -> str:
+    """Return what the log says of an error, in which the other server may have written anything: on one line, and not without end."""
+    text = str(error)[:_MOST_CHARACTERS]
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -14,7 +14,7 @@ from mcpbus.core.nursery import background
 from mcpbus.core.session import Session
 from mcpbus.features.catalogue import Features
 from mcpbus.protocol.messages import ListName
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import Hearing
 from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import PLAIN, Pipe
@@ -145,7 +145,7 @@ class Live:
             await self._mirror.look(pipe.client, lists)
         except (UpstreamError, Disconnected) as error:
             if not pipe.closing:
-                _log.warning("lists of %s are left as they are: %s", self._upstream.name, error)
+                _log.warning("lists of %s are left as they are: %s", self._upstream.name, told(error))
         self._watch.relisted()
 
     def _lost(self, pipe: Pipe) -> None:

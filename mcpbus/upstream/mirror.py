@@ -21,9 +21,9 @@ from mcpbus.features.foreign import (
     unlisted_resources,
 )
 from mcpbus.features.registry import Registry
-from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.errors import ProtocolError, quoted
 from mcpbus.protocol.messages import ListName
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.relay import Relay
 
 _log = logging.getLogger("mcpbus")
@@ -64,7 +64,9 @@ class _Listed:
             key, text = str(each.get(self._key)), msgspec.json.encode(each)
             if key in kept:
                 _log.warning(
-                    "another server lists the %s %r twice; the second one is left out", self._noun, key
+                    "another server lists the %s %s twice; the second one is left out",
+                    self._noun,
+                    quoted(key),
                 )
             elif self.taken.get(key) == text:
                 kept[key] = text
@@ -80,7 +82,7 @@ class _Listed:
                 self._registry.check_free(key)
             return self._make(described)
         except RegistrationError as error:
-            _log.warning("what another server offers is left out: %s", error)
+            _log.warning("what another server offers is left out: %s", told(error))
             return None
 
 
@@ -166,7 +168,7 @@ class Mirror:
         except Disconnected:
             raise  # that says nothing about the list
         except (ProtocolError, ClientError) as error:
-            _log.warning("%s of another server cannot be listed: %s", name, error)
+            _log.warning("%s of another server cannot be listed: %s", name, told(error))
 
     async def _look_at(self, client: Client, name: ListName) -> None:
         if name == "tools":

@@ -16,10 +16,17 @@ from mcpbus.features.completion import Completion
 from mcpbus.features.content import PromptMessage, ToolResult
 from mcpbus.features.errors import ResourceNotFoundError
 from mcpbus.protocol import messages as wire
-from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError
+from mcpbus.protocol.errors import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ProtocolError,
+)
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, SERVER_INFO
 from mcpbus.protocol.routes import Kind
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import OF_NO_CALL, Hearing
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool, asked_by_way
@@ -30,6 +37,8 @@ _log = logging.getLogger("mcpbus")
 _T = TypeVar("_T")
 _NOT_FOUND: Final = {RESOURCE_NOT_FOUND, INVALID_PARAMS}
 """What a server answers where there is no such resource, in older revisions and in 2026-07-28 (rule R-3)."""
+_BETWEEN: Final = {HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION}
+"""What the other server answers to a request that it has not run, since it was not said right. A client of ours would say it again."""
 _OURS: Final = "io.modelcontextprotocol/"
 """How what begins of a request's ``_meta`` that is between it and whom it is sent to."""
 
@@ -99,8 +108,11 @@ class Relay:
                 result = await _Passage(context, pipe, self._hearing).pass_on(method, params)
                 kind = result.get("resultType", "complete") if pipe.modern else "complete"
         except (UpstreamError, ClientError) as error:
-            _log.warning("%s was not answered by %s: %s", method, self._name, error)
-            raise ProtocolError(INTERNAL_ERROR, f"{self._name} did not answer") from error
+            raise self._no_answer(method, error) from error
+        except ProtocolError as error:
+            if error.code in _BETWEEN:
+                raise self._no_answer(method, error) from error
+            raise
         if kind != "complete":  # a task, say, which nobody here has said to take
             raise self._no_result(f"it is of the type {kind!r}")
         return result
@@ -120,6 +132,11 @@ class Relay:
             return msgspec.convert(result, kind)
         except msgspec.ValidationError as error:
             raise self._no_result(str(error)) from error
+
+    def _no_answer(self, method: str, error: Exception) -> ProtocolError:
+        """Tell the log why there is none, and return what the client is told."""
+        _log.warning("%s was not answered by %s: %s", method, self._name, told(error))
+        return ProtocolError(INTERNAL_ERROR, f"{self._name} did not answer")
 
     def _no_result(self, why: str) -> ProtocolError:
         """Tell the log what is wrong, and return what the client is told."""

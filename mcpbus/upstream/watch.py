@@ -18,7 +18,7 @@ from mcpbus.client.session_listens import tells
 from mcpbus.core.nursery import background, cancel_at
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool
@@ -142,7 +142,7 @@ class Watch:
                 if trio.current_time() - since >= _LASTING_SECONDS:
                     pause = _FIRST_PAUSE
                 begun, since = True, math.inf
-                _log.warning("%s cannot be reached; it is tried again in %g s: %s", name, pause, error)
+                _log.warning("%s cannot be reached; it is tried again in %g s: %s", name, pause, told(error))
                 await trio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
@@ -205,7 +205,7 @@ class Watch:
             try:
                 await pipe.client.request(method, {"uri": uri})
             except ProtocolError as error:
-                why = str(error)
+                why = told(error)
             else:
                 return
         _log.warning("%r: %s was refused by %s: %s", uri, method, self._upstream.name, why)
@@ -218,7 +218,7 @@ class Watch:
         try:
             await self._listen_on(pipe)
         except ProtocolError as error:
-            _log.warning("%s tells of no changes: %s", self._upstream.name, error)
+            _log.warning("%s tells of no changes: %s", self._upstream.name, told(error))
             self._tell((), mute=True)
             await trio.sleep_forever()
 
@@ -252,7 +252,9 @@ class Watch:
             half = {*islice(more, len(more) // 2)}
             return [half, more - half]
         for uri in more:
-            _log.warning("%r is not subscribed to: %s refused that: %s", uri, self._upstream.name, error)
+            _log.warning(
+                "%r is not subscribed to: %s refused that: %s", uri, self._upstream.name, told(error)
+            )
         self._refused |= more
         self._tell(self._heard_of)
         return []

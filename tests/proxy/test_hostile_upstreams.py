@@ -175,3 +175,35 @@ async def test_what_a_client_did_not_declare_it_is_not_asked(
             await client.call_tool("t")
     assert asked == []
     assert all("error" in each for each in answers)
+
+
+@pytest.mark.parametrize("code", [-32020, -32022])
+async def test_what_is_wrong_between_proxy_and_server_is_not_told_to_a_client_who_would_call_again(
+    code, autojump_clock
+):
+    scripted = Scripted(NEW, tools_call=lambda wire, request, _: wire.refuse(request, code, "no"))
+    async with open_client(scripted.proxy()) as client:
+        with pytest.raises(ProtocolError, match="did not answer"):
+            await client.call_tool("t")
+        scripted.answers["tools_call"] = lambda wire, request, _: wire.refuse(request, -32021, "no")
+        with pytest.raises(ProtocolError, match="no") as refused:
+            await client.call_tool("t")
+        assert refused.value.code == -32021
+
+
+async def test_no_server_writes_lines_of_the_log(autojump_clock, caplog):
+    text = "no\n2026-01-01 ERROR mcpbus: all is lost\x1b[2J" + "!" * 100_000
+
+    def refuse(wire, request, _params):
+        wire.refuse(request, -32603, text)
+
+    methods = ("initialize", "tools_list", "resources_subscribe")
+    for method in methods:
+        scripted = Scripted(OLD, **{method: refuse})
+        async with open_client(scripted.proxy(optional=True), revision=OLD) as client:
+            await client.request("resources/subscribe", {"uri": "d://a"})
+            with suppress(ProtocolError):
+                await client.call_tool("t")
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) >= len(methods)
+    assert all(each.isprintable() and len(each) < 2_000 for each in told)

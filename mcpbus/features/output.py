@@ -36,6 +36,8 @@ class Output(msgspec.Struct, frozen=True, eq=False):
     """The schema where only objects go; None where there is none to show."""
     _wraps: bool
     _check: Callable[[bytes], str | None]
+    is_due: bool = True
+    """Whether each result has to have structured content; another server's may be as they are."""
 
     def schema(self, revision: Revision) -> msgspec.Raw | None:
         """The output schema that a list of `revision` shows, or None."""
@@ -63,7 +65,9 @@ class Output(msgspec.Struct, frozen=True, eq=False):
             return encoded
         if revision.structured_content is Structured.NEVER or self._wrapped_schema is None:
             return None
-        return b'{"result":%b}' % encoded if self._wraps else encoded
+        if self._wraps:
+            return b'{"result":%b}' % encoded
+        return encoded if encoded.startswith(b"{") else None
 
 
 def read_output(signature: Signature, output_schema: HandWritten | None) -> Output | None:
@@ -107,7 +111,7 @@ def unchecked_output(document: Mapping[str, Any]) -> Output:
     raw = msgspec.Raw(jsontypes.encode(document))
     wraps = document.get("type") != "object"
     wrapped = msgspec.Raw(jsontypes.encode(_wrap(document))) if wraps else raw
-    return Output(raw, wrapped, wraps, lambda _: None)
+    return Output(raw, wrapped, wraps, lambda _: None, is_due=False)
 
 
 def _typed_check(kind: Any, document: dict[str, Any], owner: str) -> Callable[[bytes], str | None]:

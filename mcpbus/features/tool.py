@@ -139,7 +139,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
                 structured = encoded
             if content is None:
                 content = encoded.decode()
-        elif self.output is not None and not result.is_error:
+        elif self.output is not None and self.output.is_due and not result.is_error:
             raise NonConformingResultError(
                 "a ToolResult without `structured`, though the tool has an output schema"
             )

@@ -61,7 +61,7 @@ class Relay:
         """Call a tool there."""
         result = await self._ask(ctx, "tools/call", {"name": tool, "arguments": arguments})
         said = self._read(result, _CallToolResult)
-        content = [self._block(block) for block in said.content]
+        content = [self._block(block) for block in said.content] or None
         return ToolResult(content, said.structured_content, is_error=said.is_error, meta=_own(said.meta))
 
     async def get_prompt(

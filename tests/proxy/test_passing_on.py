@@ -337,3 +337,35 @@ async def test_a_server_that_has_ended_its_session_is_told_again_which_log_lines
         scripted.wires[-1].client.unheard("the session has ended")
         await client.call_tool("t", log_level="info")
         assert scripted.asked("logging/setLevel") == [{"level": "info"}] * 2
+
+
+TEXT = {"content": [{"type": "text", "text": "5"}]}
+OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("here", [OLD, NEW])
+@pytest.mark.parametrize(
+    ("schema", "result", "seen"),
+    [
+        (None, {"content": []}, {"content": []}),
+        (None, {"content": [], "isError": True}, {"content": [], "isError": True}),
+        (None, {**TEXT, "structuredContent": {"a": 1}}, {**TEXT, "structuredContent": {"a": 1}}),
+        (OBJECT, TEXT, TEXT),
+        (OBJECT, {"content": []}, {"content": []}),
+        (OBJECT, {**TEXT, "structuredContent": {"a": "x"}}, {**TEXT, "structuredContent": {"a": "x"}}),
+        (OBJECT, {**TEXT, "structuredContent": [5]}, {OLD: TEXT, NEW: {**TEXT, "structuredContent": [5]}}),
+    ],
+)
+async def test_a_result_is_passed_on_as_it_is_whatever_was_promised(
+    *, here, there, schema, result, seen, autojump_clock, caplog
+):
+    [tool] = TOOLS["tools"]
+    described = tool if schema is None else {**tool, "outputSchema": schema}
+    scripted = Scripted(there, tools_call=result, tools_list={"tools": [described]})
+    async with open_client(scripted.proxy(), revision=here) as client:
+        got = await client.call_tool("t")
+    assert {name: got[name] for name in got if name in {"content", "structuredContent", "isError"}} == (
+        seen.get(here, seen)
+    )
+    assert caplog.records == []

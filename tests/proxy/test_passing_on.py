@@ -369,3 +369,18 @@ async def test_a_result_is_passed_on_as_it_is_whatever_was_promised(
         seen.get(here, seen)
     )
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+async def test_a_prompt_without_messages_and_a_resource_without_contents_are_passed_on_as_they_are(
+    there, autojump_clock
+):
+    scripted = Scripted(
+        there,
+        prompts_list={"prompts": [{"name": "p"}]},
+        prompts_get={"messages": []},
+        resources_read={"contents": []},
+    )
+    async with open_client(scripted.proxy()) as client:
+        assert await client.get_prompt("p") == []
+        assert await client.read_resource("d://a") == []

@@ -115,6 +115,12 @@ class Mirror:
             "template", "uriTemplate", features.templates, foreign_template, relay.read
         )
 
+        self._lists: dict[ListName, tuple[_Listed, ...]] = {
+            "tools": (self._tools,),
+            "prompts": (self._prompts,),
+            "resources": (self._resources, self._templates),
+        }
+
     def _with(
         self, make: Callable[..., Any], relay: Callable[..., Awaitable[Any]]
     ) -> Callable[[_Described], Any]:
@@ -157,8 +163,7 @@ class Mirror:
             self._looked = trio.current_time()
             with trio.move_on_after(_LOOK_SECONDS) as patience:
                 for name in names:
-                    if name in self._capabilities:
-                        await self._try_to_look_at(client, name)
+                    await self._try_to_look_at(client, name)
         if patience.cancelled_caught:
             raise UpstreamError(f"it did not say within {_LOOK_SECONDS:g} s what it offers")
 
@@ -171,7 +176,10 @@ class Mirror:
             _log.warning("%s of another server cannot be listed: %s", name, told(error))
 
     async def _look_at(self, client: Client, name: ListName) -> None:
-        if name == "tools":
+        if name not in self._capabilities:
+            for listed in self._lists[name]:
+                listed.take(())
+        elif name == "tools":
             self._tools.take(await client.list_tools())
         elif name == "prompts":
             self._prompts.take(await client.list_prompts())
@@ -223,7 +231,8 @@ class Mirror:
 
     def clear(self) -> None:
         """Offer nothing of it any more."""
-        for listed in (self._tools, self._prompts, self._resources, self._templates):
-            listed.take(())
+        for lists in self._lists.values():
+            for listed in lists:
+                listed.take(())
         self._capabilities = frozenset()
         self._offer_the_rest()

@@ -303,3 +303,15 @@ async def test_a_server_that_is_away_though_its_connection_is_not_is_told_of_onc
         await trio.sleep(60)
         assert len(scripted.listens) == 2
         assert await client.list_tools()
+
+
+@UPSTREAMS
+async def test_what_a_server_has_no_more_that_comes_back_is_not_offered(there, autojump_clock):
+    scripted = Scripted(there)
+    async with open_client(scripted.proxy()) as client:
+        assert await client.list_tools()
+        scripted.capabilities = {"prompts": {}}
+        scripted.wires[0].client.disconnected("it is another one")
+        await trio.sleep(5)
+        assert await client.list_tools() == await client.list_resources() == []
+        assert await client.list_resource_templates() == []

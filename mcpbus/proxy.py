@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from mcpbus.core.session import Session
 from mcpbus.dispatch.runner import Middleware
 from mcpbus.features.keywords import check_kinds, check_lists
 from mcpbus.features.tool import Visible, check_scopes, check_timeout
+from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.messages import Icon, Implementation
@@ -208,10 +210,10 @@ class _Watcher:
         if self._proxy.connection is not None:
             self._proxy.connection.want(uri, wanted)
 
-    async def until_heard(self, uris: Collection[str]) -> None:
-        """See `UriWatcher.until_heard`."""
-        if self._proxy.connection is not None:
-            await self._proxy.connection.until_heard(uris)
+    def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
+        """See `UriWatcher.hearing`."""
+        connection = self._proxy.connection
+        return [] if connection is None else [partial(connection.until_heard, uris)]
 
 
 def _live(server: Server[Any]) -> AbstractAsyncContextManager[None]:

@@ -178,7 +178,9 @@ class FeaturesBackend:
 
     async def until_heard(self, uris: Collection[str]) -> None:
         """See `Backend.until_heard`."""
-        await self._features.until_heard(uris)
+        async with trio.open_nursery() as nursery:
+            for until_heard in self._features.hearing(uris):
+                nursery.start_soon(until_heard)
 
     def may_subscribe(self, session: Session) -> bool:
         """See `Backend.may_subscribe`."""

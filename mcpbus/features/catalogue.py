@@ -13,7 +13,7 @@ from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.resource import Resource, ResourceOptions, make_resource
 from mcpbus.features.tool import Tool, ToolOptions, Visible, tool
-from mcpbus.features.uri_watcher import UriWatcher
+from mcpbus.features.uri_watcher import UntilHeard, UriWatcher
 from mcpbus.features.uris import is_template
 from mcpbus.protocol.messages import ListName
 
@@ -115,10 +115,9 @@ class Features:
         for watcher in self.watchers:
             watcher.watched(uri, wanted)
 
-    async def until_heard(self, uris: Collection[str]) -> None:
-        """Wait until changes of these are heard of, wherever they are made; see `UriWatcher`."""
-        for watcher in self.watchers:
-            await watcher.until_heard(uris)
+    def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
+        """What to wait for until changes of these are heard of, wherever they are made; see `UriWatcher`."""
+        return [until_heard for watcher in self.watchers for until_heard in watcher.hearing(uris)]
 
     def declare(self, capabilities: Iterable[Capability]) -> None:
         """Offer capabilities from now on, though nothing is registered under them yet."""

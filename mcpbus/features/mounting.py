@@ -17,6 +17,7 @@ from mcpbus.features.prompt import Prompt
 from mcpbus.features.registry import Registry
 from mcpbus.features.resource import Resource
 from mcpbus.features.tool import Tool, check_name
+from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.features.uris import is_template
 
 _log = logging.getLogger("mcpbus")
@@ -196,11 +197,9 @@ class Mount:
         if self.prefix.may_have(uri):
             self._below.watched(self.prefix.uri_below(uri), wanted)
 
-    async def until_heard(self, uris: Collection[str]) -> None:
-        """See `UriWatcher.until_heard`."""
-        await self._below.until_heard(
-            [self.prefix.uri_below(uri) for uri in uris if self.prefix.may_have(uri)]
-        )
+    def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
+        """See `UriWatcher.hearing`."""
+        return self._below.hearing([self.prefix.uri_below(uri) for uri in uris if self.prefix.may_have(uri)])
 
     def _take(
         self,

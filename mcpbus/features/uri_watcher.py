@@ -1,7 +1,10 @@
 """Who has to know which resources clients want to hear of, since it hears of them elsewhere."""
 
-from collections.abc import Collection
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol, TypeAlias
+
+UntilHeard: TypeAlias = Callable[[], Awaitable[None]]
+"""Waits until changes are heard of. It ends in time by itself, and raises nothing."""
 
 
 class UriWatcher(Protocol):
@@ -14,5 +17,5 @@ class UriWatcher(Protocol):
     def watched(self, uri: str, wanted: bool, /) -> None:
         """Hear that somebody has subscribed to a URI, or that nobody wants to hear of it any more."""
 
-    async def until_heard(self, uris: Collection[str], /) -> None:
-        """Wait until changes of these, as far as they are its own, are heard of. It ends in time by itself, and raises nothing."""
+    def hearing(self, uris: Collection[str], /) -> list[UntilHeard]:
+        """What to wait for until changes of these, as far as they are its own, are heard of."""

@@ -7,6 +7,7 @@ import trio
 from scripted import Scripted, listen
 from upstreams import NEW, OLD
 
+from mcpbus import Server
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.testing import open_bus, open_client
 from mcpbus.upstream.wishes import MOST_URIS, Wishes
@@ -160,3 +161,15 @@ async def test_a_process_that_ends_with_its_session_is_followed_by_one_that_hear
         assert len(scripted.wires) == 2
         assert len(scripted.asked("resources/subscribe")) == 2
     assert "cannot be reached" not in caplog.text
+
+
+async def test_several_servers_that_do_not_confirm_are_waited_for_at_the_same_time(autojump_clock):
+    desk = Server("desk")
+    for letter in "bcd":
+        listed = {"resources": [{"uri": f"{letter}://", "name": letter}]}
+        scripted = Scripted(OLD, resources_subscribe=nothing, resources_list=listed)
+        desk.mount(scripted.proxy(), prefix=letter)
+    async with open_client(desk) as client:
+        began = trio.current_time()
+        async with client.listen(uris=[f"{letter}://" for letter in "bcd"]):
+            assert trio.current_time() - began == pytest.approx(5)

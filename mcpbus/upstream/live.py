@@ -79,6 +79,7 @@ class Live:
             knows=self._knows,
             learned=learned,
             heard=self._hearing.hear,
+            updated=updated,
         )
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -50,6 +50,7 @@ class Watch:
         knows: Tells whether it may have a resource, as far as its lists are known.
         learned: Told what it says of itself, each time.
         heard: Hears of a change that it tells of.
+        updated: Tells clients that a resource was updated, or may have been.
     """
 
     def __init__(
@@ -61,16 +62,20 @@ class Watch:
         knows: Callable[[str], bool],
         learned: Callable[[ServerDescription], object],
         heard: Callable[[Pipe, str, dict[str, Any]], object],
+        updated: Callable[[str], object],
     ) -> None:
         self._upstream = upstream
         self._pool = pool
         self._mirror = mirror
         self._learned = learned
         self._heard = heard
+        self._updated = updated
         self._reached = ReachedLimits()
         self._wishes = Wishes(knows)
         self._heard_of: set[str] = set()
         self._refused: set[str] = set()
+        # What was heard of until the connection was lost, and is not again yet.
+        self._missed: set[str] = set()
         # It tells nobody of changes of resources.
         self._mute = False
         self._stirred = trio.Event()
@@ -83,6 +88,7 @@ class Watch:
         else:
             self._wishes.discard(uri)
             self._refused.discard(uri)
+            self._missed.discard(uri)
         self._stirred.set()
 
     def relisted(self) -> None:
@@ -103,12 +109,17 @@ class Watch:
 
     def lost(self) -> None:
         """Note that what was subscribed to is forgotten there."""
+        self._missed |= self._heard_of
         self._heard_of.clear()
         self._stirred.set()
 
     def _tell(self, heard_of: Iterable[str], *, mute: bool = False) -> None:
-        """Tell who waits for it of which resources changes are heard."""
+        """Tell who waits for it of which resources changes are heard; and clients that those may have changed meanwhile that were lost."""
         self._heard_of, self._mute = set(heard_of), mute
+        missed = self._missed & self._heard_of
+        self._missed -= missed
+        for uri in missed & self._wanted:
+            self._updated(uri)
         self._news.set()
         self._news = trio.Event()
 
@@ -177,6 +188,7 @@ class Watch:
                 await (self._listen(pipe) if pipe.modern else self._subscribe(pipe))
                 nursery.cancel_scope.cancel()
         finally:
+            self._missed |= self._heard_of
             self._tell(())
         if (pipe.closing and not pipe.was_left) or not for_clients:
             raise Disconnected("it was lost")

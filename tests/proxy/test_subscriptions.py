@@ -173,3 +173,22 @@ async def test_several_servers_that_do_not_confirm_are_waited_for_at_the_same_ti
         began = trio.current_time()
         async with client.listen(uris=[f"{letter}://" for letter in "bcd"]):
             assert trio.current_time() - began == pytest.approx(5)
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+async def test_who_may_have_missed_a_change_while_the_server_was_lost_is_told_so(there, autojump_clock):
+    scripted = Scripted(there)
+    async with (
+        open_client(scripted.proxy()) as client,
+        client.listen(uris=["d://a"]) as changes,
+    ):
+        async with client.listen(uris=["d://b"]):
+            pass
+        await trio.sleep(1)
+        scripted.wires[0].client.disconnected("it was cut")
+        await trio.sleep(5)
+        heard = []
+        with trio.move_on_after(1):
+            async for _, params in changes:
+                heard.append(params["uri"])
+    assert heard == ["d://a"]

@@ -124,7 +124,7 @@ class ToolResult:
     """A tool's result in full, where a plain return value does not say enough.
 
     Args:
-        content: what the model reads: a value, or a list of values and content blocks.
+        content: what the model reads: a value, or a list of values and content blocks; nothing if the list is empty.
         structured: the ``structuredContent``, any JSON value; it must conform to the tool's output schema.
             Clients of 2025-06-18 and 2025-11-25 get it only if it is an object, older ones never. If `content` is
             left out, they read its JSON.

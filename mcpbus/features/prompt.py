@@ -150,8 +150,8 @@ def _argument(parameter: Parameter, revision: Revision) -> wire.PromptArgument:
 def _messages(value: Any) -> list[PromptMessage]:
     if isinstance(value, PromptMessage):
         return [value]
-    if isinstance(value, list | tuple) and any(
-        isinstance(item, (PromptMessage, str, *CONTENT)) for item in value
+    if isinstance(value, list | tuple) and (
+        not value or any(isinstance(item, (PromptMessage, str, *CONTENT)) for item in value)
     ):
         return [message for item in value for message in _messages(item)]
     for item in value if isinstance(value, list | tuple) else [value]:

@@ -143,7 +143,9 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
             raise NonConformingResultError(
                 "a ToolResult without `structured`, though the tool has an output schema"
             )
-        return _result(encode_content(content, revision), structured, end)
+        # A list of nothing is no content here, where it stands for blocks; a function that returns one returns data.
+        nothing = isinstance(content, list | tuple) and not content
+        return _result(b"[]" if nothing else encode_content(content, revision), structured, end)
 
 
 @explained

@@ -274,6 +274,7 @@ class Language(enum.Enum):
             [("user", {"type": "resource_link", "uri": "x://b", "name": "b"})],
         ),
         ({"n": 1}, [("user", {"type": "text", "text": '{"n":1}'})]),
+        ([], []),
     ],
 )
 async def test_what_a_prompt_says(server, client, value, messages):  # O-3

@@ -301,6 +301,13 @@ async def test_a_tool_result_says_everything(server, connect):  # F-20
     assert modern["resultType"] == "complete"
 
 
+@pytest.mark.parametrize("nothing", [[], ()])
+async def test_a_tool_result_may_say_nothing(server, connect, nothing):
+    server.add_tool(returning(Any, ToolResult(nothing, {"n": 1})))
+    result = await connect(server, D).call("t")
+    assert result == {"content": [], "structuredContent": {"n": 1}}
+
+
 @pytest.mark.parametrize(("revision", "structured"), [(A, None), (C, None), (D, None), (E, [1])])
 async def test_structure_without_a_schema_is_left_out_where_only_objects_go(
     server, connect, revision, structured

@@ -85,6 +85,35 @@ async def test_a_client_sees_what_the_other_server_would_show_it(here, autojump_
         assert await transcript(client) == direct
 
 
+CITY = {"city": "Oslo"}
+ASKED = {
+    "tools/call": {"name": "who"},
+    "prompts/get": {"name": "pack", "arguments": CITY},
+    "resources/read": {"uri": "data://cities"},
+}
+
+
+async def answered(method, result, revision):
+    """What a client gets where the other server answers with `result`."""
+    async with upstream(weather(), revision) as reached:
+        reached.results[method] = result
+        async with open_client(proxy_of(reached), revision=revision) as client:
+            return await client.request(method, ASKED[method])
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        ("tools/call", {"content": []}),
+        ("tools/call", {"content": [], "structuredContent": {"n": 1}}),
+        ("prompts/get", {"description": "What to pack.", "messages": []}),
+        ("resources/read", {"contents": []}),
+    ],
+)
+async def test_where_the_other_server_says_nothing_a_client_reads_nothing(method, result, autojump_clock):
+    assert await answered(method, result, OLD) == result
+
+
 @UPSTREAMS
 @CLIENTS
 async def test_what_is_said_in_a_call_is_said_in_that_and_before_its_result(here, there, autojump_clock):

@@ -64,10 +64,6 @@ class _ForeignPrompt(Prompt, frozen=True, eq=False):
         """See `Prompt.bind`; what is missing, or too much, its own server says."""
         return {"arguments": dict(given)}
 
-    def encode_result(self, value: Any, revision: Revision, tail: Tail) -> bytes:
-        """See `Prompt.encode_result`. There may be no messages."""
-        return Prompt.encode_result(self, None if value == [] else value, revision, tail)
-
 
 class _ForeignResource(Resource, frozen=True, eq=False):
     def bind(self, values: Mapping[str, str | list[str]]) -> dict[str, Any]:

@@ -35,9 +35,8 @@ class Output(msgspec.Struct, frozen=True, eq=False):
     _wrapped_schema: msgspec.Raw | None
     """The schema where only objects go; None where there is none to show."""
     _wraps: bool
-    _check: Callable[[bytes], str | None]
-    is_due: bool = True
-    """Whether each result has to have structured content; another server's may be as they are."""
+    _check: Callable[[bytes], str | None] | None
+    """What finds faults; None where another server has held results against its schema, or has not."""
 
     def schema(self, revision: Revision) -> msgspec.Raw | None:
         """The output schema that a list of `revision` shows, or None."""
@@ -55,9 +54,20 @@ class Output(msgspec.Struct, frozen=True, eq=False):
         Raises:
             NonConformingResultError: it does not conform.
         """
-        if (fault := self._check(encoded)) is not None:
+        if self._check is not None and (fault := self._check(encoded)) is not None:
             fault = find_non_finite(value) or fault
             raise NonConformingResultError(f"the result does not match the output schema: {fault}")
+
+    def check_left_out(self) -> None:
+        """Refuse a result that has no structure.
+
+        Raises:
+            NonConformingResultError: it does not conform.
+        """
+        if self._check is not None:
+            raise NonConformingResultError(
+                "a ToolResult without `structured`, though the tool has an output schema"
+            )
 
     def structure(self, encoded: bytes, revision: Revision) -> bytes | None:
         """The ``structuredContent`` for the JSON of a result, or None where `revision` takes none."""
@@ -111,7 +121,7 @@ def unchecked_output(document: Mapping[str, Any]) -> Output:
     raw = msgspec.Raw(jsontypes.encode(document))
     wraps = document.get("type") != "object"
     wrapped = msgspec.Raw(jsontypes.encode(_wrap(document))) if wraps else raw
-    return Output(raw, wrapped, wraps, lambda _: None, is_due=False)
+    return Output(raw, wrapped, wraps, _check=None)
 
 
 def _typed_check(kind: Any, document: dict[str, Any], owner: str) -> Callable[[bytes], str | None]:

@@ -11,7 +11,7 @@ from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_kinds, check_lists, check_members, check_plain, check_told
-from mcpbus.features.output import NonConformingResultError, Output, read_output
+from mcpbus.features.output import Output, read_output
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.handwritten import HandWritten
 from mcpbus.features.signature import check_function, describe, name_of, read_signature
@@ -139,10 +139,8 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
                 structured = encoded
             if content is None:
                 content = encoded.decode()
-        elif self.output is not None and self.output.is_due and not result.is_error:
-            raise NonConformingResultError(
-                "a ToolResult without `structured`, though the tool has an output schema"
-            )
+        elif self.output is not None and not result.is_error:
+            self.output.check_left_out()
         # A list of nothing is no content here, where it stands for blocks; a function that returns one returns data.
         nothing = isinstance(content, list | tuple) and not content
         return _result(b"[]" if nothing else encode_content(content, revision), structured, end)

@@ -61,8 +61,9 @@ class Relay:
         """Call a tool there."""
         result = await self._ask(ctx, "tools/call", {"name": tool, "arguments": arguments})
         said = self._read(result, _CallToolResult)
-        content = [self._block(block) for block in said.content] or None
-        return ToolResult(content, said.structured_content, is_error=said.is_error, meta=_own(said.meta))
+        content = [self._block(block) for block in said.content or ()]
+        meta = _own(said.meta or {})
+        return ToolResult(content, said.structured_content, is_error=bool(said.is_error), meta=meta)
 
     async def get_prompt(
         self, prompt: str, *, arguments: dict[str, str], ctx: Context
@@ -84,7 +85,7 @@ class Relay:
             if error.code not in _NOT_FOUND:
                 raise
             raise ResourceNotFoundError("" if uri in error.message else error.message) from error
-        return [self._contents(each) for each in self._read(result, _ReadResourceResult).contents]
+        return [self._read(each, _kind_of(each)) for each in self._read(result, _ReadResourceResult).contents]
 
     async def complete(
         self, ref: str, argument: str, *, value: str, chosen: dict[str, str], ctx: Context
@@ -117,15 +118,17 @@ class Relay:
             raise self._no_result(f"it is of the type {kind!r}")
         return result
 
-    def _block(self, block: wire.ContentBlock) -> wire.ContentBlock:
-        if not isinstance(block, wire.EmbeddedResource):
-            return block
-        return msgspec.structs.replace(block, resource=self._contents(block.resource))
-
-    def _contents(self, said: Any) -> wire.TextResourceContents | wire.BlobResourceContents:
-        if isinstance(said, dict) and "text" in said:
-            return self._read(said, wire.TextResourceContents)
-        return self._read(said, wire.BlobResourceContents)
+    def _block(self, said: Any) -> wire.ContentBlock:
+        """Read a content block. What is none that is known here becomes text, so that nothing else of its result is lost with it."""
+        try:
+            block: wire.ContentBlock = msgspec.convert(said, wire.ContentBlock)
+            if not isinstance(block, wire.EmbeddedResource):
+                return block
+            resource = msgspec.convert(block.resource, _kind_of(block.resource))
+            return msgspec.structs.replace(block, resource=resource)
+        except msgspec.ValidationError as error:
+            _log.warning("what %s says is no content block, and becomes text: %s", self._name, error)
+            return wire.TextContent(msgspec.json.encode(said).decode())
 
     def _read(self, result: Any, kind: type[_T]) -> _T:
         try:
@@ -211,14 +214,21 @@ class _Passage:
 
 
 class _CallToolResult(msgspec.Struct, rename="camel"):
-    content: list[wire.ContentBlock] = []
+    """Of which some servers write what they leave out as null."""
+
+    content: list[Any] | None = None
     structured_content: Any = msgspec.UNSET
-    is_error: bool = False
-    meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
+    is_error: bool | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
+
+
+class _PromptMessage(msgspec.Struct):
+    role: wire.Role
+    content: Any
 
 
 class _GetPromptResult(msgspec.Struct):
-    messages: list[wire.PromptMessage]
+    messages: list[_PromptMessage]
 
 
 class _ReadResourceResult(msgspec.Struct):
@@ -233,6 +243,11 @@ class _Completed(msgspec.Struct, rename="camel"):
 
 class _CompleteResult(msgspec.Struct):
     completion: _Completed
+
+
+def _kind_of(contents: Any) -> type[wire.TextResourceContents | wire.BlobResourceContents]:
+    is_text = isinstance(contents, dict) and contents.get("text") is not None
+    return wire.TextResourceContents if is_text else wire.BlobResourceContents
 
 
 def _passes(name: str) -> bool:

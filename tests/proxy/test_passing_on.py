@@ -1,5 +1,7 @@
 """What clients get of a server that stands for another one: the same as of that, whatever the revisions on either side."""
 
+import json
+
 import pytest
 import trio
 from scripted import SAID, TOOLS, Scripted, in_a_second
@@ -112,6 +114,51 @@ async def answered(method, result, revision):
 )
 async def test_where_the_other_server_says_nothing_a_client_reads_nothing(method, result, autojump_clock):
     assert await answered(method, result, OLD) == result
+
+
+async def test_what_a_server_leaves_out_may_be_null(autojump_clock):
+    text = {"type": "text", "text": "rain"}
+    nulls = {"content": [{**text, "annotations": None, "_meta": None}], "isError": None, "_meta": None}
+    assert await answered("tools/call", nulls, OLD) == {"content": [text]}
+    assert await answered("tools/call", {"content": None}, OLD) == {"content": []}
+    contents = [{"uri": "data://cities", "text": None, "blob": "T3Nsbw==", "mimeType": None}]
+    assert await answered("resources/read", {"contents": contents}, OLD) == {
+        "contents": [{"uri": "data://cities", "blob": "T3Nsbw=="}]
+    }
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "hologram", "data": 1},
+        {"type": "image", "data": "AAE="},
+        {"type": "resource", "resource": {"uri": "data://cities"}},
+        "rain",
+    ],
+)
+async def test_what_is_no_content_that_is_known_becomes_text_and_the_rest_stays(
+    block, autojump_clock, caplog
+):
+    told, rest = (
+        {"type": "text", "text": json.dumps(block, separators=(",", ":"))},
+        {"type": "text", "text": "snow"},
+    )
+    assert await answered("tools/call", {"content": [block, rest]}, OLD) == {"content": [told, rest]}
+    message = {"role": "user", "content": block}
+    assert await answered("prompts/get", {"messages": [message]}, OLD) == {
+        "description": "What to pack.",
+        "messages": [{"role": "user", "content": told}],
+    }
+    assert "is no content block, and becomes text" in caplog.text.replace("upstream", "weather")
+
+
+async def test_a_result_is_not_held_against_the_other_servers_schema(autojump_clock):
+    unstructured = {"content": [{"type": "text", "text": "rain"}]}
+    async with upstream(weather(), OLD) as reached:
+        reached.results["tools/call"] = unstructured
+        async with open_client(proxy_of(reached), revision=OLD) as client:
+            assert "outputSchema" in (await client.list_tools())[0]
+            assert await client.call_tool("forecast", CITY) == unstructured
 
 
 @UPSTREAMS

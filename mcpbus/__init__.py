@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mcpbus.core.sync_context import SyncContext
     from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
     from mcpbus.features.completion import Completion
-    from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
+    from mcpbus.features.content import Audio, File, Image, PromptMessage, PromptResult, ToolResult
     from mcpbus.features.depends import Depends
     from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
     from mcpbus.features.tool import Tool, tool
@@ -111,7 +111,14 @@ else:
             "mcpbus.core.sync_context": ("SyncContext",),
             "mcpbus.dispatch.runner": ("CallNext", "Invocation", "Middleware"),
             "mcpbus.features.completion": ("Completion",),
-            "mcpbus.features.content": ("Audio", "File", "Image", "PromptMessage", "ToolResult"),
+            "mcpbus.features.content": (
+                "Audio",
+                "File",
+                "Image",
+                "PromptMessage",
+                "PromptResult",
+                "ToolResult",
+            ),
             "mcpbus.features.depends": ("Depends",),
             "mcpbus.features.errors": ("RegistrationError", "ResourceNotFoundError", "ToolError"),
             "mcpbus.features.tool": ("Tool", "tool"),
@@ -186,6 +193,7 @@ __all__ = [
     "Middleware",
     "Place",
     "PromptMessage",
+    "PromptResult",
     "ProtocolError",
     "Proxy",
     "Reason",

@@ -174,6 +174,22 @@ class PromptMessage:
     content: ContentBlock = attrs.field(converter=_sole_block)
 
 
+@explained
+@attrs.frozen
+class PromptResult:
+    """A prompt's result in full, where its messages do not say enough.
+
+    Args:
+        messages: What a prompt may return besides: text, content, a `PromptMessage`, or a list of these.
+        description: What this result is for; if left out, what the prompt is for.
+        meta: The ``_meta`` of the result.
+    """
+
+    messages: Any
+    description: str | None = attrs.field(default=None, kw_only=True)
+    meta: MetaObject | None = attrs.field(default=None, kw_only=True)
+
+
 HELPERS = (Image, Audio, File)
 BLOCKS = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 CONTENT = HELPERS + BLOCKS
@@ -201,7 +217,7 @@ def to_blocks(value: Any) -> list[ContentBlock]:
             return [value]
         case list() | tuple() if any(isinstance(element, CONTENT) for element in value):
             return [block for element in value for block in to_blocks(element)]
-        case ToolResult() | PromptMessage():
+        case ToolResult() | PromptMessage() | PromptResult():
             raise TypeError(f"this is no content, and nothing that is shown as data: {value!r}")
         case _:
             return [TextContent(jsontypes.encode(value).decode())]

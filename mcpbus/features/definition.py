@@ -173,7 +173,7 @@ class Definition(Hooks):
         """Register a prompt: ``@server.prompt`` or ``@server.prompt(title=..., ...)`` with the options of `PromptOptions`.
 
         Its arguments are strings on the wire, and are converted to what the parameters say. It returns what the user
-        says (text or content), a `PromptMessage`, or a list of these.
+        says (text or content), a `PromptMessage`, a list of these, or a `PromptResult`.
 
         Raises:
             RegistrationError: it cannot be a prompt as it is written.

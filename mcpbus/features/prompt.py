@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from mcpbus.features.arguments import InvalidArgumentsError
-from mcpbus.features.content import CONTENT, PromptMessage, adapt, to_blocks
+from mcpbus.features.content import CONTENT, PromptMessage, PromptResult, adapt, to_blocks
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_kinds, check_told
 from mcpbus.features.parts import encode_parts
@@ -95,17 +95,21 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
         return arguments
 
     def encode_result(self, value: Any, revision: Revision, tail: Tail) -> bytes:
-        """The result object for what the function returned: messages, or values that the user says.
+        """The result object for what the function returned: a `PromptResult`, messages, or values that the user says.
 
         Raises:
             TypeError: it has no JSON form.
             ValueError: it holds a File without a uri.
         """
+        said = value if isinstance(value, PromptResult) else PromptResult(value)
         messages = [
-            wire.PromptMessage(message.role, adapt(message.content, revision)) for message in _messages(value)
+            wire.PromptMessage(message.role, adapt(message.content, revision))
+            for message in _messages(said.messages)
         ]
-        start = b'{"description":%b,' % jsontypes.encode(self.description) if self.description else b"{"
-        return start + b'"messages":%b%b' % (encode_parts(messages), tail.plain)
+        description = self.description if said.description is None else said.description
+        start = b'{"description":%b,' % jsontypes.encode(description) if description else b"{"
+        meta = {name: msgspec.Raw(jsontypes.encode(each)) for name, each in (said.meta or {}).items()}
+        return start + b'"messages":%b%b' % (encode_parts(messages), tail.with_meta(meta))
 
 
 def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:

@@ -13,7 +13,7 @@ from mcpbus.core.context import Context
 from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.completion import Completion
-from mcpbus.features.content import PromptMessage, ToolResult
+from mcpbus.features.content import PromptMessage, PromptResult, ToolResult
 from mcpbus.features.errors import ResourceNotFoundError
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.errors import (
@@ -65,13 +65,12 @@ class Relay:
         meta = _own(said.meta or {})
         return ToolResult(content, said.structured_content, is_error=bool(said.is_error), meta=meta)
 
-    async def get_prompt(
-        self, prompt: str, *, arguments: dict[str, str], ctx: Context
-    ) -> list[PromptMessage]:
+    async def get_prompt(self, prompt: str, *, arguments: dict[str, str], ctx: Context) -> PromptResult:
         """Get a prompt there."""
         result = await self._ask(ctx, "prompts/get", {"name": prompt, "arguments": arguments})
-        messages = self._read(result, _GetPromptResult).messages
-        return [PromptMessage(message.role, self._block(message.content)) for message in messages]
+        said = self._read(result, _GetPromptResult)
+        messages = [PromptMessage(each.role, self._block(each.content)) for each in said.messages]
+        return PromptResult(messages, description=said.description, meta=_own(said.meta or {}))
 
     async def read(self, uri: str, *, ctx: Context) -> list[Any]:
         """Read a resource there.
@@ -229,6 +228,8 @@ class _PromptMessage(msgspec.Struct):
 
 class _GetPromptResult(msgspec.Struct):
     messages: list[_PromptMessage]
+    description: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
 class _ReadResourceResult(msgspec.Struct):

@@ -9,7 +9,7 @@ import pytest
 
 from mcpbus import Server
 from mcpbus.features.completion import Completion
-from mcpbus.features.content import Audio, File, Image, PromptMessage, ToolResult
+from mcpbus.features.content import Audio, File, Image, PromptMessage, PromptResult, ToolResult
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, ProtocolError
 from mcpbus.protocol.messages import EmbeddedResource, ResourceLink, TextContent, TextResourceContents
@@ -199,6 +199,27 @@ async def test_a_resource_that_breaks_its_promise_tells_nothing(server, client, 
         await client.run("resources/read", **RESOURCE)
     assert (refused.value.code, refused.value.message) == (INTERNAL_ERROR, "Internal error")
     assert "resources/read x://a failed" in caplog.text
+
+
+async def test_a_prompt_result_says_everything(server, connect):
+    @server.prompt(description="For any trip.")
+    async def pack(city: str = "") -> PromptResult:
+        if not city:
+            return PromptResult("Pack.")
+        return PromptResult(f"Pack for {city}.", description=f"For {city}.", meta={"k": 1})
+
+    client = connect(server, "2025-11-25")
+    said = {"role": "user", "content": {"type": "text", "text": "Pack."}}
+    assert await client.run("prompts/get", name="pack") == {
+        "description": "For any trip.",
+        "messages": [said],
+    }
+    said["content"]["text"] = "Pack for Oslo."
+    assert await client.run("prompts/get", name="pack", arguments={"city": "Oslo"}) == {
+        "description": "For Oslo.",
+        "messages": [said],
+        "_meta": {"k": 1},
+    }
 
 
 @pytest.mark.parametrize(

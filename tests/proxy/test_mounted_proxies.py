@@ -8,7 +8,7 @@ from scripted import Scripted, in_a_second, initialize
 from trio.testing import wait_all_tasks_blocked
 from upstreams import NEW, OLD, proxy_of, upstream, weather
 
-from mcpbus import Context, ProtocolError, ResourceNotFoundError, Server, ToolResult
+from mcpbus import Context, PromptResult, ProtocolError, ResourceNotFoundError, Server, ToolResult
 from mcpbus.testing import open_bus, open_client
 
 BOTH = pytest.mark.parametrize("here", [OLD, NEW])
@@ -149,7 +149,7 @@ async def test_middleware_wraps_what_is_passed_on_and_sees_what_a_tool_would_ret
     assert seen == [
         ("tools/call", "sky_forecast", {"arguments": {"city": "Oslo"}}, ToolResult),
         ("resources/read", "data://Oslo/now", {"uri": "data://Oslo/now"}, list),
-        ("prompts/get", "sky_pack", {"arguments": {"city": "Oslo"}}, list),
+        ("prompts/get", "sky_pack", {"arguments": {"city": "Oslo"}}, PromptResult),
     ]
 
 

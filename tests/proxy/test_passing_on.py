@@ -116,6 +116,12 @@ async def test_where_the_other_server_says_nothing_a_client_reads_nothing(method
     assert await answered(method, result, OLD) == result
 
 
+async def test_a_prompt_is_described_as_its_server_does_it_this_time(autojump_clock):
+    pack = {"role": "user", "content": {"type": "text", "text": "Pack an umbrella."}}
+    said = {"description": "For Oslo.", "messages": [pack], "_meta": {"acme": [1, None]}}
+    assert await answered("prompts/get", said, OLD) == said
+
+
 async def test_what_a_server_leaves_out_may_be_null(autojump_clock):
     text = {"type": "text", "text": "rain"}
     nulls = {"content": [{**text, "annotations": None, "_meta": None}], "isError": None, "_meta": None}

@@ -49,6 +49,10 @@ class Openable(Generic[StateT]):
     sealer: Sealer
     _buses: ReachableBuses
 
+    def presented_name(self) -> str:
+        """What it is called now, for people."""
+        return self.name
+
     # -- what is opened --------------------------------------------------------------------------
 
     def _entered(self) -> AbstractAsyncContextManager[tuple[Any, Mapping[object, Any]]]:
@@ -286,7 +290,7 @@ class Openable(Generic[StateT]):
             own = {name: options.pop(name) for name in attrs.fields_dict(Opening) if name in options}
             serve = partial(self._serve, Opening(**own), worker, **options)
             drain = getattr(options.get("options"), "drain_seconds", DRAIN_SECONDS)
-            program = partial(until_signalled, self.name, serve, worker, drain)
+            program = partial(until_signalled, self.presented_name, serve, worker, drain)
         try:
             trio.run(program)
         except (ServingError, BaseExceptionGroup) as errors:

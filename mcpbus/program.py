@@ -54,7 +54,10 @@ def check_startable() -> None:
 
 
 async def until_signalled(
-    name: str, serve: Callable[..., Any], worker: "Worker | None" = None, drain_seconds: float = DRAIN_SECONDS
+    name: Callable[[], str],
+    serve: Callable[..., Any],
+    worker: "Worker | None" = None,
+    drain_seconds: float = DRAIN_SECONDS,
 ) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
@@ -62,7 +65,7 @@ async def until_signalled(
     standard error without waiting for its reader, and says in it what blocks the loop, or keeps the program from its end.
 
     Args:
-        name: What is served.
+        name: Tells what is served, once it is.
         serve: `Server.serve` or the like, with its other arguments.
         worker: What this process does as one of several, if it is one: another one says where they serve, and ends it.
         drain_seconds: How long that takes to end.
@@ -77,7 +80,8 @@ async def until_signalled(
             nullcontext(_say_where) if worker is None else worker.attend(shutdown) as say_where,
             background() as nursery,
         ):
-            await say_where(name, await nursery.start(partial(serve, shutdown=shutdown)))
+            urls = await nursery.start(partial(serve, shutdown=shutdown))
+            await say_where(name(), urls)
             _tune_collector()
 
 

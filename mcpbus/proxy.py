@@ -98,7 +98,7 @@ class Proxy(Server[None]):
         list_ttl: float = 0.0,
         state_keys: Sequence[bytes | str] = (),
     ) -> None:
-        upstream = read_upstream(target, headers=headers, env=env, cwd=cwd, revision=revision)
+        upstream = read_upstream(target, name=name, headers=headers, env=env, cwd=cwd, revision=revision)
         check_kinds("Proxy", {"connections": connections, "optional": optional})
         if connections < 1:
             raise ValueError(f"Proxy: connections is at least 1, not {connections}")
@@ -113,7 +113,7 @@ class Proxy(Server[None]):
             "icons": images or None,
         }
         super().__init__(
-            upstream.name if name is None else name,
+            upstream.name,
             version="0.0.0" if version is None else version,
             title=title,
             description=description,

@@ -232,7 +232,7 @@ async def serve(*, shutdown, task_status):
     await server.serve(bind="127.0.0.1:0", shutdown=shutdown, task_status=task_status)
     print(*set(sys.modules) - before)
 
-trio.run(until_signalled, "quick", serve)
+trio.run(until_signalled, lambda: "quick", serve)
 """
 
 

@@ -103,7 +103,7 @@ def main(shell: str, port: int) -> None:
             if Setting.TWIN in os.environ:
                 _start_twin(shell, port + 1)
             serve = partial(served.serve, bind=f"{HOST}:{port}", **app)
-            trio.run(until_signalled, "bench", serve)
+            trio.run(until_signalled, lambda: "bench", serve)
 
 
 def _served() -> Server:

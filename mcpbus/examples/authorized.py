@@ -62,6 +62,6 @@ async def serve_both(
 if __name__ == "__main__":
     where, _, number = os.environ.get("BIND", "127.0.0.1:8000").rpartition(":")
     try:
-        trio.run(until_signalled, server.name, partial(serve_both, where, int(number)))
+        trio.run(until_signalled, lambda: server.name, partial(serve_both, where, int(number)))
     except CannotListenError as error:
         sys.exit(f"Error: {error}")

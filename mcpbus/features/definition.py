@@ -115,6 +115,10 @@ class Definition(Hooks):
         """Whether it tells one client from the other."""
         return self.auth is not None or self.authenticate is not None
 
+    def presented_name(self) -> str:
+        """What clients call it now."""
+        return self._identity.name
+
     def identity(self, revision: Revision, *, icons: bool = True) -> Implementation:
         """Who the server is, as `revision` says it (rule B-10), with or without its icons."""
         return msgspec.structs.replace(

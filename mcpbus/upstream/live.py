@@ -71,7 +71,7 @@ class Live:
         self._hearing = Hearing(self._look, updated, self._lost)
         self._pool = Pool(upstream, terms.connections, self._hear)
         relay = Relay(upstream.name, self._pool, self._hearing)
-        self._mirror = Mirror(features, relay, terms.scopes, terms.timeout)
+        self._mirror = Mirror(upstream.name, features, relay, terms.scopes, terms.timeout)
         self._watch = Watch(
             upstream,
             self._pool,

@@ -48,7 +48,10 @@ class _Listed:
         registry: Registry[Any],
         make: Callable[[_Described], Any],
         replace: Callable[[Iterable[str], Mapping[str, Any]], None],
+        *,
+        server: str,
     ) -> None:
+        self._server = server
         self._noun = noun
         self._key = key
         self._registry = registry
@@ -64,7 +67,8 @@ class _Listed:
             key, text = str(each.get(self._key)), msgspec.json.encode(each)
             if key in kept:
                 _log.warning(
-                    "another server lists the %s %s twice; the second one is left out",
+                    "%s lists the %s %s twice; the second one is left out",
+                    self._server,
                     self._noun,
                     quoted(key),
                 )
@@ -82,7 +86,7 @@ class _Listed:
                 self._registry.check_free(key)
             return self._make(described)
         except RegistrationError as error:
-            _log.warning("what another server offers is left out: %s", told(error))
+            _log.warning("what %s offers is left out: %s", self._server, told(error))
             return None
 
 
@@ -90,6 +94,7 @@ class Mirror:
     """The lists of the other server.
 
     Args:
+        server: What the other server is called, for the log.
         features: What this one offers.
         relay: What passes calls on.
         scopes: What a token has to allow for each of them.
@@ -97,8 +102,14 @@ class Mirror:
     """
 
     def __init__(
-        self, features: Features, relay: Relay, scopes: tuple[str, ...], timeout: float | None
+        self,
+        server: str,
+        features: Features,
+        relay: Relay,
+        scopes: tuple[str, ...],
+        timeout: float | None,
     ) -> None:
+        self._server = server
         self._features = features
         self._relay = relay
         self._terms: dict[str, Any] = {"scopes": scopes, "timeout": timeout}
@@ -107,7 +118,12 @@ class Mirror:
         self._listing = trio.Lock()
         self._looked = -math.inf
         self._tools = _Listed(
-            "tool", "name", features.tools, self._with(foreign_tool, relay.call_tool), features.replace_tools
+            "tool",
+            "name",
+            features.tools,
+            self._with(foreign_tool, relay.call_tool),
+            features.replace_tools,
+            server=server,
         )
         self._prompts = self._plain("prompt", "name", features.prompts, foreign_prompt, relay.get_prompt)
         self._resources = self._plain("resource", "uri", features.resources, foreign_resource, relay.read)
@@ -134,7 +150,7 @@ class Mirror:
         make: Callable[..., Any],
         relay: Callable[..., Awaitable[Any]],
     ) -> _Listed:
-        return _Listed(noun, key, registry, self._with(make, relay), registry.replace)
+        return _Listed(noun, key, registry, self._with(make, relay), registry.replace, server=self._server)
 
     @property
     def is_old(self) -> bool:
@@ -173,7 +189,7 @@ class Mirror:
         except Disconnected:
             raise  # that says nothing about the list
         except (ProtocolError, ClientError) as error:
-            _log.warning("%s of another server cannot be listed: %s", name, told(error))
+            _log.warning("%s of %s cannot be listed: %s", name, self._server, told(error))
 
     async def _look_at(self, client: Client, name: ListName) -> None:
         if name not in self._capabilities:

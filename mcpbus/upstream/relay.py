@@ -83,7 +83,8 @@ class Relay:
         except ProtocolError as error:
             if error.code not in _NOT_FOUND:
                 raise
-            raise ResourceNotFoundError("" if uri in error.message else error.message) from error
+            known = uri in error.message or error.message.lower() == "resource not found"
+            raise ResourceNotFoundError("" if known else error.message) from error
         return [self._read(each, _kind_of(each)) for each in self._read(result, _ReadResourceResult).contents]
 
     async def complete(

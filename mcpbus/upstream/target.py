@@ -32,7 +32,7 @@ class Upstream:
     """The other server.
 
     Attributes:
-        name: What it is called for people, until it has said so itself.
+        name: What it is called for people, in the log and in errors.
         connect: Connects a client.
         program: Whether each connection is a process of its own.
     """
@@ -45,6 +45,7 @@ class Upstream:
 def read_upstream(
     target: Any,
     *,
+    name: str | None,
     headers: Mapping[str, str] | None,
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
@@ -54,6 +55,7 @@ def read_upstream(
 
     Args:
         target: Where it is.
+        name: What it is called for people; if left out, what it has for a name in the target.
         headers: Header fields of each request; for a URL alone.
         env: As for `connect_process`; for a command alone.
         cwd: Likewise.
@@ -68,10 +70,10 @@ def read_upstream(
         named(revision)
     if isinstance(target, str):
         _refuse("a URL", env=env, cwd=cwd)
-        return _at_url(target, check_fields(headers), revision)
+        return _at_url(target, name, check_fields(headers), revision)
     if callable(target):
         _refuse("a function that connects", headers=headers, env=env, cwd=cwd, revision=revision)
-        return Upstream("upstream", target, program=False)
+        return Upstream(name or "upstream", target, program=False)
     _refuse("a command", headers=headers)
     if not isinstance(target, Sequence):
         raise TypeError(
@@ -79,12 +81,11 @@ def read_upstream(
         )
     check_command(target)
     given = {"env": check_environment(env), "cwd": check_folder(cwd), "revision": revision}
-    return Upstream(
-        PurePath(os.fspath(target[0])).name, partial(connect_process, target, **given), program=True
-    )
+    program = PurePath(os.fspath(target[0])).name
+    return Upstream(name or program, partial(connect_process, target, **given), program=True)
 
 
-def _at_url(url: str, headers: dict[str, str], revision: str | None) -> Upstream:
+def _at_url(url: str, name: str | None, headers: dict[str, str], revision: str | None) -> Upstream:
     if not url.lower().startswith(_URL):
         scheme, is_url, _ = url.partition("://")
         kind = f"a URL that begins with {scheme}://" if is_url else "a text that is no URL"
@@ -97,7 +98,7 @@ def _at_url(url: str, headers: dict[str, str], revision: str | None) -> Upstream
     except ClientError as error:
         raise ValueError(f"Proxy: {error}") from None
     connect = partial(http.connect_http, url, headers=headers, revision=revision)
-    return Upstream(urlsplit(url).hostname or "upstream", connect, program=False)
+    return Upstream(name or urlsplit(url).hostname or "upstream", connect, program=False)
 
 
 def _refuse(kind: str, **options: object) -> None:

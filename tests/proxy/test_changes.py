@@ -191,7 +191,7 @@ async def test_a_list_that_cannot_be_had_is_left_as_it_is(autojump_clock, caplog
         server.remove_tool("ask")
         await trio.sleep(1)
         assert await client.list_tools() == before
-    assert "tools of another server cannot be listed: it is no list" in caplog.text
+    assert "tools of upstream cannot be listed: it is no list" in caplog.text
 
 
 async def test_what_is_said_outside_of_calls_is_said_in_the_session_whose_own_the_connection_is(

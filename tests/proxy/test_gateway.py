@@ -15,7 +15,7 @@ HELLO = "from mcpbus import Server; import os; s = Server('hello'); s.add_tool(l
 CHILD = {"command": sys.executable, "args": ["-c", HELLO]}
 
 
-async def test_the_programs_of_a_file_are_offered_under_their_names(tmp_path, monkeypatch):
+async def test_the_programs_of_a_file_are_offered_under_their_names(tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("NAME", "Ada")
     servers = {
         "a": {**CHILD, "env": {"WHO": "${NAME} ${env:NAME} ${MISSING:-Bob}"}, "alwaysAllow": ["who"]},
@@ -32,6 +32,7 @@ async def test_the_programs_of_a_file_are_offered_under_their_names(tmp_path, mo
             assert (described.name, described.instructions) == ("desk", "All of it.")
             assert sorted(tool["name"] for tool in await client.list_tools()) == ["a_who", "b_c_who"]
             assert (await client.call_tool("a_who"))["content"][0]["text"] == "Ada Ada Bob"
+    assert "gone cannot be reached; it is tried again in 1 s: cannot start 'no-such-program'" in caplog.text
 
 
 def test_a_file_of_vs_code_and_what_it_holds_will_do():

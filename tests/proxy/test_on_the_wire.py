@@ -89,7 +89,8 @@ async def test_a_server_at_a_url_is_stood_for(command, there):
 
 async def test_a_program_is_served_over_http_and_that_over_standard_input_and_output():
     program = f"stdio:{sys.executable} {WIRE}"
-    with running(*MCPBUS, "serve", program, "--bind", "127.0.0.1:0") as url, trio.fail_after(60):
+    said = r"^wire is served at (http://\S+)"  # as it calls itself
+    with running(*MCPBUS, "serve", program, "--bind", "127.0.0.1:0", until=said) as url, trio.fail_after(60):
         async with connect_http(url, **ASKED) as client:
             await check(client)
         for revision in (OLD, NEW):

@@ -122,6 +122,20 @@ async def test_a_prompt_is_described_as_its_server_does_it_this_time(autojump_cl
     assert await answered("prompts/get", said, OLD) == said
 
 
+@UPSTREAMS
+async def test_that_there_is_no_such_resource_is_said_once(there, autojump_clock):
+    async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=OLD) as client:
+        for message, told in {
+            "Resource not found": "Resource not found: 'data://x/y/z'",
+            "Unknown resource: data://x/y/z": "Resource not found: 'data://x/y/z'",
+            "It sank": "Resource not found: 'data://x/y/z': It sank",
+        }.items():
+            reached.results["resources/read"] = ProtocolError(-32602, message)
+            with pytest.raises(ProtocolError) as raised:
+                await client.read_resource("data://x/y/z")
+            assert (raised.value.code, raised.value.message) == (-32002, told)
+
+
 async def test_what_a_server_leaves_out_may_be_null(autojump_clock):
     text = {"type": "text", "text": "rain"}
     nulls = {"content": [{**text, "annotations": None, "_meta": None}], "isError": None, "_meta": None}
@@ -365,7 +379,7 @@ async def test_a_proxy_may_have_tools_of_its_own_which_come_before_those_of_its_
         async with open_client(proxy) as client:
             assert (await client.call_tool("who"))["content"][0]["text"] == "the proxy"
             assert len(await client.list_tools()) == 7
-    assert "what another server offers is left out: tool 'who' is registered already" in caplog.text
+    assert "what upstream offers is left out: tool 'who' is registered already" in caplog.text
 
 
 @BOTH

@@ -26,7 +26,7 @@ class Upstream:
         down: Why nobody can connect, while that is so.
         scoped: Whether connections say to which request belongs what is said.
         lists_templates: Whether it lists the templates that it has.
-        results: What it answers instead, by the method; servers of others say what ours never does.
+        results: What it answers instead, or how it refuses, by the method; servers of others say what ours never does.
     """
 
     def __init__(self, bus, revision):
@@ -57,8 +57,12 @@ class Upstream:
                 self.connected -= 1
 
     async def _answer(self, ask, method, *given, **options):
-        result = await ask(method, *given, **options)
-        return self.results.get(method, result)
+        if method not in self.results:
+            return await ask(method, *given, **options)
+        result = self.results[method]
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def lose(self, client):
         """Have a connection be lost."""

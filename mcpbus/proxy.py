@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 import msgspec
-import trio
 
 from mcpbus.client.client import ServerDescription
 from mcpbus.core.client_notification import ClientNotification
@@ -138,7 +137,6 @@ class Proxy(Server[None]):
             connections, check_timeout(timeout, "Proxy"), check_scopes(scopes, "Proxy"), optional
         )
         self.connection: Live | None = None
-        self._begun = trio.Event()
         self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")
         self.features.watchers.append(_Watcher(self))
         self.on_session_end(self._session_ended)
@@ -146,39 +144,34 @@ class Proxy(Server[None]):
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
-        """Be connected to the other server for as long as the block lasts: its lifespan.
+        """Be connected to the other server for as long as the block lasts, or about to be: its lifespan; see `ready`.
 
         Raises:
-            UpstreamError: It cannot be reached, and is not optional.
             RuntimeError: It is open already, in another server.
         """
         if self.connection is not None:
             raise RuntimeError(
                 f"proxy {self.name!r} is open in another server already: mount one of its own in each"
             )
-        self.connection = Live(
+        live = self.connection = Live(
             self._upstream, self.features, self._terms, learned=self._learned, updated=self.resource_updated
         )
         try:
             async with background() as nursery:
-                if self._terms.optional:
-                    self._begun = trio.Event()
-                    nursery.start_soon(self._begin, nursery, self.connection)
-                else:
-                    await nursery.start(self.connection.run)
+                nursery.start_soon(live.run)
                 yield
                 nursery.cancel_scope.cancel()
         finally:
             self.connection = None
 
-    async def _begin(self, nursery: trio.Nursery, connection: Live) -> None:
-        await nursery.start(connection.run)
-        self._begun.set()
+    async def ready(self) -> None:
+        """Wait until it is known what the other server offers, or that this cannot be known now; see `Server.ready`.
 
-    async def _until_ready(self) -> None:
-        """Wait until it is known what the other server offers, or that it cannot be reached now: of several at the same time."""
-        if self._terms.optional:
-            await self._begun.wait()
+        Raises:
+            UpstreamError: It cannot be reached, and is not optional.
+        """
+        if self.connection is not None:
+            await self.connection.begun()
 
     def _learned(self, said: ServerDescription) -> None:
         """Present itself as the other server does, but for what its author says of it."""

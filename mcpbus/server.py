@@ -156,6 +156,9 @@ class Server(Definition, Openable[StateT]):
         """What its lifespan opens, anew for each opening; yields `NO_STATE` if it has none. See `enter_lifespan`."""
         return enter_lifespan(self.lifespan, self)
 
+    async def ready(self) -> None:
+        """Wait until what its lifespan has begun is there. For the bus: of servers that are mounted together, none waits for another's."""
+
     @asynccontextmanager
     async def _lifespans_below(self) -> AsyncIterator[dict[object, Any]]:
         """Enter the lifespans of all mounted servers, and yield what they yield, by server."""
@@ -168,12 +171,9 @@ class Server(Definition, Openable[StateT]):
     @asynccontextmanager
     async def _entered(self) -> AsyncIterator[tuple[Any, Mapping[object, Any]]]:
         async with self.lifespan_context() as state, self._lifespans_below() as states:
-            for server in (self, *self.mounted()):
-                await server._until_ready()  # noqa: SLF001 - its own kind
+            for server in [self, *self.mounted()]:
+                await server.ready()
             yield state, states
-
-    async def _until_ready(self) -> None:
-        """Wait for what has begun in its lifespan, now that those of all others have been entered."""
 
     def _backend(self) -> FeaturesBackend:
         return FeaturesBackend(self, self.runner)

@@ -3,6 +3,7 @@
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 import attrs
 import trio
@@ -64,6 +65,9 @@ class Live:
         updated: Callable[[str], object],
     ) -> None:
         self._terms = terms
+        self._turn = trio.Event()
+        self._begun = trio.Event()
+        self._failure: UpstreamError | None = None
         self._features = features
         self._upstream = upstream
         self._sorted: list[str] = []
@@ -82,21 +86,33 @@ class Live:
             updated=updated,
         )
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Be connected until cancelled.
-
-        Raises:
-            UpstreamError: The other server cannot be reached at the beginning, and is not optional.
-        """
+    async def run(self) -> None:
+        """Be connected until cancelled; `begun` tells how that begins."""
         if self._terms.optional:
             self._mirror.declare_all()
         try:
             async with background() as nursery:
                 nursery.start_soon(self._pool.run)
                 nursery.start_soon(self._hearing.run)
-                await self._watch.run(optional=self._terms.optional, task_status=task_status)
+                try:
+                    await nursery.start(partial(self._watch.run, self._turn, optional=self._terms.optional))
+                except UpstreamError as error:
+                    self._failure = error
+                self._begun.set()
+                await trio.sleep_forever()
         finally:
             self._mirror.clear()
+
+    async def begun(self) -> None:
+        """Wait until it is known what the other server offers, or that this cannot be known now. That is offered when somebody waits.
+
+        Raises:
+            UpstreamError: The other server cannot be reached, and is not optional.
+        """
+        self._turn.set()
+        await self._begun.wait()
+        if self._failure is not None:
+            raise self._failure
 
     # -- what clients do -------------------------------------------------------------------------
 

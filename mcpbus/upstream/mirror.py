@@ -167,9 +167,17 @@ class Mirror:
         self._features.declare([each for each in _CAPABILITIES if each in capabilities])
 
     async def look(
-        self, client: Client, names: Iterable[ListName] = ("tools", "prompts", "resources")
+        self,
+        client: Client,
+        names: Iterable[ListName] = ("tools", "prompts", "resources"),
+        turn: trio.Event | None = None,
     ) -> None:
         """Ask for lists, and offer what they have; a list that cannot be had is left as it is, and the log says why.
+
+        Args:
+            client: What it is connected by.
+            names: Which lists.
+            turn: Set once anything may be offered; None if it may be.
 
         Raises:
             UpstreamError: They do not come.
@@ -177,37 +185,30 @@ class Mirror:
         """
         async with self._listing:
             self._looked = trio.current_time()
+            found: list[tuple[_Listed, list[dict[str, Any]]]] = []
             with trio.move_on_after(_LOOK_SECONDS) as patience:
                 for name in names:
-                    await self._try_to_look_at(client, name)
+                    found += await self._try_to_list(client, name)
+            if turn is not None:
+                await turn.wait()
+            for listed, described in found:
+                listed.take(described)
+            self._offer_the_rest()
         if patience.cancelled_caught:
             raise UpstreamError(f"it did not say within {_LOOK_SECONDS:g} s what it offers")
 
-    async def _try_to_look_at(self, client: Client, name: ListName) -> None:
+    async def _try_to_list(
+        self, client: Client, name: ListName
+    ) -> Iterable[tuple[_Listed, list[dict[str, Any]]]]:
+        if name not in self._capabilities:
+            return [(listed, []) for listed in self._lists[name]]
         try:
-            await self._look_at(client, name)
+            return zip(self._lists[name], await _list(client, name), strict=True)
         except Disconnected:
             raise  # that says nothing about the list
         except (ProtocolError, ClientError) as error:
             _log.warning("%s of %s cannot be listed: %s", name, self._server, told(error))
-
-    async def _look_at(self, client: Client, name: ListName) -> None:
-        if name not in self._capabilities:
-            for listed in self._lists[name]:
-                listed.take(())
-        elif name == "tools":
-            self._tools.take(await client.list_tools())
-        elif name == "prompts":
-            self._prompts.take(await client.list_prompts())
-        else:
-            resources = await client.list_resources()
-            try:
-                templates = await client.list_resource_templates()
-            except ProtocolError:  # not every server has them
-                templates = []
-            self._resources.take(resources)
-            self._templates.take(templates)
-        self._offer_the_rest()
+            return ()
 
     def _offer_the_rest(self) -> None:
         """Offer what depends on several lists: what is in none of them, and completions."""
@@ -252,3 +253,16 @@ class Mirror:
                 listed.take(())
         self._capabilities = frozenset()
         self._offer_the_rest()
+
+
+async def _list(client: Client, name: ListName) -> list[list[dict[str, Any]]]:
+    """Ask for what is listed under a name: with resources for templates, too."""
+    if name == "tools":
+        return [await client.list_tools()]
+    if name == "prompts":
+        return [await client.list_prompts()]
+    resources = await client.list_resources()
+    try:
+        return [resources, await client.list_resource_templates()]
+    except ProtocolError:  # not every server has them
+        return [resources, []]

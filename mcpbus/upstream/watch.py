@@ -124,11 +124,16 @@ class Watch:
         self._news = trio.Event()
 
     async def run(
-        self, *, optional: bool, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self,
+        turn: trio.Event,
+        *,
+        optional: bool,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Keep in touch until cancelled.
 
         Args:
+            turn: Set once what is there may be offered: of several servers, the first one has what several have.
             optional: Whether it begins although the other server cannot be reached.
             task_status: Told once it is known what is offered there, or that this cannot be known now.
 
@@ -139,7 +144,7 @@ class Watch:
         while True:
             try:
                 async with self._pool.lend_plain(self._reached) as pipe:
-                    await self._learn(pipe.client)
+                    await self._learn(pipe.client, turn)
                     if not begun:
                         task_status.started()
                     begun, since = True, trio.current_time()
@@ -161,11 +166,11 @@ class Watch:
                 while not self._wanted:
                     await self._stir()
 
-    async def _learn(self, client: Client) -> None:
+    async def _learn(self, client: Client, turn: trio.Event) -> None:
         description = await client.describe()
         self._mirror.declare(description.capabilities)
         self._learned(description)
-        await self._mirror.look(client)
+        await self._mirror.look(client, turn=turn)
         self.relisted()
 
     async def _stir(self) -> None:

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import msgspec
 import pytest
 import trio
 from scripted import SAID, Scripted
@@ -74,9 +75,6 @@ async def test_what_no_server_says_is_dropped_and_the_call_goes_on(
         {"resultType": "acme"},
         {"resultType": 5},
         {"content": 5},
-        {"content": [{"type": "smell"}]},
-        {"content": [{"type": "text"}]},
-        {"content": [{"type": "image", "data": 5, "mimeType": "image/png"}]},
         {"content": [], "isError": "yes"},
         {"content": [], "_meta": 5},
         [],
@@ -91,6 +89,18 @@ async def test_what_is_no_result_fails_its_call_and_the_next_one_works(result, a
         assert "Traceback" not in caplog.text
         scripted.answers["tools_call"] = SAID
         assert (await client.call_tool("t"))["content"] == SAID["content"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [{"type": "smell"}, {"type": "text"}, {"type": "image", "data": 5, "mimeType": "image/png"}, 5, None],
+)
+async def test_what_is_no_block_is_passed_on_as_text(block, autojump_clock, caplog):
+    scripted = Scripted(NEW, tools_call={"resultType": "complete", "content": [block]})
+    async with open_client(scripted.proxy()) as client:
+        (passed_on,) = (await client.call_tool("t"))["content"]
+    assert (passed_on["type"], msgspec.json.decode(passed_on["text"])) == ("text", block)
+    assert "is no content block, and becomes text" in caplog.text
 
 
 def nothing(_wire, _request, _params):

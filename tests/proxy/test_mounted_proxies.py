@@ -10,6 +10,7 @@ from upstreams import NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import Context, PromptResult, ProtocolError, ResourceNotFoundError, Server, ToolResult
 from mcpbus.testing import open_bus, open_client
+from mcpbus.upstream.errors import UpstreamError
 
 BOTH = pytest.mark.parametrize("here", [OLD, NEW])
 
@@ -24,6 +25,30 @@ async def desk(*servers, there=NEW, **options):
             reached[name].lists_templates = not hasattr(server, "read")
             made.mount(proxy_of(reached[name]), prefix=name)
         yield made, reached
+
+
+async def test_servers_are_connected_to_at_once_and_all_are_there_at_the_start(autojump_clock):
+    async with upstream(weather()) as one, upstream(weather()) as other:
+        one.slow, other.slow = 25, 20
+        server = Server("desk")
+        server.mount(proxy_of(one), prefix="one")
+        server.mount(proxy_of(other), prefix="other")
+        begun = trio.current_time()
+        async with open_client(server) as client:
+            assert 25 <= trio.current_time() - begun < 30
+            names = {tool["name"] for tool in await client.list_tools()}
+    assert {"one_forecast", "other_forecast"} <= names
+
+
+async def test_of_several_servers_the_one_that_cannot_be_reached_is_told(autojump_clock):
+    async with upstream(weather()) as one, upstream(weather()) as other:
+        one.slow, other.down = 20, "it is down"
+        server = Server("desk")
+        server.mount(proxy_of(one, name="one"), prefix="one")
+        server.mount(proxy_of(other, name="other"), prefix="other")
+        with pytest.raises(UpstreamError, match="other cannot be reached: it is down"):
+            async with open_client(server):
+                pytest.fail("it is open")
 
 
 def books(scheme="book", known=("1", "2")):

@@ -24,6 +24,7 @@ class Upstream:
         clients: All clients that were connected, with what each declared.
         connected: How many are connected now.
         down: Why nobody can connect, while that is so.
+        slow: How many seconds it takes to connect.
         scoped: Whether connections say to which request belongs what is said.
         lists_templates: Whether it lists the templates that it has.
         results: What it answers instead, or how it refuses, by the method; servers of others say what ours never does.
@@ -35,13 +36,14 @@ class Upstream:
         self.clients = []
         self.connected = 0
         self.down = None
+        self.slow = 0
         self.scoped = False
         self.lists_templates = True
         self.results = {}
 
     @asynccontextmanager
     async def connect(self, *, capabilities):
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.slow)
         if self.down is not None:
             raise ClientError(self.down)
         async with self.bus.connect(revision=self.revision, capabilities=capabilities) as client:

@@ -99,6 +99,7 @@ def test_of_several_servers_the_one_that_has_the_others_within_is_meant(weather)
     ("target", "message"),
     [
         ("ftp://localhost/mcp", "'ftp://localhost/mcp' is no URL of a server: one begins with http://"),
+        ("npx -y weather", "is neither a file nor a module: a program is written 'stdio:npx -y weather'"),
         (":server", "it names neither a file nor a module: write one, such as weather.py or weather"),
         ("weather:", "'weather:' names no server: write weather, or weather:NAME"),
         ("bare", "bare has no server; make one with: server = mcpbus.Server('name')"),

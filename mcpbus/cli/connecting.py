@@ -15,7 +15,7 @@ from mcpbus.cli.header_option import header_option
 from mcpbus.cli.targets import STDIO, command_of, complete_target, is_url, load_server
 from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError, StatusError
+from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
 from mcpbus.client.process import connect_process
 from mcpbus.features.function import sole_cause
@@ -194,12 +194,6 @@ def _connector(given: Connecting) -> _Connect:
 
 
 def _explain(error: BaseException) -> str:
-    if isinstance(error, StatusError) and error.status in {401, 403}:
-        return f"{error}: give credentials with --header 'Authorization: Bearer TOKEN'"
-    if isinstance(error, StatusError) and error.status in {404, 405, 501}:
-        return f"{error}: is this the address of an MCP endpoint?"
     if isinstance(error, ProtocolError):
         return f"the server answered with an error: {error}"
-    if "WRONG_VERSION_NUMBER" in str(error):  # which is how OpenSSL says it
-        return f"{error}: does the server speak plain HTTP, at http://?"
     return str(error)

@@ -175,14 +175,19 @@ def _fault(place: str) -> str | None:
         return "it names neither a file nor a module: write one, such as weather.py or weather"
     if "://" in place:
         return f"{place!r} is no URL of a server: one begins with http:// or https://"
-    if _ADDRESS.match(place):
-        return f"{place!r} is neither a file nor a module; a URL begins with http:// or https://"
     if not is_module and Path(place).is_dir():
         return f"{place!r} is a folder: write a file in it, such as {Path(place) / 'weather.py'}"
     if not is_file(place) and Path(place).is_file():
         return f"{place!r} is no Python file: its name does not end in .py"
-    known = is_module or is_file(place)
-    return None if known else f"{place!r} is neither a file nor a module: write weather.py or weather"
+    is_address = _ADDRESS.match(place)
+    if (is_module or is_file(place)) and not is_address:
+        return None
+    way_out = ": write weather.py or weather"
+    if is_address:
+        way_out = "; a URL begins with http:// or https://"
+    elif " " in place:
+        way_out = f": a program is written {STDIO + place!r}"
+    return f"{place!r} is neither a file nor a module{way_out}"
 
 
 def _load_file(file: Path) -> ModuleType:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx2
 import trio
@@ -127,15 +128,26 @@ def status_error(url: str, answer: httpx2.Response) -> ClientError:
         return MalformedAnswerError(f"what {told(url)} answers is no MCP: its content type is {kind}")
     where = answer.headers.get("location")
     moved = f", and names {told(where)} instead" if answer.is_redirect and where else ""
-    return StatusError(
-        answer.status_code,
-        f"{told(url)} answered {answer.status_code} {answer.reason_phrase}".rstrip() + moved,
-    )
+    said = f"{told(url)} answered {answer.status_code} {answer.reason_phrase}".rstrip()
+    return StatusError(answer.status_code, said + moved + _way_out(url, answer.status_code))
+
+
+def _way_out(url: str, status: int) -> str:
+    """What whoever wrote the URL may do about a status."""
+    if status in {401, 403}:
+        return ": give credentials in a header field, such as 'Authorization: Bearer TOKEN'"
+    if status not in {404, 405, 501}:
+        return ""
+    if urlsplit(url).path.rstrip("/").endswith("/sse"):
+        return ": HTTP+SSE of 2024-11-05 is not spoken; has the server an endpoint of Streamable HTTP, such as /mcp?"
+    return ": is this the address of an MCP endpoint? Most end in /mcp"
 
 
 def explain(url: str, error: httpx2.HTTPError) -> str:
     """What to tell of a request that failed."""
     detail = (not isinstance(error, httpx2.TimeoutException) and _reason(error)) or type(error).__name__
+    if "WRONG_VERSION_NUMBER" in detail:  # which is how OpenSSL says it
+        detail += ": does the server speak plain HTTP, at http://?"
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
         return f"cannot connect to {told(url)}: {detail}"
     return f"the connection to {told(url)} failed: {detail}"

@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -69,8 +70,7 @@ async def connect_process(
             cwd=check_folder(cwd),
         )
     except OSError as error:
-        where = f" in {cwd}" if cwd is not None and error.filename == cwd else ""
-        raise ClientError(f"cannot start {command[0]!r}{where}: {error.strerror}") from None
+        raise ClientError(_why_not(command[0], cwd, error)) from None
     try:
         async with trio.open_nursery() as nursery:
             connection = _ProcessConnection(process, command[0])
@@ -96,6 +96,20 @@ async def connect_process(
             await _end(process)
     if raised is not None:
         raise raised
+
+
+def _why_not(program: str, cwd: str | os.PathLike[str] | None, error: OSError) -> str:
+    """Tell why a program cannot be started, and what is to be written instead."""
+    if cwd is not None and error.filename == cwd:
+        return f"cannot start {program!r} in {cwd}: {error.strerror}"
+    seen_from = Path(cwd or "").absolute()
+    if not isinstance(error, FileNotFoundError) or (seen_from / program).exists():
+        return f"cannot start {program!r}: {error.strerror}"
+    if len(program.split()) > 1:
+        return f"cannot start {program!r}: no program is called so; write its arguments as words of their own"
+    if Path(program).name != program:
+        return f"cannot start {program!r}: there is no such file, seen from {seen_from}"
+    return f"cannot start {program!r}: there is no such program on PATH"
 
 
 async def _end(process: trio.Process) -> None:

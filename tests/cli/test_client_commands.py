@@ -274,7 +274,7 @@ def test_what_was_not_offered_is_not_asked(url):
         (
             ["inspect", "stdio:no-such-program"],
             1,
-            "Error: cannot start 'no-such-program': No such file or directory",
+            "Error: cannot start 'no-such-program': there is no such program on PATH",
         ),
         (["inspect", "stdio:"], 2, "write the command after stdio:"),
         (["inspect", "stdio:'a"], 2, "cannot be read: No closing quotation"),
@@ -320,15 +320,20 @@ def test_a_server_without_tls_is_told_from_one_that_does_not_answer():
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "told", "path"),
     [
-        (401, "answered 401 Unauthorized: give credentials with --header 'Authorization: Bearer TOKEN'"),
-        (404, "answered 404 Not Found: is this the address of an MCP endpoint?"),
-        (501, "answered 501 Not Implemented: is this the address of an MCP endpoint?"),
-        (500, "answered 500 Internal Server Error"),
+        (
+            401,
+            "401 Unauthorized: give credentials in a header field, such as 'Authorization: Bearer TOKEN'",
+            "mcp",
+        ),
+        (404, "404 Not Found: is this the address of an MCP endpoint? Most end in /mcp", ""),
+        (405, "405 Method Not Allowed: HTTP+SSE of 2024-11-05 is not spoken; has the server", "sse"),
+        (501, "501 Not Implemented: is this the address of an MCP endpoint?", "mcp"),
+        (500, "500 Internal Server Error", "mcp"),
     ],
 )
-def test_a_status_is_told_with_what_to_do(status, told):
+def test_a_status_is_told_with_what_to_do(status, told, path):
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["content-length"]))
@@ -339,9 +344,9 @@ def test_a_status_is_told_with_what_to_do(status, told):
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        _, err = run("inspect", f"http://127.0.0.1:{server.server_port}/mcp", status=1)
+        _, err = run("inspect", f"http://127.0.0.1:{server.server_port}/{path}", status=1)
         server.shutdown()
-    assert told in err
+    assert f"answered {told}" in err
 
 
 def test_without_the_library_for_http_it_is_said_what_to_install(monkeypatch):

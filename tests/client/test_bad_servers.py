@@ -231,7 +231,9 @@ async def test_a_password_in_a_url_is_sent_and_not_logged(caplog):
     caplog.set_level("DEBUG")
     async with speaking(answer(status="403 Forbidden")) as (url, sent):
         private = url.replace("http://", "http://ann:s3%40cret@")
-        assert await list_tools(private) == f"{url} answered 403 Forbidden"
+        assert await list_tools(private) == (
+            f"{url} answered 403 Forbidden: give credentials in a header field, such as 'Authorization: Bearer TOKEN'"
+        )
     assert sent
     for request in sent:
         assert "authorization: basic yw5uonmzqgnyzxq=\r\n" in request.lower()

@@ -199,10 +199,21 @@ async def test_a_child_that_does_not_end_by_itself_is_ended():  # L-15
             assert await client.list_tools()
 
 
-async def test_a_program_that_cannot_be_started_is_told():
-    with pytest.raises(ClientError, match="cannot start 'no-such-program': No such file"):
-        async with connect_process(["no-such-program"]):
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [
+        ("no-such-program", "there is no such program on PATH"),
+        ("./no-such-program", "there is no such file, seen from {folder}"),
+        ("npx -y weather", "no program is called so; write its arguments as words of their own"),
+        ("./text", "Permission denied"),
+    ],
+)
+async def test_a_program_that_cannot_be_started_is_told(program, why, tmp_path):
+    (tmp_path / "text").touch()
+    with pytest.raises(ClientError) as raised:
+        async with connect_process([program], cwd=tmp_path):
             pass
+    assert str(raised.value) == f"cannot start {program!r}: {why.format(folder=tmp_path)}"
 
 
 SHOW = "import mcpbus, os; s = mcpbus.Server('s'); s.add_tool(lambda: [os.getcwd(), *map(os.getenv, ('TZ', 'SECRET'))], name='show'); s.run('stdio')"

@@ -98,6 +98,12 @@ async def test_a_program_is_served_over_http_and_that_over_standard_input_and_ou
                 await check(client)
 
 
+def test_the_log_has_no_line_for_each_request_to_a_url():
+    with running(*MCPBUS, "serve", WIRE, "--bind", "127.0.0.1:0") as url:
+        told = subprocess.run([*MCPBUS, "stdio", url], capture_output=True, text=True, input="", check=True)
+    assert told.stderr == ""
+
+
 async def test_what_a_proxy_has_started_ends_with_it(tmp_path):
     marker = tmp_path / "alive"
     source = (
@@ -141,7 +147,7 @@ def test_the_command_line_talks_to_all_servers_of_a_file(tmp_path):
         ),
         (
             ["serve", "stdio:no-such-program"],
-            "no-such-program cannot be reached: cannot start 'no-such-program': No such file",
+            "no-such-program cannot be reached: cannot start 'no-such-program': there is no such program on PATH",
             1,
         ),
         (["serve", f"stdio:{sys.executable} -c pass"], "ended with status 0 before it answered", 1),

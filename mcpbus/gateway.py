@@ -16,7 +16,10 @@ from mcpbus.server import Server
 _MEMBERS: Final = ("mcpServers", "servers")
 """Under which the servers are: as most clients have it, and as VS Code has."""
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_OTHER_REFERENCE: Final = re.compile(r"\$\{(?!env:)[A-Za-z]+:(?!-)[^}]*\}")
 _NO_PREFIX: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
 _HTTP: Final = {"http", "streamable-http", "streamableHttp"}
 
 
@@ -41,7 +44,10 @@ class _Entry(msgspec.Struct):
         if self.url is None and self.command is None:
             raise ValueError('it has neither "command" nor "url"')
         if self.url is not None and self.type is not None and self.type not in _HTTP:
-            raise ValueError(f"type is {self.type!r}: at a URL it is Streamable HTTP, which is called http")
+            raise ValueError(
+                f"type is {self.type!r}: at a URL only Streamable HTTP is spoken, which is called http; has the server an endpoint "
+                f'of that, such as /mcp? If not, write "disabled": true'
+            )
 
 
 def gateway(
@@ -50,7 +56,7 @@ def gateway(
     """Make a server that offers what others do: a tool ``now`` of the server ``weather`` is ``weather_now``, and so are prompts.
 
     URIs stay as they are. A server that cannot be reached is left out until it can, and one that is ``disabled`` is left out. In each text
-    ``${NAME}`` stands for a variable of the environment, and ``${NAME:-text}`` for one that need not be there.
+    ``${NAME}`` stands for a variable of the environment, and ``${NAME:-text}`` for one that need not be there. A file may have comments.
 
     Args:
         servers: The file in which a client has them, ``{"mcpServers": {"weather": {"command": ..., "args": [...]}}}`` or
@@ -65,9 +71,16 @@ def gateway(
     """
     check_kinds("gateway()", {"name": name})
     made: Server[None] = Server(name, capabilities=("tools", "prompts", "resources"), **options)
+    prefixes: dict[str, str] = {}
     for key, entry in _entries(servers).items():
-        if not entry.disabled:
-            made.mount(_proxy(key, entry), prefix=_NO_PREFIX.sub("_", key))
+        if entry.disabled:
+            continue
+        prefix = _NO_PREFIX.sub("_", key)
+        if (other := prefixes.setdefault(prefix, key)) != key:
+            raise ValueError(
+                f"servers {other!r} and {key!r} would both have the prefix {prefix!r}, of letters, digits, '_', '-' and '.'; rename one"
+            )
+        made.mount(_proxy(key, entry), prefix=prefix)
     return made
 
 
@@ -76,9 +89,9 @@ def _entries(servers: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, _
     if not isinstance(servers, Mapping):
         where = str(servers)
         try:
-            servers = json.loads(Path(servers).read_text("utf-8-sig"))
+            servers = _decode(Path(servers).read_text("utf-8-sig"))
         except (ValueError, RecursionError) as fault:
-            raise ValueError(f"{where} is no JSON: {fault}") from None
+            raise ValueError(f"{where} cannot be read: {fault}") from None
     found = next(
         (servers[member] for member in _MEMBERS if isinstance(servers, dict) and member in servers), servers
     )
@@ -87,6 +100,26 @@ def _entries(servers: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, _
             f'{where} names no servers: it has them as {{"mcpServers": {{"weather": {{"command": ...}}}}}}'
         )
     return {key: _read(str(key), value, where) for key, value in found.items()}
+
+
+def _decode(text: str) -> Any:
+    """Read JSON in which there may be comments, and commas before closing brackets, as VS Code has it.
+
+    Raises:
+        ValueError: It is none, or names something twice.
+    """
+    for surplus in (_COMMENT, _LAST_COMMA):
+        text = surplus.sub(lambda found: found[1] or " ", text)
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it has {twice!r} twice in one place")
+    return made
 
 
 def _read(key: str, value: Any, where: str) -> _Entry:
@@ -105,6 +138,10 @@ def _expanded(value: Any) -> Any:
         LookupError: There is no such variable.
     """
     if isinstance(value, str):
+        if (other := _OTHER_REFERENCE.search(value)) is not None:
+            raise LookupError(
+                f"{other[0]} is known to some clients alone: write a variable of the environment, ${{NAME}}"
+            )
         return _REFERENCE.sub(_variable, value)
     if isinstance(value, Mapping):
         return {key: _expanded(each) for key, each in value.items()}

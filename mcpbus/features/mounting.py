@@ -128,6 +128,7 @@ class Mount:
         self._aside: dict[int, dict[str, Any]] = {}
         self._completers: set[tuple[str, str]] = set()
         self._unlisted: list[Resource] = []
+        self._refused: dict[int, frozenset[str]] = {}
         self._check()
         self._sync()
         below.follow(self._sync)
@@ -219,6 +220,7 @@ class Mount:
             del taken[key]
         kept = {name for name, _ in taken.values()}
         new: dict[str, Any] = {}
+        refused: set[str] = set()
         for name, item in there.items():
             if name in kept:
                 continue
@@ -228,15 +230,24 @@ class Mount:
                     above.check_free(key)
                 new[key] = derive(key, item)
             except RegistrationError as error:
-                _log.error("what a mounted server registered is not offered: %s", error)
+                refused.add(str(error))
                 continue
             taken[key] = (name, item)
+        for said in sorted(refused - self._refused.get(id(above), frozenset())):  # once, not with each change
+            _log.error("what a mounted server registered is not offered: %s", said)
+        self._refused[id(above)] = frozenset(refused)
         above.replace(gone, new)
         back = [key for key in new if aside.pop(key, None) is taken[key][1]]
         above.put_aside(back)
 
     def _tool(self, name: str, tool: Tool) -> Tool:
-        check_name(name)
+        try:
+            check_name(name)
+        except RegistrationError:
+            raise RegistrationError(
+                f"tool {name!r}: with its prefix it is no name of 1 to 64 letters, digits, '_', '-' or '.', which every client "
+                f"takes; give a shorter one"
+            ) from None
         function = self._function(tool.function, tool, self.prefix.name_below)
         visible = self._below.visibility(tool)
         return msgspec.structs.replace(tool, name=name, function=function, visible=visible)

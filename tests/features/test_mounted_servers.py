@@ -329,11 +329,13 @@ async def test_a_name_that_is_taken_later_is_not_offered_and_the_log_is_told(cap
     main.mount(below, prefix="w")
     main.add_tool(lambda: "mine", name="w_now", thread=False)
     below.add_tool(lambda: "theirs", name="now", thread=False)
+    below.add_tool(lambda: "long", name="l" * 63, thread=False)
     below.add_tool(lambda: "else", name="else", thread=False)
     async with open_client(main) as client:
         assert await text(client, "w_now") == "mine"
         assert await text(client, "w_else") == "else"
-    assert "is not offered: tool 'w_now' is registered already" in caplog.text
+    assert caplog.text.count("is not offered: tool 'w_now' is registered already") == 1
+    assert "with its prefix it is no name of 1 to 64 letters" in caplog.text
 
 
 async def test_a_prompt_that_is_not_offered_leaves_its_namesake_the_completions(autojump_clock):
@@ -394,7 +396,7 @@ def itself():
         (twice, "server 'other' is mounted in 'one' already"),
         (itself, "server 's' is mounted in 's' already"),
         (without_a_place, "a prefix goes behind '://', which it has not; mount the server without one"),
-        (too_long, "a name is 1 to 64 letters"),
+        (too_long, "it is no name of 1 to 64 letters"),
         (
             lambda: Server("s").mount(Server("t"), prefix="a b"),
             "a prefix is letters, digits, '_', '-' and '.'",

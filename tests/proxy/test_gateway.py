@@ -73,7 +73,15 @@ for _ in range(5_000):
         ({"a": {"url": "https://"}}, "server 'a': Proxy: 'https://' names no host"),
         (
             {"a": {"url": "https://a/sse", "type": "sse"}},
-            "server 'a': type is 'sse': at a URL it is Streamable HTTP",
+            "server 'a': type is 'sse': at a URL only Streamable HTTP is spoken, which is called http",
+        ),
+        (
+            {"a": {"url": "https://a", "headers": {"K": "${input:key}"}}},
+            "server 'a': ${input:key} is known to some clients alone: write a variable of the environment, ${NAME}",
+        ),
+        (
+            {"a b": {"command": "x"}, "a/b": {"command": "y"}},
+            "servers 'a b' and 'a/b' would both have the prefix 'a_b'",
         ),
         (
             {"a": {"url": "https://a", "headers": {"x y": "z"}}},
@@ -91,9 +99,32 @@ def test_what_cannot_be_used_is_refused_with_the_server_and_what_is_wrong(server
     assert "secret" not in str(refused.value)
 
 
-def test_a_file_that_is_no_json_is_refused(tmp_path):
-    (tmp_path / "mcp.json").write_text("{// a comment\n}")
-    with pytest.raises(ValueError, match=r"mcp\.json is no JSON: Expecting property name"):
+def test_a_file_may_have_comments_as_that_of_vs_code(tmp_path):
+    text = r"""
+    { // servers
+      "servers": {
+        "a": {"command": "x", "args": ["http://a/*b*/", "\"// c", ",}"],}, /* and
+        no more, */
+      },
+    }"""
+    (tmp_path / "mcp.json").write_text(text)
+    [proxy] = gateway(tmp_path / "mcp.json").mounted()
+    assert proxy._upstream.connect.args == (["x", "http://a/*b*/", '"// c', ",}"],)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{a: 1}", r"mcp\.json cannot be read: Expecting property name"),
+        (
+            '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',
+            "read: it has 'a' twice in one place",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(text, fault, tmp_path):
+    (tmp_path / "mcp.json").write_text(text)
+    with pytest.raises(ValueError, match=fault):
         gateway(tmp_path / "mcp.json")
     with pytest.raises(FileNotFoundError):
         gateway(tmp_path / "none.json")

@@ -24,7 +24,7 @@ _HTTP: Final = {"http", "streamable-http", "streamableHttp"}
 
 
 class _Entry(msgspec.Struct):
-    """What of an entry is looked at; clients have more in it, which is theirs."""
+    """What of an entry is looked at: what clients have in it, and the `revision`; clients have more in it, which is theirs."""
 
     type: str | None = None
     command: str | None = None
@@ -33,6 +33,7 @@ class _Entry(msgspec.Struct):
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, str] = {}
+    revision: str | None = None
     disabled: bool = False
 
     def __post_init__(self) -> None:
@@ -161,8 +162,8 @@ def _variable(found: re.Match[str]) -> str:
 def _proxy(key: str, entry: _Entry) -> Proxy:
     try:
         if entry.url is not None:
-            return Proxy(entry.url, name=key, headers=entry.headers, optional=True)
+            return Proxy(entry.url, name=key, headers=entry.headers, revision=entry.revision, optional=True)
         command = [str(entry.command), *entry.args]
-        return Proxy(command, name=key, env=entry.env, cwd=entry.cwd, optional=True)
+        return Proxy(command, name=key, env=entry.env, cwd=entry.cwd, revision=entry.revision, optional=True)
     except (TypeError, ValueError) as fault:
         raise ValueError(f"server {key!r}: {fault}") from None

@@ -12,6 +12,7 @@ import click
 import trio
 
 from mcpbus.cli.header_option import header_option
+from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import STDIO, command_of, complete_target, is_url, load_server
 from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
@@ -20,7 +21,7 @@ from mcpbus.client.pending import OnQuestion
 from mcpbus.client.process import connect_process
 from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.revisions import LATEST, REVISIONS
+from mcpbus.protocol.revisions import LATEST
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -97,11 +98,7 @@ def client_options(command: _Command) -> _Command:
             metavar="SECONDS",
             help="For how long the server may say nothing.",
         ),
-        click.option(
-            "--revision",
-            type=click.Choice(list(REVISIONS)),
-            help="The protocol revision to speak. [default: the newest that both know]",
-        ),
+        revision_option,
         header_option,
         click.argument("target", shell_complete=complete_target),
     ):

@@ -7,6 +7,7 @@ import click
 from mcpbus.cli.draining import drain_option
 from mcpbus.cli.header_option import header_option
 from mcpbus.cli.logs import log_options
+from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import find_server, target_argument
 from mcpbus.serving.errors import ServingError
 
@@ -15,11 +16,12 @@ from mcpbus.serving.errors import ServingError
 @log_options
 @target_argument
 @header_option
+@revision_option
 @drain_option
-def stdio(target: str, headers: dict[str, str], drain_seconds: float | None) -> None:
+def stdio(target: str, headers: dict[str, str], revision: str | None, drain_seconds: float | None) -> None:
     """Serve a server over standard input and output."""
     given: dict[str, Any] = {} if drain_seconds is None else {"drain_seconds": drain_seconds}
     try:
-        find_server(target, headers).run("stdio", **given)
+        find_server(target, headers, revision).run("stdio", **given)
     except ServingError as error:
         raise click.ClickException(str(error)) from None

@@ -58,15 +58,17 @@ def command_of(target: str) -> list[str]:
     return words
 
 
-def find_server(target: str, headers: Mapping[str, str] | None = None) -> Server:
+def find_server(target: str, headers: Mapping[str, str] | None = None, revision: str | None = None) -> Server:
     """Import the server that a command was given, or make one that stands for others elsewhere.
 
     Args:
         target: As for `load_server`; or a URL, a ``stdio:`` command, or a file in which a client names servers.
         headers: Header fields of each request to a URL.
+        revision: The only revision to speak to it; for a URL or a command alone.
 
     Raises:
         click.BadParameter: There is no such server; the message says what is there.
+        click.UsageError: An option is for another kind of target.
     """
     if headers and not is_url(target):
         raise click.UsageError("--header is for a TARGET that is a URL")
@@ -75,8 +77,14 @@ def find_server(target: str, headers: Mapping[str, str] | None = None) -> Server
             from mcpbus.proxy import Proxy  # noqa: PLC0415 - most servers are here
 
             if is_url(target):
-                return Proxy(target, headers=headers)
-            return Proxy(command_of(target), env=os.environ)
+                return Proxy(target, headers=headers, revision=revision)
+            return Proxy(command_of(target), env=os.environ, revision=revision)
+        if revision is not None:
+            raise click.UsageError(
+                "--revision is for a TARGET that is a URL, or a command; in a file each server may have its own"
+                if is_list(target)
+                else "--revision is for a TARGET that is a URL, or a command: a server here speaks all of them"
+            )
         return load_server(target)
     except (LookupError, ValueError) as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error

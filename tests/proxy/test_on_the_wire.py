@@ -98,6 +98,28 @@ async def test_a_program_is_served_over_http_and_that_over_standard_input_and_ou
                 await check(client)
 
 
+async def test_the_revision_that_is_spoken_to_the_other_server_can_be_fixed(tmp_path):
+    """The official SDK's `ctx.elicit` asks in the older revisions alone, and so by way of a proxy clients of all."""
+    elicits = (
+        "from mcp.server.mcpserver import Context, MCPServer\nfrom pydantic import BaseModel\nserver = MCPServer('s')\n"
+        "class Place(BaseModel):\n    city: str\n"
+        "@server.tool()\nasync def where(ctx: Context) -> str:\n    return (await ctx.elicit('Where?', Place)).data.city\nserver.run()"
+    )
+    (tmp_path / "server.py").write_text(elicits)
+    entry = {"command": sys.executable, "args": [str(tmp_path / "server.py")], "revision": OLD}
+    (tmp_path / "desk.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
+    program = f"stdio:{sys.executable} {tmp_path / 'server.py'}"
+    for arguments, tool in (
+        ([program, "--revision", OLD], "where"),
+        ([str(tmp_path / "desk.json")], "s_where"),
+    ):
+        for revision in (OLD, NEW):
+            with trio.fail_after(60):
+                command = [*MCPBUS, "stdio", *arguments]
+                async with connect_process(command, revision=revision, **ASKED) as client:
+                    assert (await client.call_tool(tool))["content"][0]["text"] == "oslo"
+
+
 def test_the_log_has_no_line_for_each_request_to_a_url():
     with running(*MCPBUS, "serve", WIRE, "--bind", "127.0.0.1:0") as url:
         told = subprocess.run([*MCPBUS, "stdio", url], capture_output=True, text=True, input="", check=True)
@@ -155,6 +177,9 @@ def test_the_command_line_talks_to_all_servers_of_a_file(tmp_path):
         (["serve", "https://"], "'https://' names no host", 2),
         (["serve", "none.json"], "there is no file 'none.json'", 2),
         (["serve", WIRE, "--header", "A: b"], "--header is for a TARGET that is a URL", 2),
+        (["serve", WIRE, "--revision", OLD], "a server here speaks all of them", 2),
+        (["serve", "desk.json", "--revision", OLD], "in a file each server may have its own", 2),
+        (["stdio", WIRE, "--revision", NEW], "a server here speaks all of them", 2),
     ],
 )
 def test_what_cannot_be_reached_is_told_in_a_sentence(arguments, told, status):

@@ -250,6 +250,13 @@ class Conversation:
         while self.notifications:
             hear(*self.notifications.popleft())
 
+    def answer(self, on_question: OnQuestion) -> None:
+        """Have a function answer each question of a server of an older revision that belongs to no request, as far as that is known.
+
+        For whoever passes questions on.
+        """
+        self._questions.on_question = on_question
+
     def _keep(self, method: str, params: dict[str, Any]) -> None:
         self.notifications.append((method, params))
         self._arrived.unpark()

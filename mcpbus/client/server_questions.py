@@ -37,6 +37,9 @@ class ServerQuestions:
         capabilities: What the client declares.
         send: Sends a reply, of what was asked in this request, as far as that is known. A connection that has ended takes none.
         fail: Ends the request in which was asked, as far as that is known, with what `on_question` raised. Returns whether it has.
+
+    Attributes:
+        on_question: As given, or what took its place.
     """
 
     def __init__(
@@ -48,7 +51,7 @@ class ServerQuestions:
         fail: Callable[[Pending | None, Exception], bool],
     ) -> None:
         self._nursery = nursery
-        self._on_question = on_question
+        self.on_question = on_question
         self._capabilities = capabilities
         self._send = send
         self._fail = fail
@@ -104,7 +107,7 @@ class ServerQuestions:
     async def _ask(self, request: Request, owner: Pending | None) -> Any:
         if request.method == "ping":
             return {}
-        on_question = (owner and owner.on_question) or self._on_question
+        on_question = (owner and owner.on_question) or self.on_question
         if on_question is None:
             raise method_not_found(request.method)
         params = _read_params(request)

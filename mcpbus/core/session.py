@@ -7,7 +7,7 @@ its client has gone, in any of the ways in which that can happen.
 
 import enum
 import secrets
-from collections.abc import Hashable, Mapping
+from collections.abc import Awaitable, Hashable, Mapping
 from typing import Any, Final, Protocol
 
 import trio
@@ -288,6 +288,10 @@ class Session(SessionFeatures, Asking):
                 raise cannot_ask(StreamState.ENDED.value)
             self.address.tell(ask)
             return list((await ask.wait()).values())
+
+    def relay_questions(self, questions: Mapping[str | None, Question]) -> Awaitable[list[Any]]:
+        """Ask what somebody else asks; as `Context.relay_questions`, outside any request. For the bus."""
+        return self._ask(questions, None)
 
     async def until_initialized(self) -> None:
         """Wait until the client has sent initialized, or says nothing more.

@@ -10,13 +10,15 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
+from mcpbus.client.pending import OnQuestion
 from mcpbus.core.places import Place
 from mcpbus.core.session import Session
 from mcpbus.features.function import sole_cause
-from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.question import RelayedQuestion
 from mcpbus.upstream.target import Connect
 
 _log = logging.getLogger("mcpbus")
@@ -65,6 +67,7 @@ class Pipe:
         capabilities: As given.
         owner: As given, or whose it was adopted for.
         calls: The calls that go over it now: what each says something by, and the session of ours that it is of.
+        answerers: What has the clients of these calls answer, the newest last.
         lent: How often it is lent now.
         used: Whether it was ever lent to a call.
         idle_since: When it was given back, in trio's time.
@@ -80,6 +83,7 @@ class Pipe:
         self.use = use
         self.session = session
         self.calls: dict[Say, Session | None] = {}
+        self.answerers: list[OnQuestion] = []
         self.lent = 0
         self.capabilities = capabilities
         self.owner = owner
@@ -143,6 +147,21 @@ class Pipe:
         self.close()
         await self.ended.wait()
 
+    async def answer(self, method: str, params: dict[str, Any]) -> Any:
+        """Have a question be answered of which it is not known in which call it is asked.
+
+        All calls of a session are of one client, which is asked in any of them, or outside them.
+
+        Raises:
+            ProtocolError: It cannot be known whose question it is, or the client gives no answer.
+        """
+        if self.session is None:
+            raise method_not_found(method)
+        if self.answerers:
+            return await self.answerers[-1](method, params)
+        [answer] = await self.session.relay_questions({None: RelayedQuestion(method, params)})
+        return answer
+
     async def opened(self) -> None:
         """Wait until it is open.
 
@@ -177,6 +196,7 @@ class Pipe:
                 with patience:
                     async with connect(capabilities=self.capabilities) as self.client:
                         patience.deadline = math.inf
+                        self.client.answer(self.answer)
                         self._opened.set()
                         await hear(self)
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told, or it is logged

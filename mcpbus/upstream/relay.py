@@ -162,19 +162,21 @@ class _Passage:
         meta = {name: value for name, value in context.meta.items() if _passes(name)}
         if pipe.modern:
             meta[CLIENT_CAPABILITIES] = asked_by_way(context.client.capabilities, context.revision)
-        say = self._say
+        say, answer = self._say, self._answer
         pipe.calls[say] = context.session
+        pipe.answerers.append(answer)
         try:
             return await pipe.client.request_in_rounds(
                 method,
                 {**params, "_meta": meta} if meta else params,
                 self._answer_all if pipe.modern else None,
                 on_notification=say,
-                on_question=None if pipe.modern else self._answer,
+                on_question=None if pipe.modern else answer,
                 log_level=None if level is None else level.value,
             )
         finally:
             del pipe.calls[say]
+            pipe.answerers.remove(answer)
 
     async def _answer(self, method: str, params: dict[str, Any]) -> Any:
         """Have the client of ours answer what is asked; what it refuses, and that it cannot be asked, the other server is told."""

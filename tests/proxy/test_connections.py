@@ -9,7 +9,7 @@ from scripted import Scripted, initialize
 from trio.testing import wait_all_tasks_blocked
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
-from mcpbus import ProtocolError
+from mcpbus import ClientRefusedError, Context, ProtocolError, Server
 from mcpbus.client.errors import ClientError
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.upstream.errors import UpstreamError
@@ -145,6 +145,42 @@ async def test_lines_and_questions_of_calls_at_once_come_to_the_call_that_they_a
         for number in range(9):
             nursery.start_soon(call, number)
     assert heard == {n: (f"Question 1? {n} Question 2? {n}", [f"forecast for {n}"]) for n in range(9)}
+
+
+async def test_what_calls_of_a_session_ask_at_the_same_time_is_asked_in_that_session(autojump_clock):
+    """A program does not say which of the two asks, but who is asked is the same."""
+    texts = []
+    async with (
+        served() as (_, bus),
+        bus.connect(revision=OLD, **asked()) as client,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def ask(times):
+            texts.append((await client.call_tool("ask", {"times": times}))["content"][0]["text"])
+
+        nursery.start_soon(ask, 2)
+        nursery.start_soon(ask, 3)
+    assert sorted(texts) == ["Ada Ada", "Ada Ada Ada"]
+
+
+async def test_what_is_asked_outside_of_calls_is_asked_in_the_session_whose_own_the_connection_is(
+    autojump_clock,
+):
+    server, sessions = Server("late"), []
+
+    @server.tool
+    async def begin(ctx: Context) -> None:
+        sessions.append(ctx.session)
+
+    async with upstream(server, OLD) as reached, open_bus(proxy_of(reached, program=True)) as bus:
+        async with bus.connect(revision=OLD, **asked()) as client:
+            await client.call_tool("begin")
+            assert (await sessions[0].elicit("Who?", str)).data == "Ada"
+        async with bus.connect(revision=NEW, **asked()) as client:
+            await client.call_tool("begin")
+            with pytest.raises(ClientRefusedError, match="Method not found"):
+                await sessions[1].elicit("Who?", str)
 
 
 async def test_a_line_of_nobody_knows_which_call_comes_to_no_other_client(autojump_clock):

@@ -1,5 +1,6 @@
 """What the other server asks, as it is asked a client of ours."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -26,6 +27,7 @@ class RelayedQuestion:
 
     method: str
     _params: dict[str, Any]
+    _page: str = attrs.field(factory=lambda: secrets.token_urlsafe(16))
 
     label: ClassVar[str] = "relayed"
 
@@ -47,9 +49,13 @@ class RelayedQuestion:
             return {_CAPABILITIES[self.method]: {}}
         return {}
 
-    def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - each has what it was told
-        """See `Question.params`."""
-        return {name: value for name, value in self._params.items() if name != "_meta"}
+    def params(self, revision: Revision) -> dict[str, Any]:
+        """See `Question.params`. A page has an id where the client's revision wants one, be it that nothing names it later."""
+        left_out = {"_meta"} if revision.elicitation_ids else {"_meta", "elicitationId"}
+        params = {name: value for name, value in self._params.items() if name not in left_out}
+        if revision.elicitation_ids and params.get("mode") == "url":
+            params.setdefault("elicitationId", self._page)
+        return params
 
     def read(self, answer: Any) -> Any:
         """See `Question.read`."""

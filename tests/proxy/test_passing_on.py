@@ -7,7 +7,7 @@ import trio
 from scripted import SAID, TOOLS, Scripted, in_a_second
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
-from mcpbus import ProtocolError
+from mcpbus import Context, ProtocolError, Server
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus, open_client
 
@@ -228,6 +228,32 @@ async def test_what_is_asked_together_is_asked_together(here, there, autojump_cl
                 rounds = client._ids  # the call, and one retry
                 assert next(rounds) == 3
     assert sorted(message for _, message in person.asked) == ["A?", "B?"]
+
+
+@UPSTREAMS
+@BOTH
+async def test_a_page_that_somebody_is_asked_to_visit_has_an_id_where_the_clients_revision_has_one(
+    here, there, autojump_clock
+):
+    server, asked = Server("pages"), []
+
+    @server.tool
+    async def visit(ctx: Context) -> str:
+        return type(await ctx.elicit_url("Please sign in.", "https://sign.in/here")).__name__
+
+    async def answer(_method, params):
+        asked.append(params)
+        return {"action": "accept"}
+
+    given = {"capabilities": {"elicitation": {"url": {}}}, "on_question": answer}
+    async with (
+        upstream(server, there) as reached,
+        open_client(proxy_of(reached), revision=here, **given) as client,
+    ):
+        assert (await client.call_tool("visit"))["content"][0]["text"] == "Accepted"
+    [params] = asked
+    assert bool(params.pop("elicitationId", None)) is (here == OLD)
+    assert params == {"mode": "url", "message": "Please sign in.", "url": "https://sign.in/here"}
 
 
 @BOTH

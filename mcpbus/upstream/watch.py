@@ -230,14 +230,16 @@ class Watch:
     async def _listen(self, pipe: Pipe) -> None:
         """Listen for what clients want to hear of.
 
-        A server that refuses that, be it for its lists alone, tells of no changes, and is asked no more.
+        One that says that it tells of none is not asked, and one that refuses, be it for its lists alone, is asked no more.
         """
         try:
-            await self._listen_on(pipe)
+            if await _tells_of_some(pipe.client):
+                await self._listen_on(pipe)
+                return
         except ProtocolError as error:
             _log.warning("%s tells of no changes: %s", self._upstream.name, told(error))
-            self._tell((), mute=True)
-            await trio.sleep_forever()
+        self._tell((), mute=True)
+        await trio.sleep_forever()
 
     async def _listen_on(self, pipe: Pipe) -> None:
         """Have one listen follow another, which is there before that one ends, so that nothing is missed.
@@ -311,3 +313,9 @@ class Watch:
                     self._heard(pipe, method, params)
         if not scope.cancelled_caught:
             whole.cancel()  # it tells of changes no more
+
+
+async def _tells_of_some(client: Client) -> bool:
+    offered = (await client.describe()).capabilities
+    lists = any(tells(offered, name) for name in ("tools", "prompts", "resources"))
+    return lists or tells(offered, "resources", "subscribe")

@@ -165,6 +165,17 @@ async def test_a_server_that_was_lost_is_come_back_to_and_looked_at_anew(there, 
     assert "upstream cannot be reached; it is tried again in 2 s: it is being mended" in caplog.text
 
 
+async def test_a_server_that_says_that_it_tells_of_no_changes_is_not_asked_for_any(autojump_clock, caplog):
+    async with upstream(weather()) as reached:
+        reached.declares = {"tools": {"listChanged": False}, "resources": {"subscribe": False}}
+        async with open_client(proxy_of(reached)) as client:
+            async with client.listen(uris=["data://cities"]):
+                await wait_all_tasks_blocked()
+            assert len(await client.list_tools()) > 0
+            assert reached.clients[0]._listens == {}
+    assert caplog.text == ""
+
+
 @UPSTREAMS
 async def test_an_optional_server_that_is_not_there_yet_is_waited_for(there, autojump_clock):
     async with upstream(weather(), there) as reached:

@@ -5,6 +5,7 @@ from functools import partial
 
 import attrs
 import trio
+from msgspec.structs import replace
 
 from mcpbus import Context, ResourceNotFoundError, Server
 from mcpbus.asking import Elicit
@@ -27,6 +28,7 @@ class Upstream:
         slow: How many seconds it takes to connect.
         scoped: Whether connections say to which request belongs what is said.
         lists_templates: Whether it lists the templates that it has.
+        declares: The capabilities that it declares instead, if they are others.
         results: What it answers instead, or how it refuses, by the method; servers of others say what ours never does.
     """
 
@@ -39,6 +41,7 @@ class Upstream:
         self.slow = 0
         self.scoped = False
         self.lists_templates = True
+        self.declares = None
         self.results = {}
 
     @asynccontextmanager
@@ -51,12 +54,17 @@ class Upstream:
             if not self.lists_templates:
                 client.list_resource_templates = _nothing
             client.request_in_rounds = partial(self._answer, client.request_in_rounds)
+            client.describe = partial(self._describe, client.describe)
             self.clients.append(client)
             self.connected += 1
             try:
                 yield client
             finally:
                 self.connected -= 1
+
+    async def _describe(self, describe):
+        described = await describe()
+        return described if self.declares is None else replace(described, capabilities=self.declares)
 
     async def _answer(self, ask, method, *given, **options):
         if method not in self.results:

@@ -11,6 +11,7 @@ from mcpbus.client.errors import ClientError
 from mcpbus.core import notification
 from mcpbus.core.context import Context
 from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
+from mcpbus.features.asking.errors import CannotAskError
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import PromptMessage, PromptResult, ToolResult
@@ -39,6 +40,7 @@ _NOT_FOUND: Final = {RESOURCE_NOT_FOUND, INVALID_PARAMS}
 """What a server answers where there is no such resource, in older revisions and in 2026-07-28 (rule R-3)."""
 _BETWEEN: Final = {HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION}
 """What the other server answers to a request that it has not run, since it was not said right. A client of ours would say it again."""
+_ROOTS: Final = "roots/list"
 _OURS: Final = "io.modelcontextprotocol/"
 """How what begins of a request's ``_meta`` that is between it and whom it is sent to."""
 
@@ -180,7 +182,14 @@ class _Passage:
 
     async def _answer(self, method: str, params: dict[str, Any]) -> Any:
         """Have the client of ours answer what is asked; what it refuses, and that it cannot be asked, the other server is told."""
-        [answer] = await self._context.relay_questions({None: RelayedQuestion(method, params)})
+        question, session = RelayedQuestion(method, params), self._pipe.session
+        try:
+            [answer] = await self._context.relay_questions({None: question})
+        except CannotAskError:
+            # Roots are the session's, and not of the call in which they are asked for, which may have ended meanwhile.
+            if method != _ROOTS or session is None:
+                raise
+            [answer] = await session.relay_questions({None: question})
         return answer
 
     async def _answer_all(self, questions: dict[str, InputRequest]) -> dict[str, Any]:

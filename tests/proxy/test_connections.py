@@ -183,6 +183,35 @@ async def test_what_is_asked_outside_of_calls_is_asked_in_the_session_whose_own_
                 await sessions[1].elicit("Who?", str)
 
 
+async def test_roots_are_told_though_the_call_has_ended_in_which_they_were_asked_for(autojump_clock):
+    """As filesystem servers ask for them once somebody has connected, and with his first call something is said at all."""
+    server, told = Server("files"), []
+
+    async def answer_later(_method, _params):
+        await trio.sleep(5)
+        return {"roots": [{"uri": "file:///data"}]}
+
+    async with trio.open_nursery() as nursery:
+
+        async def look(session):
+            told.extend(root.uri for root in await session.list_roots())
+
+        @server.tool
+        async def begin(ctx: Context) -> None:
+            nursery.start_soon(look, ctx.session)
+            await trio.sleep(1)
+
+        given = {"capabilities": {"roots": {}}, "on_question": answer_later}
+        async with (
+            upstream(server, OLD) as reached,
+            open_bus(proxy_of(reached, program=True)) as bus,
+            bus.connect(revision=OLD, **given) as client,
+        ):
+            await client.call_tool("begin")
+            await trio.sleep(20)
+    assert told == ["file:///data"]
+
+
 async def test_a_line_of_nobody_knows_which_call_comes_to_no_other_client(autojump_clock):
     """A program of 2026-07-28 is one process for all, and does not say to which call its log lines belong."""
     async with served(NEW) as (reached, bus), trio.open_nursery() as nursery, AsyncExitStack() as stack:

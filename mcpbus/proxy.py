@@ -97,6 +97,10 @@ class Proxy(Server[None]):
         list_ttl: float = 0.0,
         state_keys: Sequence[bytes | str] = (),
     ) -> None:
+        if isinstance(target, Server):
+            raise TypeError(
+                f"Proxy: target is the server {target.name!r} itself, which can be mounted as it is; or write bus.connect, of its open bus"
+            )
         upstream = read_upstream(target, name=name, headers=headers, env=env, cwd=cwd, revision=revision)
         check_kinds("Proxy", {"connections": connections, "optional": optional})
         if connections < 1:

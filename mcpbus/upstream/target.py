@@ -76,8 +76,11 @@ def read_upstream(
         return Upstream(name or "upstream", target, program=False)
     _refuse("a command", headers=headers)
     if not isinstance(target, Sequence):
+        several = (
+            "; mcpbus.gateway.gateway() takes servers by their names" if isinstance(target, Mapping) else ""
+        )
         raise TypeError(
-            f"Proxy: target is a URL, or a command such as {_COMMAND}, and this is of type {type(target).__name__}"
+            f"Proxy: target is a URL, or a command such as {_COMMAND}, and this is of type {type(target).__name__}{several}"
         )
     check_command(target)
     given = {"env": check_environment(env), "cwd": check_folder(cwd), "revision": revision}

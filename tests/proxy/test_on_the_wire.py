@@ -12,6 +12,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 
+from mcpbus import Server
 from mcpbus.cli import main
 from mcpbus.client import connect_http, connect_process, process
 from mcpbus.proxy import Proxy
@@ -192,6 +193,20 @@ def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path):
     assert "server 'a': Expected `array`, got `int` - at `$.args`" in run(
         "serve", str(tmp_path / "desk.json"), status=2
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("npx -y some-server", 'a command as a list, such as ["npx", "-y", "some-server"]'),
+        (5, "this is of type int"),
+        ({"a": {"command": "npx"}}, "of type dict; mcpbus.gateway.gateway() takes servers by their names"),
+        (Server("s"), "target is the server 's' itself, which can be mounted as it is; or write bus.connect"),
+    ],
+)
+def test_a_target_that_is_none_is_told_with_what_to_write(target, told):
+    with pytest.raises((TypeError, ValueError), match=re.escape(told)):
+        Proxy(target)
 
 
 async def test_two_proxies_one_behind_the_other():

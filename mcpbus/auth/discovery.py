@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from mcpbus.auth.addresses import issuer_metadata, read_address
 from mcpbus.auth.verifier import UnavailableError
 from mcpbus.auth.web import Web, ask
+from mcpbus.protocol.http.addresses import issuer_metadata, read_address
 
 
 async def find_endpoint(web: Web, issuer: str, name: str) -> str:

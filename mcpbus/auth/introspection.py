@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import trio
 
-from mcpbus.auth.addresses import read_address
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.jwt import check_claims, read_audience, read_principal
 from mcpbus.auth.line import Line
 from mcpbus.auth.question import Question
 from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified, brought_by
 from mcpbus.auth.web import SECONDS, HttpxWeb, Web, ask
+from mcpbus.protocol.http.addresses import read_address
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.validators import check_text

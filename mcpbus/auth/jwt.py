@@ -6,7 +6,6 @@ from typing import Any, Final
 import msgspec
 from joserfc.jws import JWSRegistry
 
-from mcpbus.auth.addresses import canonical, read_address
 from mcpbus.auth.keys import Keys
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.signatures import Check
@@ -14,6 +13,7 @@ from mcpbus.auth.signed import SignatureHeader, SignedToken, read_signed
 from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web
 from mcpbus.protocol.bounded_cache import BoundedCache
+from mcpbus.protocol.http.addresses import canonical, read_address
 from mcpbus.protocol.keywords import explained
 
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import msgspec
 import trio
 
-from mcpbus.auth.addresses import canonical
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.remembered import RememberedTokens
 from mcpbus.auth.verifier import (
@@ -23,6 +22,7 @@ from mcpbus.auth.verifier import (
     check_verifier,
 )
 from mcpbus.protocol.errors import invalid_request
+from mcpbus.protocol.http.addresses import canonical
 from mcpbus.protocol.http.bearer import (
     LONGEST_TOKEN,
     MalformedAuthorizationError,

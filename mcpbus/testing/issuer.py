@@ -10,13 +10,13 @@ import trio
 from joserfc import jws
 from joserfc.jwk import ECKey, Key
 
-from mcpbus.auth.addresses import issuer_metadata
 from mcpbus.auth.introspection import IntrospectionVerifier
 from mcpbus.auth.jwt import JwtVerifier
 from mcpbus.auth.resource_server import ResourceServer
 from mcpbus.auth.several import AnyOf
 from mcpbus.auth.verifier import TokenVerifier, UnavailableError
 from mcpbus.features.definition import Definition
+from mcpbus.protocol.http.addresses import issuer_metadata
 from mcpbus.protocol.keywords import explained
 
 _EPOCH: Final = 1_800_000_000.0

@@ -8,6 +8,11 @@ _SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
 _OFFLINE: Final = "offline_access"
 
 
+def is_scope(text: str) -> bool:
+    """Whether a text can be one."""
+    return _SCOPE.fullmatch(text) is not None
+
+
 def read_scopes(scopes: Any, owner: str) -> tuple[str, ...]:
     """Return scopes that somebody has written down, each once.
 
@@ -22,7 +27,7 @@ def read_scopes(scopes: Any, owner: str) -> tuple[str, ...]:
         raise ValueError(f'{owner}: scopes are a list: write scopes=["files:read"]')  # noqa: TRY004 - said as the others are
     found = tuple(dict.fromkeys(scopes))
     for scope in found:
-        if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
+        if not isinstance(scope, str) or not is_scope(scope):
             raise ValueError(
                 f"{owner}: {scope!r} is no scope: write visible ASCII without blanks and quotation marks"
             )

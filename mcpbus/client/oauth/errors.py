@@ -1,0 +1,65 @@
+"""What can go wrong where a server asks for a login. No message holds a token, a code or a secret."""
+
+import copy
+import re
+from typing import Final, TypeVar
+
+from mcpbus.client.errors import ClientError
+
+_UNSHOWN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_MOST_SHOWN: Final = 300
+
+_Error = TypeVar("_Error", bound=Exception)
+
+
+class LoginError(ClientError):
+    """The server asks for a login, and there is none. The message says what went wrong, where, and what to do."""
+
+
+class MetadataError(LoginError):
+    """What a server or an issuer says of itself cannot be used: it is missing, or not to be believed."""
+
+
+class IssuerUnavailableError(LoginError):
+    """The issuer, or the server where it tells of it, cannot be asked now; what is stored is kept."""
+
+
+class LoginNeededError(LoginError):
+    """Somebody has to do something that the program cannot: log in, or say as which client."""
+
+
+class LoginRefusedError(LoginError):
+    """The issuer has said no, or the person in front of it has.
+
+    Args:
+        message: What to tell.
+        code: The error code of OAuth, such as ``access_denied``.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class InsufficientScopeError(LoginError):
+    """The token that there is does not allow what was asked for, and no other one can be had.
+
+    Args:
+        message: What to tell.
+        scopes: What the server wants it to allow.
+    """
+
+    def __init__(self, message: str, scopes: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.scopes = scopes
+
+
+def shown(text: object) -> str:
+    """Return what somebody else has written, as it may be shown: without what steers a terminal, and not for ever."""
+    whole = _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))
+    return whole if len(whole) <= _MOST_SHOWN else f"{whole[:_MOST_SHOWN]}..."
+
+
+def again(error: _Error) -> _Error:
+    """Return an error as somebody else gets it who has waited for the same: what is raised tells of one way only."""
+    return copy.copy(error)

@@ -1,0 +1,62 @@
+"""What a server's answer says of the token that came with the request, or was missing (RFC 6750, section 3)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+from mcpbus.client.oauth.scopes import read_scopes
+from mcpbus.protocol.http.challenges import Challenge, read_challenges
+
+_BEARER: Final = "bearer"
+
+
+@attrs.frozen
+class Refusal:
+    """A request was refused for its token.
+
+    Attributes:
+        token: The token; None if there was none.
+        too_little: Whether it does not allow enough, rather than being no good.
+        place: Where the server says that its metadata is.
+        scopes: What the token has to allow.
+        why: What the server says of it, for people.
+    """
+
+    token: str | None = attrs.field(repr=False)
+    too_little: bool
+    place: str | None = None
+    scopes: tuple[str, ...] = ()
+    why: str = ""
+
+
+def read_refusal(status: int, fields: Sequence[str], token: str | None) -> Refusal | None:
+    """Tell whether another token would help; None if it would not, as far as one can know.
+
+    Args:
+        status: That of the answer.
+        fields: Its fields WWW-Authenticate.
+        token: What the request came with.
+    """
+    if status not in {401, 403}:
+        return None
+    challenges = read_challenges(fields)
+    mine = [each for each in challenges if each.scheme == _BEARER]
+    challenge = next(
+        (each for each in mine if "resource_metadata" in each.parameters), mine[0] if mine else None
+    )
+    if status == 403:
+        wants_more = next(
+            (each for each in mine if each.parameters.get("error") == "insufficient_scope"), None
+        )
+        return None if wants_more is None or token is None else _refusal(wants_more, token, too_little=True)
+    if challenge is None:
+        # Servers leave the field out, and are asked where to log in all the same; one that wants something else says so.
+        return None if challenges else Refusal(token, too_little=False)
+    return _refusal(challenge, token, too_little=False)
+
+
+def _refusal(challenge: Challenge, token: str | None, *, too_little: bool) -> Refusal:
+    said = challenge.parameters
+    why = said.get("error_description") or said.get("error") or ""
+    return Refusal(token, too_little, said.get("resource_metadata"), read_scopes(said.get("scope")), why)

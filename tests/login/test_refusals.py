@@ -1,0 +1,68 @@
+"""What an answer says of the token that came with its request."""
+
+import pytest
+
+from mcpbus.client.oauth.refusal import Refusal, read_refusal
+
+PLACE = "https://mcp.example/meta"
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "token", "refusal"),
+    [
+        (200, ["Bearer"], "t", None),
+        (404, ["Bearer"], "t", None),
+        (400, ['Bearer error="invalid_request"'], "t", None),
+        # 401: there is to be another one, or one at all.
+        (401, [], None, Refusal(None, too_little=False)),
+        (401, [], "t", Refusal("t", too_little=False)),
+        (401, ["Bearer"], None, Refusal(None, too_little=False)),
+        (
+            401,
+            [f'Bearer scope="a b", resource_metadata="{PLACE}"'],
+            None,
+            Refusal(None, too_little=False, place=PLACE, scopes=("a", "b")),
+        ),
+        (
+            401,
+            ['Bearer error="invalid_token", error_description="it has expired"'],
+            "t",
+            Refusal("t", too_little=False, why="it has expired"),
+        ),
+        (401, ['Bearer error="invalid_token"'], "t", Refusal("t", too_little=False, why="invalid_token")),
+        (
+            401,
+            [f'Basic realm="x", Bearer resource_metadata={PLACE}'],
+            None,
+            Refusal(None, too_little=False, place=PLACE),
+        ),
+        (
+            401,
+            ["Bearer realm=x", f"Bearer resource_metadata={PLACE}"],
+            None,
+            Refusal(None, too_little=False, place=PLACE),
+        ),
+        # Who wants something else than a token is not given one.
+        (401, ['Basic realm="x"'], None, None),
+        (401, ["Negotiate", "NTLM"], "t", None),
+        # 403: it is to allow more.
+        (
+            403,
+            [f'Bearer error="insufficient_scope", scope="a b", resource_metadata="{PLACE}"'],
+            "t",
+            Refusal("t", too_little=True, place=PLACE, scopes=("a", "b"), why="insufficient_scope"),
+        ),
+        (
+            403,
+            ['Bearer scope="x"', 'Bearer error=insufficient_scope, scope="a"'],
+            "t",
+            Refusal("t", too_little=True, scopes=("a",), why="insufficient_scope"),
+        ),
+        (403, ['Bearer error="insufficient_scope", scope="a"'], None, None),
+        (403, ['Bearer scope="a"'], "t", None),
+        (403, ['Bearer error="invalid_token"'], "t", None),
+        (403, [], "t", None),
+    ],
+)
+def test_what_an_answer_says(status, fields, token, refusal):
+    assert read_refusal(status, fields, token) == refusal

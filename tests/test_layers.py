@@ -59,9 +59,7 @@ DOORS = {
     "httpx2": [
         "mcpbus.auth",
         "mcpbus.auth.web",
-        "mcpbus.client.get_stream",
-        "mcpbus.client.http",
-        "mcpbus.client.http_answers",
+        "mcpbus.client.http_library",
     ],
     "hpack": [
         "mcpbus.serving.http2.field_decoder",

@@ -8,6 +8,16 @@ if TYPE_CHECKING:
     from mcpbus.client.client import Client, ServerDescription
     from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError
     from mcpbus.client.http import connect_http
+    from mcpbus.client.oauth.errors import (
+        InsufficientScopeError,
+        LoginError,
+        LoginNeededError,
+        LoginRefusedError,
+    )
+    from mcpbus.client.oauth.file_store import FileStore
+    from mcpbus.client.oauth.person import OAuth
+    from mcpbus.client.oauth.program import ClientCredentials
+    from mcpbus.client.oauth.store import LoginStore, MemoryStore
     from mcpbus.client.pending import Listen, OnNotification, OnQuestion
     from mcpbus.client.process import connect_process
 else:
@@ -18,6 +28,16 @@ else:
             "mcpbus.client.client": ("Client", "ServerDescription"),
             "mcpbus.client.errors": ("ClientError", "Disconnected", "MalformedAnswerError", "StatusError"),
             "mcpbus.client.http": ("connect_http",),
+            "mcpbus.client.oauth.errors": (
+                "InsufficientScopeError",
+                "LoginError",
+                "LoginNeededError",
+                "LoginRefusedError",
+            ),
+            "mcpbus.client.oauth.file_store": ("FileStore",),
+            "mcpbus.client.oauth.person": ("OAuth",),
+            "mcpbus.client.oauth.program": ("ClientCredentials",),
+            "mcpbus.client.oauth.store": ("LoginStore", "MemoryStore"),
             "mcpbus.client.pending": ("Listen", "OnNotification", "OnQuestion"),
             "mcpbus.client.process": ("connect_process",),
         },
@@ -25,10 +45,19 @@ else:
 
 __all__ = [
     "Client",
+    "ClientCredentials",
     "ClientError",
     "Disconnected",
+    "FileStore",
+    "InsufficientScopeError",
     "Listen",
+    "LoginError",
+    "LoginNeededError",
+    "LoginRefusedError",
+    "LoginStore",
     "MalformedAnswerError",
+    "MemoryStore",
+    "OAuth",
     "OnNotification",
     "OnQuestion",
     "ServerDescription",

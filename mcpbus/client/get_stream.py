@@ -10,12 +10,13 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import Final
 
-import httpx2
 import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, StatusError
 from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error, told
+from mcpbus.client.http_library import httpx2
+from mcpbus.client.http_requests import HttpRequests
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable
@@ -42,7 +43,7 @@ class GetStream:
     """That of one client, in one session after the other.
 
     Args:
-        http: Sends the requests.
+        requests: Sends them.
         url: The endpoint.
         nursery: For the stream.
         headers: Names the header fields of a request in a session.
@@ -50,16 +51,15 @@ class GetStream:
 
     def __init__(
         self,
-        http: httpx2.AsyncClient,
+        requests: HttpRequests,
         url: str,
         nursery: trio.Nursery,
         headers: Callable[[str | None], dict[str, str]],
     ) -> None:
-        self._http = http
+        self._requests = requests
         self._url = url
         self._nursery = nursery
         self._headers = headers
-        self._timeout = httpx2.Timeout(**{**http.timeout.as_dict(), "read": _SILENT_SECONDS})
         self._wanted = False
         self._entered: tuple[Client, str | None] | None = None
         self._scope: trio.CancelScope | None = None
@@ -178,7 +178,7 @@ class GetStream:
         headers = {"Accept": "text/event-stream", **self._headers(place.session)}
         if place.id:
             headers["Last-Event-ID"] = place.id
-        async with self._http.stream("GET", self._url, headers=headers, timeout=self._timeout) as answer:
+        async with self._requests.send("GET", headers, silent_seconds=_SILENT_SECONDS) as answer:
             if media_type(answer) != "text/event-stream" or not answer.is_success:
                 raise status_error(self._url, answer)
             check_encoding(self._url, answer)

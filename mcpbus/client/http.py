@@ -13,14 +13,6 @@ import attrs
 import msgspec
 import trio
 
-try:
-    import httpx2
-except ImportError as error:
-    raise ImportError(
-        "a client over HTTP needs httpx2, which mcpbus itself does without: pip install 'mcpbus-server[client]'",
-        name=error.name,
-    ) from error
-
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
 from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
@@ -35,9 +27,13 @@ from mcpbus.client.http_answers import (
     status_error,
     told,
 )
+from mcpbus.client.http_library import httpx2
+from mcpbus.client.http_requests import HttpRequests
 from mcpbus.client.http_session import HttpSession
 from mcpbus.client.mirroring import MirroredTools
 from mcpbus.client.negotiation import negotiate
+from mcpbus.client.oauth.grant import Grant, check_grant
+from mcpbus.client.oauth.keeper import TokenKeeper
 from mcpbus.client.options import check_client, check_fields
 from mcpbus.client.pending import OnQuestion, Pending
 from mcpbus.client.stream_place import StreamPlace
@@ -67,6 +63,7 @@ async def connect_http(
     revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
     on_question: OnQuestion | None = None,
+    auth: Grant | None = None,
 ) -> AsyncIterator[Client]:
     """Connect a client to an endpoint.
 
@@ -84,11 +81,14 @@ async def connect_http(
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
         on_question: Answers what the server asks, as for `Bus.connect`.
+        auth: How to log in where the server asks for it, an `OAuth` or `ClientCredentials`; not for a URL or header fields that say
+            who this is themselves.
 
     Raises:
         TypeError: Something is not of its type.
         ValueError: There is no such revision, or a header field cannot be sent.
         ProtocolError: The server refused.
+        LoginError: It asks for a login, and there is none to be had.
         ClientError: There is no answer.
     """
     fixed = None if revision is None else named(revision)
@@ -97,12 +97,17 @@ async def connect_http(
     url, account = read_url(url)
     check_client(capabilities, on_question)
     fields = {"Accept-Encoding": "identity", **check_fields(headers)}
+    says_itself = account is not None or any(name.lower() == "authorization" for name in fields)
+    if auth is not None:
+        check_grant(auth)
+    grant = None if says_itself else auth
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
     async with (
         httpx2.AsyncClient(headers=fields, auth=account, timeout=timeout, limits=_LIMITS) as http,
         trio.open_nursery() as nursery,
     ):
-        connection = _HttpConnection(http, url, nursery)
+        keeper = None if grant is None else TokenKeeper(url, grant, nursery)
+        connection = _HttpConnection(HttpRequests(http, url, keeper), url, nursery)
         client = connection.client = Client(
             fixed or LATEST,
             connection.send,
@@ -157,12 +162,12 @@ class _HttpConnection:
 
     client: Client
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, nursery: trio.Nursery) -> None:
-        self._http = http
+    def __init__(self, requests: HttpRequests, url: str, nursery: trio.Nursery) -> None:
+        self._requests = requests
         self._url = url
         self._nursery = nursery
         self._session = HttpSession(nursery, self._repeat, self._leave_session)
-        self.stream = GetStream(http, url, nursery, self._session_headers)
+        self.stream = GetStream(requests, url, nursery, self._session_headers)
         self._tools = MirroredTools()
         self._posts: dict[int | str, _Post] = {}
         # Posts in the order in which they were sent; see `run`.
@@ -242,8 +247,8 @@ class _HttpConnection:
                 await self._tell(outgoing.message, outgoing.pending, self._session.id)
         if self._session.id is not None:
             headers = self._session_headers(self._session.id)
-            with suppress(httpx2.HTTPError):  # the server ends it by itself, in time
-                async with self._http.stream("DELETE", self._url, headers=headers):
+            with suppress(httpx2.HTTPError, ClientError):  # the server ends it by itself, in time
+                async with self._requests.send("DELETE", headers):
                     pass
 
     async def _tell(self, message: Message, owner: Pending | None, session: str | None) -> None:
@@ -253,7 +258,9 @@ class _HttpConnection:
             try:
                 headers = self._post_headers(message, session)
                 body = encode_message(message)
-                async with self._http.stream("POST", self._url, content=body, headers=headers) as answer:
+                async with self._requests.send(
+                    "POST", headers, body, may_ask=_opens_session(message)
+                ) as answer:
                     if answer.is_success:
                         return
                     if _has_ended(session, answer) and not _opens_session(message):
@@ -262,6 +269,8 @@ class _HttpConnection:
                     problem = str(status_error(self._url, answer))
             except httpx2.HTTPError as error:
                 problem = explain(self._url, error)
+            except ClientError as error:
+                problem = str(error)
         if not isinstance(message, Notification):
             self.client.unanswered(owner, problem)
 
@@ -291,7 +300,7 @@ class _HttpConnection:
         place = StreamPlace(session)
         headers = self._post_headers(request, session)
         said = encode_message(request)
-        async with self._http.stream("POST", self._url, content=said, headers=headers) as answer:
+        async with self._requests.send("POST", headers, said, may_ask=True) as answer:
             if _has_ended(session, answer) and not repeated:
                 body = await read_not_found(answer, request)
                 if body is None:
@@ -344,7 +353,7 @@ class _HttpConnection:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id}
         headers |= self._session_headers(place.session)
         try:
-            async with self._http.stream("GET", self._url, headers=headers) as answer:
+            async with self._requests.send("GET", headers, may_ask=True) as answer:
                 if _has_ended(place.session, answer):
                     self._session.ended(place.session, self.client)
                 check_encoding(self._url, answer)

@@ -5,10 +5,10 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
-import httpx2
 import trio
 
 from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
+from mcpbus.client.http_library import httpx2
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND

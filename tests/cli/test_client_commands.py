@@ -351,7 +351,8 @@ def test_a_status_is_told_with_what_to_do(status, told, path):
 
 def test_without_the_library_for_http_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    monkeypatch.delitem(sys.modules, "mcpbus.client.http", raising=False)
+    for module in ("http", "http_library"):
+        monkeypatch.delitem(sys.modules, f"mcpbus.client.{module}", raising=False)
     _, err = run("list", "http://127.0.0.1:9/mcp", status=1)
     assert "pip install 'mcpbus-server[client]'" in err
 

@@ -36,7 +36,8 @@ SELECTIONS = {
     "2026-07-28": ("--requirements", "2026-07-28"),
 }
 CLIENT_SELECTIONS = {
-    "2025-06-18": ("--suite", "core", "--spec-version", "2025-06-18"),
+    "2025-03-26": ("--suite", "all", "--spec-version", "2025-03-26"),
+    "2025-06-18": ("--suite", "all", "--spec-version", "2025-06-18"),
     "2025-11-25": ("--requirements", "2025-11-25"),
     "2026-07-28": ("--requirements", "2026-07-28"),
 }

@@ -1,0 +1,120 @@
+"""How a client finds out where to log in (specification, "Authorization Server Discovery")."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
+from mcpbus.client.oauth.metadata import (
+    Issuer,
+    Resource,
+    choose_issuer,
+    default_issuer,
+    issuer_places,
+    judge_issuer,
+    judge_resource,
+    origin_of,
+    resource_places,
+    server_uri,
+)
+from mcpbus.client.oauth.web import Answer, Web
+from mcpbus.protocol.http.addresses import read_address
+
+
+@attrs.frozen
+class Found:
+    """Where to log in.
+
+    Attributes:
+        server: The server's URL.
+        resource: For what tokens are to be issued.
+        issuer: By whom.
+        listed: What the server lists of what they may have to allow, if it does.
+        guessed: Whether nobody has said any of that, as in revision 2025-03-26.
+    """
+
+    server: str
+    resource: str
+    issuer: Issuer
+    listed: tuple[str, ...] | None = None
+    guessed: bool = False
+
+
+async def discover(web: Web, url: str, told: str | None, wanted: Sequence[str | None]) -> Found:
+    """Find out where to log in.
+
+    Args:
+        web: Who asks.
+        url: The server's.
+        told: Where its challenge says that its metadata is.
+        wanted: At whom to log in, if the server names several.
+
+    Raises:
+        MetadataError: What the server, or the issuer, says cannot be used.
+        IssuerUnavailableError: One of them cannot be asked now.
+    """
+    resource = await find_resource(web, url, told)
+    if resource is not None:
+        name = choose_issuer(resource, *wanted)
+        return Found(url, resource.identifier, await _find_issuer(web, name), resource.scopes)
+    # It may be of 2025-03-26, where each server is its own issuer.
+    try:
+        return Found(url, server_uri(url), await _find_issuer(web, origin_of(url)))
+    except _NoMetadataError:
+        return Found(url, server_uri(url), default_issuer(url), guessed=True)
+
+
+async def find_resource(web: Web, url: str, told: str | None) -> Resource | None:
+    """Ask a server who issues tokens for it; None if it does not say.
+
+    Raises:
+        MetadataError: What it says cannot be used.
+        IssuerUnavailableError: It cannot be asked now.
+    """
+    for place in resource_places(url, told):
+        if place == told and not _may_be_asked(place):
+            continue  # a server behind a proxy that ends TLS may say http://; it has its metadata at the usual place, too
+        answer = await web.get(place)
+        document = _document(answer, place)
+        if document is not None:
+            return judge_resource(document, place, url)
+    return None
+
+
+def _may_be_asked(place: str) -> bool:
+    try:
+        read_address(place, "resource_metadata")
+    except ValueError:
+        return False
+    return True
+
+
+class _NoMetadataError(MetadataError):
+    """An issuer has no metadata at all."""
+
+
+async def _find_issuer(web: Web, name: str) -> Issuer:
+    failure: MetadataError | IssuerUnavailableError | None = None
+    places = issuer_places(name)
+    for place in places:
+        try:
+            document = _document(await web.get(place), place)
+            if document is not None:
+                return judge_issuer(document, place, name)
+        except (MetadataError, IssuerUnavailableError) as error:
+            failure = failure or error
+    raise failure or _NoMetadataError(
+        f"{shown(name)} has no metadata, neither at {shown(' nor at '.join(places))}"
+    )
+
+
+def _document(answer: Answer, place: str) -> Mapping[str, Any] | None:
+    """Return a document; None if there is none at its place.
+
+    Raises:
+        IssuerUnavailableError: Whether there is one cannot be told now.
+    """
+    if answer.status >= 500 or answer.status == 429:
+        raise IssuerUnavailableError(f"{shown(place)} answered {answer.status}")
+    return answer.document if answer.status == 200 else None

@@ -1,0 +1,141 @@
+"""Logins in files, for programs that come and go, and for several of them at once."""
+
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import trio
+
+from mcpbus.client.oauth.errors import LoginError
+
+try:
+    import fcntl
+except ImportError:  # as on Windows, where one program at a time has a login
+    fcntl = None  # type: ignore[assignment]
+
+_LOOK_SECONDS: Final = 0.1
+"""How often to see whether another program has let go of a login."""
+
+
+class FileStore:
+    """Keeps logins in a folder that nobody else may read, one file each.
+
+    Programs that share the folder see to one login after the other, and each uses what another one has got.
+
+    Args:
+        folder: The folder; if left out, `default_folder`, which the command line uses.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        if folder is not None and not isinstance(folder, str | os.PathLike):
+            raise TypeError(f"FileStore: folder is a text or a path, not {folder!r}")
+        self.folder = default_folder() if folder is None else Path(folder)
+        self._turns: dict[str, trio.Lock] = {}
+
+    async def load(self, server: str) -> bytes | None:
+        """See `LoginStore.load`.
+
+        Raises:
+            LoginError: It cannot be read.
+        """
+        await trio.lowlevel.checkpoint()
+        try:
+            return self._file(server).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failure("read", error) from None
+
+    async def save(self, server: str, login: bytes | None) -> None:
+        """See `LoginStore.save`. Whatever happens, the file has one of the two.
+
+        Raises:
+            LoginError: It cannot be written.
+        """
+        await trio.lowlevel.checkpoint()
+        file = self._file(server)
+        try:
+            if login is None:
+                file.unlink(missing_ok=True)
+            else:
+                self._make_folder()
+                _write(file, login)
+        except OSError as error:
+            raise self._failure("kept", error) from None
+
+    @asynccontextmanager
+    async def turn(self, server: str) -> AsyncIterator[None]:
+        """See `LoginStore.turn`. Another program that ends lets go of it, however it ends.
+
+        Raises:
+            LoginError: Nothing can be written there.
+        """
+        async with self._turns.setdefault(server, trio.Lock()):
+            try:
+                self._make_folder()
+                # It stays when nobody has it: were it removed, two could have locked two of that name.
+                handle = os.open(self._file(server).with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise self._failure("kept", error) from None
+            try:
+                while not _locked(handle):  # noqa: ASYNC110 - another program tells nobody
+                    await trio.sleep(_LOOK_SECONDS)
+                yield
+            finally:
+                os.close(handle)
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _file(self, server: str) -> Path:
+        # Its beginning is for people who look for it; what is unlike in two URIs may be alike in what files may be called.
+        host = "".join(each if each.isalnum() or each in "-." else "_" for each in urlsplit(server).netloc)
+        return self.folder / f"{host[:80]}-{sha256(server.encode()).hexdigest()[:16]}.json"
+
+    def _failure(self, done: str, error: OSError) -> LoginError:
+        return LoginError(f"logins cannot be {done} in {self.folder}: {error.strerror or error}")
+
+    def __repr__(self) -> str:
+        return f"FileStore({str(self.folder)!r})"
+
+
+def default_folder() -> Path:
+    """Return where logins are: in the user's configuration folder, as the system, or ``XDG_CONFIG_HOME``, has it."""
+    if sys.platform == "win32":
+        base = os.environ.get("APPDATA") or Path.home()
+    else:
+        base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base, "mcpbus", "logins")
+
+
+def _locked(handle: int) -> bool:
+    """Lock a file, unless somebody else has."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write(file: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(
+        prefix=f".{file.name}.", dir=file.parent
+    )  # which its owner alone may read
+    written = Path(name)
+    try:
+        with open(handle, "wb") as stream:  # noqa: PTH123 - it is open already
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        written.replace(file)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,98 @@
+"""How tokens are come by: by a person who logs in, or by a program for itself."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from mcpbus.client.oauth.clients import Introduction, authenticated
+from mcpbus.client.oauth.discovery import Found
+from mcpbus.client.oauth.errors import LoginError
+from mcpbus.client.oauth.login import KnownClient, Login, Tokens
+from mcpbus.client.oauth.metadata import Issuer
+from mcpbus.client.oauth.store import LoginStore
+from mcpbus.client.oauth.token_requests import judge_tokens
+from mcpbus.client.oauth.web import Web
+from mcpbus.protocol.http.addresses import read_address
+
+
+class Grant(Protocol):
+    """What is asked of `OAuth` and `ClientCredentials`, which are two."""
+
+    @property
+    def store(self) -> LoginStore:
+        """Where logins are kept."""
+
+    @property
+    def scopes(self) -> Sequence[str]:
+        """What is asked for in any case."""
+
+    @property
+    def introduction(self) -> Introduction:
+        """By what the client may be known."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Tells the time, in seconds since the epoch."""
+
+    @property
+    def takes_person(self) -> bool:
+        """Whether somebody has to be there."""
+
+    async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
+        """Log in.
+
+        Args:
+            web: Who asks the issuer.
+            found: Where.
+            scopes: What to ask for.
+            before: The last login at that server.
+
+        Raises:
+            LoginError: It is not to be.
+        """
+
+
+def check_grant(grant: Any) -> None:
+    """Refuse what is none.
+
+    Raises:
+        TypeError: The message says what to write.
+    """
+    if isinstance(grant, type) or not hasattr(grant, "obtain"):
+        raise TypeError(f"auth is an OAuth(...) or ClientCredentials(...), not {grant!r}")
+
+
+async def ask_for_tokens(
+    web: Web,
+    issuer: Issuer,
+    client: KnownClient,
+    form: dict[str, str],
+    *,
+    clock: Callable[[], float],
+    before: Tokens | None = None,
+) -> Tokens:
+    """Ask an issuer for tokens; raises what `judge_tokens` does.
+
+    Args:
+        web: Who asks.
+        issuer: Whom.
+        client: As which client.
+        form: For what.
+        clock: Tells the time.
+        before: What is renewed.
+    """
+    said, headers = authenticated(client, form)
+    answer = await web.post_form(issuer.token_endpoint, said, headers)
+    document: Any = answer.document or {}
+    return judge_tokens(answer.status, document, issuer, clock(), before)
+
+
+def may_be_shown(url: str) -> None:
+    """Refuse to show a token where others could read it on its way (RFC 6750, section 5.3).
+
+    Raises:
+        LoginError: It is not https, and not on this machine.
+    """
+    try:
+        read_address(url, "the server")
+    except ValueError as error:
+        raise LoginError(f"no token is sent there: {error}") from None

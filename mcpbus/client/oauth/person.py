@@ -1,0 +1,241 @@
+"""The login of a person, in a browser: what may be said of how, and how it goes."""
+
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import attrs
+import trio
+
+from mcpbus.client.oauth.authorization import AuthorizationRequest, belongs, judge_redirect, make_request
+from mcpbus.client.oauth.clients import (
+    Introduction,
+    check_issuer,
+    find_client,
+    judge_registration,
+    may_go_on_as,
+    registration,
+)
+from mcpbus.client.oauth.discovery import Found
+from mcpbus.client.oauth.errors import (
+    LoginError,
+    LoginNeededError,
+    LoginRefusedError,
+    MetadataError,
+    shown,
+)
+from mcpbus.client.oauth.grant import ask_for_tokens
+from mcpbus.client.oauth.listener import Judged, Listener, open_listener
+from mcpbus.client.oauth.login import REGISTERED, KnownClient, Login
+from mcpbus.client.oauth.options import (
+    check_client,
+    check_document,
+    check_issuer_name,
+    check_redirect,
+    check_store,
+    listed_scopes,
+)
+from mcpbus.client.oauth.pages import open_browser
+from mcpbus.client.oauth.store import LoginStore, MemoryStore
+from mcpbus.client.oauth.token_requests import for_code
+from mcpbus.client.oauth.web import Web
+from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.validators import check_positive, check_text, flag
+
+OpenPage: TypeAlias = Callable[[str], Awaitable[str | None] | str | None]
+"""Shows somebody the page to log in at; see `OAuth`."""
+
+_BAD_REDIRECT = "invalid_redirect_uri"
+
+
+@explained
+@attrs.frozen(kw_only=True)
+class OAuth:
+    """Logs a person in to a server that asks for it, in a browser: ``connect_http(url, auth=OAuth())``.
+
+    Nothing has to be given for servers whose issuer lets clients register by themselves. Logins are kept in `store`, and one is for
+    all that share it: connections, tasks, and programs.
+
+    Attributes:
+        client_id: The name by which the issuer knows this client, where it was registered there by hand.
+        client_secret: By what it proves that. Name the `issuer`, too: to whichever one the server names at the first login, it is shown.
+        client_metadata_url: Where this client's metadata is, for issuers that read it there instead of registering it.
+        client_name: What people are told that the client is called.
+        issuer: The only issuer to log in at. It may be in a private network.
+        scopes: What to ask for, whatever the server says.
+        redirect: The port on 127.0.0.1 at which the browser comes back, or the whole address, for a client that is known by it; any
+            free one by default.
+        store: Where logins are kept; by default in memory.
+        open_page: Is given the URL of the page to log in at, and shows it to the person; by default in the browser of this machine. A
+            plain function is run in a thread. An async one may go on, and is cancelled once the person is back. It may return the
+            address to which the browser was sent back, where that is none of this machine. None has only such logins used as are kept.
+        timeout: Seconds that the person has.
+        assume_pkce: Whether an issuer that does not say that it supports PKCE is taken to, as those of Microsoft and Amazon are.
+        clock: Tells the time, in seconds since the epoch.
+    """
+
+    client_id: str | None = None
+    client_secret: str | None = attrs.field(default=None, repr=False)
+    client_metadata_url: str | None = None
+    client_name: str = "mcpbus"
+    issuer: str | None = None
+    scopes: Sequence[str] = attrs.field(default=(), converter=listed_scopes)
+    redirect: int | str | None = None
+    store: LoginStore = attrs.field(factory=MemoryStore)
+    open_page: OpenPage | None = open_browser
+    timeout: float = 300.0
+    assume_pkce: bool = attrs.field(default=False, validator=flag)
+    clock: Callable[[], float] = attrs.field(default=time.time, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be right.
+
+        Raises:
+            TypeError: Something is of another type; the message says what to write.
+            ValueError: Something cannot be right; likewise.
+        """
+        owner = "OAuth"
+        check_client(owner, self.client_id, self.client_secret)
+        check_text(owner, client_name=self.client_name)
+        check_positive(owner, timeout=self.timeout)
+        check_store(owner, self.store)
+        if self.client_metadata_url is not None:
+            check_document(owner, self.client_metadata_url)
+        if self.issuer is not None:
+            check_issuer_name(owner, self.issuer)
+        if self.redirect is not None:
+            check_redirect(owner, self.redirect)
+        if self.open_page is not None and not callable(self.open_page):
+            raise TypeError(f"{owner}: open_page is a function of a URL, not {self.open_page!r}")
+
+    @property
+    def introduction(self) -> Introduction:
+        """By what the client may be known."""
+        return Introduction(
+            self.client_id, self.client_secret, self.client_metadata_url, self.client_name, self.issuer
+        )
+
+    @property
+    def takes_person(self) -> bool:
+        """That somebody has to be there."""
+        return True
+
+    async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
+        """See `Grant.obtain`."""
+        if self.open_page is None:
+            raise LoginNeededError(
+                f"{found.server} asks for a login, and nobody is here to log in: `mcpbus login {found.server}` does, in a terminal"
+            )
+        introduction, issuer = self.introduction, found.issuer
+        check_issuer(introduction, issuer, before)
+        client = find_client(introduction, issuer, before)
+        # A client whose tokens are no good any more its issuer may have forgotten, too, and would show the person an error.
+        last = before.client if before is not None and before.tokens is not None else None
+        preferred = last.redirect if last is not None and last.how == REGISTERED else ""
+        async with open_listener(self.redirect, preferred) as listener:
+            redirect = listener.redirect
+            if client is None and last is not None and before is not None:
+                same = before.issuer.name == issuer.name
+                client = last if same and may_go_on_as(last, redirect, scopes, self.clock()) else None
+            if client is None:
+                client = await self._register(web, found, listener, scopes)
+                redirect = client.redirect
+            request = make_request(
+                issuer,
+                client,
+                redirect,
+                resource=found.resource,
+                scopes=scopes,
+                assume_pkce=self.assume_pkce,
+            )
+            code = await self._log_in(request, listener, self.open_page)
+        form = for_code(code, request, found.resource)
+        tokens = await ask_for_tokens(web, issuer, client, form, clock=self.clock)
+        return Login(found.resource, issuer, client, tuple(scopes), tokens)
+
+    async def _register(
+        self, web: Web, found: Found, listener: Listener, scopes: Sequence[str]
+    ) -> KnownClient:
+        """Register, with an address that the issuer takes: some know this machine by its number alone, some by its name."""
+        issuer = found.issuer
+        assert issuer.registration_endpoint is not None  # noqa: S101 - else there is a client, or an error
+        addresses = [listener.redirect, *([listener.as_localhost()] if self.redirect is None else ())]
+        failure: LoginRefusedError | None = None
+        for redirect in addresses:
+            asked = registration(self.client_name, issuer, redirect, scopes, found.listed or ())
+            answer = await web.post_json(issuer.registration_endpoint, asked)
+            try:
+                return judge_registration(answer.status, answer.document or {}, asked, issuer)
+            except LoginRefusedError as error:
+                if found.guessed:
+                    raise MetadataError(
+                        f"{found.server} refuses who brings no token, and does not say who issues them: "
+                        "if it takes a token or a key, give that as a header"
+                    ) from None
+                failure = failure or error
+                if error.code != _BAD_REDIRECT:
+                    break
+        assert failure is not None  # noqa: S101 - there is an address
+        raise failure
+
+    async def _log_in(self, request: AuthorizationRequest, listener: Listener, open_page: OpenPage) -> str:
+        """Show the person the page, and wait until they are back; return the code that they come with."""
+        outcome: list[Judged[str]] = []
+
+        def judge(query: str) -> Judged[str] | None:
+            return _judge(query, request) if belongs(query, request) else None
+
+        async def listen() -> None:
+            outcome.append(await listener.receive(judge))
+            nursery.cancel_scope.cancel()
+
+        async def show() -> None:
+            back = await _show(open_page, request.url)
+            if isinstance(back, LoginError):
+                outcome.append(Judged(failure=back))
+            elif back is not None:
+                outcome.append(_judge(urlsplit(back.strip()).query, request))
+            if outcome:
+                nursery.cancel_scope.cancel()
+
+        with trio.move_on_after(self.timeout):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(listen)
+                nursery.start_soon(show)
+        if not outcome:
+            raise LoginNeededError(
+                f"nobody has logged in at {shown(request.issuer.name)} within {self.timeout:g} s"
+            )
+        judged = outcome[0]
+        if judged.failure is not None:
+            raise judged.failure
+        assert judged.value is not None  # noqa: S101 - it is one of the two
+        return judged.value
+
+
+def _judge(query: str, request: AuthorizationRequest) -> Judged[str]:
+    try:
+        return Judged(judge_redirect(query, request))
+    except LoginError as failure:
+        return Judged(failure=failure)
+
+
+async def _show(open_page: OpenPage, url: str) -> str | LoginError | None:
+    """Have a page shown, by a function of either kind; return where the browser was sent back to, if it tells, or what went wrong."""
+    try:
+        if inspect.iscoroutinefunction(open_page):
+            shows: Any = open_page(url)
+        else:
+            shows = await trio.to_thread.run_sync(open_page, url, abandon_on_cancel=True)
+        back = await shows if inspect.isawaitable(shows) else shows
+    except LoginError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - whoever waits for the login is told
+        failure = LoginError(
+            f"the page to log in at could not be shown: open_page raised {type(error).__name__}"
+        )
+        failure.__cause__ = error
+        return failure
+    return back if isinstance(back, str) else None

@@ -1,0 +1,60 @@
+"""Where logins are kept between requests, connections and programs, each by the URI of its server."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+import trio
+
+
+class LoginStore(Protocol):
+    """Keeps logins, and lets one at a time of all who share it see to one of them.
+
+    What is kept holds secrets: whoever can read it is logged in.
+    """
+
+    async def load(self, server: str) -> bytes | None:
+        """Return what is kept of the login at a server; None if nothing is.
+
+        Args:
+            server: Its URI.
+        """
+
+    async def save(self, server: str, login: bytes | None) -> None:
+        """Keep a login instead of the last one; None to forget it."""
+
+    def turn(self, server: str) -> AbstractAsyncContextManager[None]:
+        """Wait until nobody else sees to the login at a server, and have nobody do so as long as the block lasts.
+
+        Who logs in, or renews a token, does so in there: of two who did at once, one would get nothing, or lose what the other has.
+        """
+
+
+class MemoryStore:
+    """Keeps logins as long as the program runs. One is for all connections that are given it, in one run of trio at a time."""
+
+    def __init__(self) -> None:
+        self._logins: dict[str, bytes] = {}
+        self._turns: dict[str, trio.Lock] = {}
+
+    async def load(self, server: str) -> bytes | None:
+        """See `LoginStore.load`."""
+        await trio.lowlevel.checkpoint()
+        return self._logins.get(server)
+
+    async def save(self, server: str, login: bytes | None) -> None:
+        """See `LoginStore.save`."""
+        if login is None:
+            self._logins.pop(server, None)
+        else:
+            self._logins[server] = login
+        await trio.lowlevel.checkpoint()
+
+    @asynccontextmanager
+    async def turn(self, server: str) -> AsyncIterator[None]:
+        """See `LoginStore.turn`."""
+        async with self._turns.setdefault(server, trio.Lock()):
+            yield
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore of {len(self._logins)} logins>"

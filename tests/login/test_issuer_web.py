@@ -1,0 +1,134 @@
+"""How issuers are asked: at which address, by which proxy, and for how long."""
+
+import pytest
+import trio
+from internet import Internet, answer
+
+from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
+from mcpbus.client.oauth.nearness import Nearness
+from mcpbus.client.oauth.web import Answer, HttpWeb
+
+FAR = Nearness.ANYWHERE
+
+
+@pytest.fixture
+async def net():
+    found = Internet()
+    with found.instead_of_the_other_one():
+        yield found
+
+
+def saying(*answers):
+    said = list(answers)
+
+    async def serve(request):
+        return said.pop(0)
+
+    return serve
+
+
+async def test_what_is_sent(net, autojump_clock):
+    net.hosts["id.example"] = saying(*(answer(json={}) for _ in range(3)))
+    web = HttpWeb(FAR, ())
+    await web.get("https://id.example:8443/a?b=c")
+    await web.post_form("https://id.example/token", {"a": "b c", "d": "\xe9&"}, {"Authorization": "Basic x"})
+    await web.post_json("https://id.example/register", {"a": ["b"]})
+    got, form, registered = net.visits
+    assert (got.verb, got.url, got.address) == ("GET", "https://id.example:8443/a?b=c", "93.184.216.34")
+    assert got.headers["host"] == "id.example:8443"
+    assert got.headers["accept"] == "application/json"
+    assert got.headers["accept-encoding"] == "identity"
+    assert got.headers["mcp-protocol-version"] == "2026-07-28"
+    assert (form.verb, form.body) == ("POST", b"a=b+c&d=%C3%A9%26")
+    assert form.headers["authorization"] == "Basic x"
+    assert (registered.verb, registered.body) == ("POST", b'{"a":["b"]}')
+    assert "authorization" not in registered.headers
+
+
+@pytest.mark.parametrize(
+    ("said", "got"),
+    [
+        (answer(json={"a": 1}), Answer(200, {"a": 1})),
+        (answer(json=[1]), Answer(200)),
+        (answer(body=b"<!doctype html>"), Answer(200)),
+        (answer(404, json={"error": "x"}), Answer(404, {"error": "x"})),
+        (answer(301, location="https://evil.example"), Answer(301, None, "https://evil.example")),
+        (answer(200, location="https://evil.example"), Answer(200)),
+    ],
+)
+async def test_what_is_answered(said, got, net, autojump_clock):
+    net.hosts["id.example"] = saying(said)
+    assert await HttpWeb(FAR, ()).get("https://id.example/x") == got
+
+
+async def test_of_several_addresses_one_after_the_other_is_tried(net, autojump_clock):
+    net.hosts["id.example"] = saying(answer(json={"a": 1}))
+    net.addresses["id.example"] = ["93.184.216.1", "93.184.216.2", "93.184.216.3"]
+    net.down = {"93.184.216.1", "93.184.216.2"}
+    assert (await HttpWeb(FAR, ()).get("https://id.example/x")).document == {"a": 1}
+    assert [visit.address for visit in net.visits] == ["93.184.216.3"]
+
+
+async def test_a_host_that_is_down_or_not_there_cannot_be_asked(net, autojump_clock):
+    net.hosts["id.example"] = saying()
+    net.down = {"id.example"}
+    with pytest.raises(IssuerUnavailableError, match=r"cannot connect to https://id\.example/x"):
+        await HttpWeb(FAR, ()).get("https://id.example/x")
+    with pytest.raises(IssuerUnavailableError, match=r"the host of https://nowhere\.example/x is not found"):
+        await HttpWeb(FAR, ()).get("https://nowhere.example/x")
+
+
+@pytest.mark.parametrize(
+    ("reach", "trusted", "address", "asked"),
+    [
+        (FAR, (), "93.184.216.34", True),
+        (FAR, (), "10.0.0.1", False),
+        (FAR, ("ID.example",), "10.0.0.1", True),
+        (FAR, ("other.example",), "10.0.0.1", False),
+        (Nearness.NETWORK, (), "10.0.0.1", True),
+        (Nearness.NETWORK, (), "169.254.169.254", False),
+        (Nearness.NETWORK, (), "127.0.0.1", False),
+        (Nearness.LINK, (), "169.254.169.254", True),
+        (Nearness.LINK, (), "127.0.0.1", False),
+        (Nearness.HERE, (), "127.0.0.1", True),
+    ],
+)
+async def test_who_may_be_asked(reach, trusted, address, asked, net):
+    net.hosts["id.example"] = saying(answer(json={}))
+    net.addresses["id.example"] = [address]
+    web = HttpWeb(reach, trusted)
+    if asked:
+        await web.get("https://id.example/x")
+        assert [visit.address for visit in net.visits] == [address]
+    else:
+        with pytest.raises(MetadataError, match="issuer="):
+            await web.get("https://id.example/x")
+        assert net.visits == []
+
+
+async def test_where_a_proxy_is_between_it_looks_up_names_and_we_do_not(net, autojump_clock, monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    net.hosts["id.example"] = saying(answer(json={}))
+    net.addresses["id.example"] = ["10.0.0.1"]
+    await HttpWeb(FAR, ()).get("https://id.example/x")
+    # What is no name at all can be judged here.
+    for url in ("https://10.0.0.1/x", "https://[fd00::1]/x", "https://localhost/x", "https://a.localhost/x"):
+        with pytest.raises(MetadataError):
+            await HttpWeb(FAR, ()).get(url)
+    assert len(net.visits) == 1
+
+
+async def test_who_asks_may_leave(net, autojump_clock):
+    net.hosts["id.example"] = saying(answer(json={}))
+    net.slow["id.example"] = 5
+    with trio.move_on_after(1) as scope:
+        await HttpWeb(FAR, ()).get("https://id.example/x")
+    assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    "url", ["https://id.example/\x00", "https://\u2028/x", "https://a..b/x", "https://" + "a" * 300]
+)
+async def test_what_is_no_address_cannot_be_asked(url, net, autojump_clock):
+    with pytest.raises((IssuerUnavailableError, MetadataError)):
+        await HttpWeb(FAR, ()).get(url)

@@ -1,0 +1,180 @@
+"""Where logins are kept: in memory, and in files that nobody else can read."""
+
+import os
+import stat
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from mcpbus.client import FileStore, LoginError, LoginStore, MemoryStore
+from mcpbus.client.oauth import file_store
+from mcpbus.client.oauth.file_store import default_folder
+
+URL = "https://mcp.example/mcp"
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request, tmp_path):
+    return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "a" / "logins")
+
+
+async def test_what_is_kept(store: LoginStore):
+    assert await store.load(URL) is None
+    await store.save(URL, b"one")
+    await store.save(f"{URL}/other", b"two")
+    assert (await store.load(URL), await store.load(f"{URL}/other")) == (b"one", b"two")
+    await store.save(URL, b"three")
+    assert await store.load(URL) == b"three"
+    for _ in range(2):
+        await store.save(URL, None)
+        assert await store.load(URL) is None
+    assert await store.load(f"{URL}/other") == b"two"
+
+
+async def test_one_at_a_time_sees_to_a_login_and_who_is_cancelled_is_followed_by_the_next(store):
+    there, most = 0, 0
+
+    async def visit(server, seconds):
+        nonlocal there, most
+        async with store.turn(server):
+            there += 1
+            most = max(most, there)
+            try:
+                await trio.sleep(seconds)
+            finally:
+                there -= 1
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(visit, URL, 0.001)
+        assert most == 1
+        with trio.move_on_after(0.01):
+            await visit(URL, 100)
+        await visit(URL, 0)
+        # Two logins are two.
+        async with store.turn(URL):
+            await visit(f"{URL}/other", 0)
+
+
+async def test_nobody_else_can_read_what_is_in_files(tmp_path):
+    store = FileStore(tmp_path / "logins")
+    mask = os.umask(0)
+    try:
+        async with store.turn(URL):
+            await store.save(URL, b"s3cret")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "logins").stat().st_mode) == 0o700
+    files = [*(tmp_path / "logins").iterdir()]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert sorted(file.suffix for file in files) == [".json", ".lock"]
+    assert all(file.name.startswith("mcp.example-") for file in files)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "https://mcp.example/../../etc/passwd",
+        "https://[::1]:8000/mcp",
+        "https://" + "a" * 300 + ".example/mcp",
+        "https://\xe9/",
+    ],
+)
+async def test_whatever_a_server_is_called_its_file_is_in_the_folder(server, tmp_path):
+    store = FileStore(tmp_path)
+    await store.save(server, b"x")
+    [file] = tmp_path.iterdir()
+    assert file.parent == tmp_path
+    assert await FileStore(tmp_path).load(server) == b"x"
+
+
+async def test_a_file_is_there_as_a_whole_or_as_it_was(tmp_path, monkeypatch):
+    store = FileStore(tmp_path)
+    await store.save(URL, b"one")
+
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file_store.os, "fsync", fail)
+    with pytest.raises(LoginError, match=f"cannot be kept in {tmp_path}: No space left on device"):
+        await store.save(URL, b"two")
+    assert await store.load(URL) == b"one"
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+async def test_a_folder_that_cannot_be_used_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    store = FileStore(tmp_path / "file" / "logins")
+    for attempt in (store.load(URL), store.save(URL, b"x"), store.turn(URL).__aenter__()):
+        with pytest.raises(LoginError, match=f"{tmp_path}/file/logins"):
+            await attempt
+
+
+HOLDER = """
+import sys, trio
+from mcpbus.client import FileStore
+
+async def main():
+    async with FileStore(sys.argv[1]).turn(sys.argv[2]):
+        print("mine", flush=True)
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_path):
+    store, command = FileStore(tmp_path), [sys.executable, "-c", HOLDER, tmp_path, URL]
+    async with trio.open_nursery() as nursery:
+        start = partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
+        other = await nursery.start(start)
+        assert await other.stdout.receive_some() == b"mine\n"
+        with trio.move_on_after(0.3) as scope:
+            async with store.turn(URL):
+                pass
+        assert scope.cancelled_caught
+        other.kill()
+        with trio.fail_after(30):
+            async with store.turn(URL):
+                pass
+
+
+def test_where_logins_are_by_default(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "mcpbus" / "logins"
+    assert FileStore().folder == default_folder()
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_folder() == tmp_path / ".config" / "mcpbus" / "logins"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("APPDATA", str(tmp_path / "Roaming"))
+    assert default_folder() == tmp_path / "Roaming" / "mcpbus" / "logins"
+
+
+async def test_a_system_without_locks_has_them_within_a_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_store, "fcntl", None)
+    store = FileStore(tmp_path)
+    seen = []
+
+    async def visit():
+        async with store.turn(URL):
+            seen.append("visited")
+
+    async with trio.open_nursery() as nursery, store.turn(URL):
+        nursery.start_soon(visit)
+        await trio.testing.wait_all_tasks_blocked()
+        assert seen == []
+    assert seen == ["visited"]
+
+
+def test_what_a_store_shows(tmp_path):
+    assert repr(FileStore(tmp_path)) == f"FileStore({str(tmp_path)!r})"
+    assert FileStore(str(tmp_path)).folder == Path(tmp_path)
+    with pytest.raises(TypeError, match="folder is a text or a path"):
+        FileStore(7)

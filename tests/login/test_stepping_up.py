@@ -1,0 +1,152 @@
+"""What a token does not allow is asked for when it is needed, and no more often than there is a point in it."""
+
+import pytest
+from internet import answer
+from login_world import call
+
+from mcpbus.client import InsufficientScopeError, MemoryStore, StatusError
+
+
+async def test_more_is_asked_for_when_it_is_needed_and_nothing_is_lost(world, autojump_clock):
+    async with world.connect() as client:
+        assert await call(client, "read") == "read"
+        assert await call(client, "write") == "written"
+        assert await call(client, "read") == "read"
+    assert [asked["scope"] for asked in world.issuer.asked] == ["read", "read write"]
+
+
+async def test_a_challenge_that_names_what_is_missing_alone_loses_nothing(world, autojump_clock):
+    guard = world._guard
+
+    def guard_each(request):
+        found = guard(request)
+        if found is not None and found.status_code == 403:
+            return answer(403, www_authenticate='Bearer error="insufficient_scope", scope="write"')
+        return found
+
+    world._guard = guard_each
+    async with world.connect() as client:
+        assert await call(client, "write") == "written"
+        assert await call(client, "read") == "read"
+    assert [asked["scope"] for asked in world.issuer.asked] == ["read", "read write"]
+
+
+async def test_what_was_stepped_up_to_is_asked_for_at_the_next_login(world, autojump_clock):
+    async with world.connect() as client:
+        await call(client, "write")
+        world.issuer.take_back()
+        await call(client, "read")
+    assert [asked["scope"] for asked in world.issuer.asked] == ["read", "read write", "read write"]
+
+
+async def test_a_client_that_registered_with_less_registers_anew(world, autojump_clock):
+    world.document["scopes_supported"] = ["read"]
+    async with world.connect() as client:
+        await call(client, "write")
+    registered = [known["scope"] for known in world.issuer.clients.values() if "scope" in known]
+    assert registered == ["read", "read write"]
+
+
+async def test_a_client_that_registered_with_all_goes_on(world, autojump_clock):
+    world.document["scopes_supported"] = ["read", "write"]
+    async with world.connect() as client:
+        await call(client, "write")
+    registered = [known["scope"] for known in world.issuer.clients.values() if "scope" in known]
+    assert registered == ["read write"]
+    assert len({asked["redirect_uri"] for asked in world.issuer.asked}) == 1
+
+
+async def test_what_the_person_does_not_grant_is_asked_for_once(world, autojump_clock):
+    world.issuer.grants = {"read"}
+    async with world.connect() as client:
+        for _ in range(3):
+            with pytest.raises(InsufficientScopeError, match=r"read write") as raised:
+                await call(client, "write")
+            assert raised.value.scopes == ("read", "write")
+        assert await call(client, "read") == "read"
+    assert world.pages == 2
+
+
+async def test_a_server_that_is_never_content_is_given_up(world, autojump_clock):
+    world.needs["write"] = ["write"]
+    guard = world._guard
+
+    def never(request):
+        found = guard(request)
+        if b'"write"' in request.content and (found is None or found.status_code == 403):
+            return answer(403, www_authenticate='Bearer error="insufficient_scope", scope="write"')
+        return found
+
+    world._guard = never
+    async with world.connect() as client:
+        for _ in range(2):
+            with pytest.raises(InsufficientScopeError, match="its issuer says that it does"):
+                await call(client, "write")
+    assert world.pages == 2
+
+
+async def test_a_server_that_wants_something_new_each_time_is_given_up(world, autojump_clock):
+    world.says = 0
+    guard = world._guard
+
+    def more(request):
+        found = guard(request)
+        if b'"write"' in request.content and (found is None or found.status_code == 403):
+            world.says += 1
+            return answer(403, www_authenticate=f'Bearer error="insufficient_scope", scope="s{world.says}"')
+        return found
+
+    world._guard = more
+    async with world.connect() as client:
+        with pytest.raises(Exception, match="refuses the token"):
+            await call(client, "write")
+    assert world.pages <= 6
+
+
+async def test_who_names_nothing_is_asked_what_it_lists(world, autojump_clock):
+    world.document["scopes_supported"] = ["read", "write"]
+    guard = world._guard
+
+    def nameless(request):
+        found = guard(request)
+        if found is not None and found.status_code == 403:
+            return answer(403, www_authenticate='Bearer error="insufficient_scope"')
+        return found
+
+    world._guard = nameless
+    async with world.connect() as client:
+        assert await call(client, "write") == "written"
+        world.needs["write"] = ["write", "secret"]
+        with pytest.raises(InsufficientScopeError):
+            await call(client, "write")
+    assert world.pages == 2
+
+
+async def test_a_403_that_is_about_something_else_is_told_as_it_is(world, autojump_clock):
+    guard = world._guard
+    world.needs["write"] = []
+    world._guard = lambda request: guard(request) or (answer(403) if b'"write"' in request.content else None)
+    async with world.connect() as client:
+        with pytest.raises(StatusError, match="403"):
+            await call(client, "write")
+    assert world.pages == 1
+
+
+async def test_an_issuer_that_does_not_say_what_it_grants_is_believed(world, autojump_clock):
+    world.issuer.says_scope = False
+    async with world.connect() as client:
+        assert await call(client, "write") == "written"
+        world.issuer.grants = {"read"}
+        world.issuer.take_back()
+        with pytest.raises(InsufficientScopeError):
+            await call(client, "write")
+    assert world.pages == 3
+
+
+async def test_what_another_connection_has_stepped_up_to_is_used(world, autojump_clock):
+    store = MemoryStore()
+    async with world.connect(world.auth(store=store)) as one, world.connect(world.auth(store=store)) as other:
+        await call(one, "read")
+        await call(other, "write")
+        await call(one, "write")
+    assert world.pages == 2

@@ -1,4 +1,7 @@
-"""The command line: `mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call | read | watch | install` of a client."""
+"""The command line.
+
+`mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call | read | watch | login | logout | install` of a client.
+"""
 
 import click
 
@@ -11,6 +14,8 @@ _COMMANDS = {
     "inspect": "inspecting.inspect",
     "install": "installing.install",
     "list": "inspecting.list_",
+    "login": "logins.login",
+    "logout": "logins.logout",
     "read": "reading.read",
     "routes": "routes.routes",
     "serve": "serving.serve",

@@ -12,6 +12,7 @@ import click
 import trio
 
 from mcpbus.cli.header_option import header_option
+from mcpbus.cli.pages import login_at
 from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import STDIO, command_of, complete_target, is_url, load_server
 from mcpbus.cli.terminal import printable
@@ -125,8 +126,19 @@ def converse(
         click.ClickException: There is no such server, or it failed.
     """
     connect = _connector(given)
-    try:
+    with told():
         trio.run(_converse, given, connect, talk, interview, most)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Have what goes wrong between a client and its server told in a sentence.
+
+    Raises:
+        click.ClickException: Instead of that.
+    """
+    try:
+        yield
     except BaseException as error:
         cause = sole_cause(error)
         if isinstance(cause, ProtocolError | ClientError):
@@ -144,11 +156,13 @@ async def _converse(
     most: float,
 ) -> None:
     patience = Patience(given.timeout, most)
-    capabilities = {} if interview is None else _CAPABILITIES
+    options: dict[str, Any] = {"capabilities": {}, "on_question": None}
+    if interview is not None:
+        options = {"capabilities": _CAPABILITIES, "on_question": interview(patience)}
+    if is_url(given.target):
+        options["auth"] = login_at(given.target, asking=patience.asking)
     with patience.scope:
-        async with connect(
-            capabilities=capabilities, on_question=None if interview is None else interview(patience)
-        ) as client:
+        async with connect(**options) as client:
             patience.heard()
             await talk(client, patience)
             patience.heard()

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.oauth.errors import LoginError, shown
-from mcpbus.client.oauth.keeper import TokenKeeper, Way
+from mcpbus.client.oauth.http_web import reach_of
+from mcpbus.client.oauth.keeper import TokenKeeper
 from mcpbus.client.oauth.refusal import read_refusal
-from mcpbus.client.oauth.web import reach_of
+from mcpbus.client.oauth.token_source import Way
 
 _MOST_TOKENS: Final = 5
 """With how many tokens a request is sent: the server may want more of each, and say so only then."""

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import trio
 
-from mcpbus.client.oauth import web
+from mcpbus.client.oauth import http_web
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ class Internet(trio.abc.HostnameResolver):
     @contextmanager
     def instead_of_the_other_one(self):
         """Have all requests of this process go here."""
-        web._certificates()  # which takes a thread otherwise, and no time of trio's
+        http_web._certificates()  # which takes a thread otherwise, and no time of trio's
         with pytest.MonkeyPatch.context() as patch:
 
             async def handle(_, request):

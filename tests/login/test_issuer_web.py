@@ -5,8 +5,9 @@ import trio
 from internet import Internet, answer
 
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
+from mcpbus.client.oauth.http_web import HttpWeb
 from mcpbus.client.oauth.nearness import Nearness
-from mcpbus.client.oauth.web import Answer, HttpWeb
+from mcpbus.client.oauth.web import Answer
 
 FAR = Nearness.ANYWHERE
 

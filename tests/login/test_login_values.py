@@ -18,7 +18,7 @@ CLIENT = KnownClient(
     "me", "s3cret", "client_secret_post", redirect="http://127.0.0.1:1/callback", scopes=("a",)
 )
 TOKENS = Tokens("s3cret-access", 2.0, 1.0, "s3cret-refresh", ("a",))
-LOGIN = Login("https://mcp.example", ISSUER, CLIENT, ("a", "b"), TOKENS, 3)
+LOGIN = Login("https://mcp.example", ISSUER, CLIENT, ("a", "b"), TOKENS, ("c",), 3)
 
 
 def test_a_login_is_read_as_it_was_written():

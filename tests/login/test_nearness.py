@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpbus.client.oauth.http_web import reach_of
 from mcpbus.client.oauth.nearness import Nearness, nearness
-from mcpbus.client.oauth.web import reach_of
 
 FAR, NETWORK, LINK, HERE = Nearness
 

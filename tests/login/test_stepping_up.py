@@ -4,7 +4,8 @@ import pytest
 from internet import answer
 from login_world import call
 
-from mcpbus.client import InsufficientScopeError, MemoryStore, StatusError
+from mcpbus.client import InsufficientScopeError, LoginNeededError, MemoryStore, StatusError
+from mcpbus.client.oauth.by_hand import log_in
 
 
 async def test_more_is_asked_for_when_it_is_needed_and_nothing_is_lost(world, autojump_clock):
@@ -150,3 +151,17 @@ async def test_what_another_connection_has_stepped_up_to_is_used(world, autojump
         await call(other, "write")
         await call(one, "write")
     assert world.pages == 2
+
+
+async def test_what_nobody_was_there_for_is_asked_for_the_next_time(world, autojump_clock):
+    store = MemoryStore()
+    async with world.connect(world.auth(store=store)) as client:
+        await call(client)
+    async with world.connect(world.auth(store=store, open_page=None)) as client:
+        with pytest.raises(LoginNeededError, match=r"does not allow that \(read write\); .*mcpbus login"):
+            await call(client, "write")
+        assert await call(client, "read") == "read"
+    await log_in(world.url, world.auth(store=store))
+    async with world.connect(world.auth(store=store, open_page=None)) as client:
+        assert await call(client, "write") == "written"
+    assert [asked["scope"] for asked in world.issuer.asked] == ["read", "read write"]

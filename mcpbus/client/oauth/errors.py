@@ -13,7 +13,13 @@ _Error = TypeVar("_Error", bound=Exception)
 
 
 class LoginError(ClientError):
-    """The server asks for a login, and there is none. The message says what went wrong, where, and what to do."""
+    """The server asks for a login, and there is none. The message says what went wrong, where, and what to do.
+
+    Attributes:
+        person_asked: Whether somebody was shown a page for it.
+    """
+
+    person_asked = False
 
 
 class MetadataError(LoginError):

@@ -37,6 +37,9 @@ class Grant(Protocol):
     def takes_person(self) -> bool:
         """Whether somebody has to be there."""
 
+    def without_person(self) -> "Grant":
+        """Return the same for where nobody is: only logins are used that are kept."""
+
     async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
         """Log in.
 
@@ -58,7 +61,7 @@ def check_grant(grant: Any) -> None:
         TypeError: The message says what to write.
     """
     if isinstance(grant, type) or not hasattr(grant, "obtain"):
-        raise TypeError(f"auth is an OAuth(...) or ClientCredentials(...), not {grant!r}")
+        raise TypeError(f"to log in takes an OAuth(...) or ClientCredentials(...), not {grant!r}")
 
 
 async def ask_for_tokens(

@@ -66,6 +66,7 @@ class Login:
         client: To whom.
         asked: What was asked for.
         tokens: None once they are no good.
+        wanted: What the server wants besides, and nobody was there to log in for: it is asked for the next time.
         reach: How near the server was, see `mcpbus.client.oauth.nearness`.
     """
 
@@ -74,6 +75,7 @@ class Login:
     client: KnownClient
     asked: tuple[str, ...] = ()
     tokens: Tokens | None = None
+    wanted: tuple[str, ...] = ()
     reach: int = 0
 
 

@@ -122,6 +122,10 @@ class OAuth:
         """That somebody has to be there."""
         return True
 
+    def without_person(self) -> "OAuth":
+        """Return the same for where nobody is."""
+        return attrs.evolve(self, open_page=None)
+
     async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
         """See `Grant.obtain`."""
         if self.open_page is None:
@@ -150,9 +154,13 @@ class OAuth:
                 scopes=scopes,
                 assume_pkce=self.assume_pkce,
             )
-            code = await self._log_in(request, listener, self.open_page)
-        form = for_code(code, request, found.resource)
-        tokens = await ask_for_tokens(web, issuer, client, form, clock=self.clock)
+            try:
+                code = await self._log_in(request, listener, self.open_page)
+                form = for_code(code, request, found.resource)
+                tokens = await ask_for_tokens(web, issuer, client, form, clock=self.clock)
+            except LoginError as error:
+                error.person_asked = True
+                raise
         return Login(found.resource, issuer, client, tuple(scopes), tokens)
 
     async def _register(

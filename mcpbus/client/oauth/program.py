@@ -70,6 +70,10 @@ class ClientCredentials:
         """That nobody has to be there."""
         return False
 
+    def without_person(self) -> "ClientCredentials":
+        """Return the same: there never is anybody."""
+        return self
+
     async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
         """See `Grant.obtain`."""
         check_issuer(self.introduction, found.issuer, before)

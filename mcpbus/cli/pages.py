@@ -1,0 +1,69 @@
+"""How somebody at a terminal is shown the page to log in at, and where nobody is."""
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import trio
+
+from mcpbus.cli.terminal import printable
+
+
+def login_at(
+    url: str,
+    *,
+    asking: Callable[[], AbstractContextManager[None]] = nullcontext,
+    started: bool = False,
+    pastes: bool = False,
+    **options: Any,
+) -> Any:
+    """Return how to log in to a server for whom is at the terminal, with the logins that the command line keeps.
+
+    Args:
+        url: The server's.
+        asking: Lasts as long as a person is waited for.
+        started: Whether the program may have been started by another one, for a person who is at no terminal and has a browser.
+        pastes: Whether the person may paste the address at which a browser on another machine has ended.
+        **options: More of `OAuth`.
+    """
+    from mcpbus.client.oauth.errors import LoginNeededError  # noqa: PLC0415 - it needs a library that not everybody has
+    from mcpbus.client.oauth.file_store import FileStore  # noqa: PLC0415
+    from mcpbus.client.oauth.pages import can_open  # noqa: PLC0415
+    from mcpbus.client.oauth.person import OAuth  # noqa: PLC0415
+
+    at_terminal = sys.stderr.isatty()
+
+    async def show(page: str) -> str | None:
+        host = urlsplit(page).hostname
+        click.echo(
+            printable(
+                f"{url} asks for a login. Log in at {host}, in the browser, or open this page:\n{page}"
+            ),
+            err=True,
+        )
+        opened = await can_open(page)
+        if not (opened or at_terminal):
+            raise LoginNeededError(
+                f"no browser can be opened here: `mcpbus login {url}` logs in, in a terminal"
+            )
+        with asking():
+            if not (pastes and sys.stdin.isatty()):
+                await trio.sleep_forever()
+            return await _pasted()
+
+    return OAuth(store=FileStore(), open_page=show if at_terminal or started else None, **options)
+
+
+async def _pasted() -> str:
+    """Wait for an address that is pasted."""
+    click.echo("If that browser is on another machine, paste here the address at which it ends.", err=True)
+    line = "\n"
+    while not line.strip():
+        # A thread that waits for a line does so until the program ends: nothing else may want one.
+        line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        if not line:
+            await trio.sleep_forever()
+    return line

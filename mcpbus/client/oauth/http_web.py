@@ -1,0 +1,192 @@
+"""How issuers are asked, and servers for what they say of them: over HTTP, for short documents, and with no patience.
+
+Redirects are not followed: a document is where it is said to be, and what is sent is for nobody else. What a server has named is asked
+only at an address that is no nearer than the server, see `mcpbus.client.oauth.nearness`, and at the very address that was judged: a
+name could lead elsewhere the next time.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import msgspec
+import trio
+
+from mcpbus.client.http_answers import explain
+from mcpbus.client.http_library import httpx2
+from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
+from mcpbus.client.oauth.nearness import Nearness, nearness
+from mcpbus.client.oauth.web import Answer
+from mcpbus.protocol.http.origin import is_loopback_host
+from mcpbus.protocol.revisions import LATEST
+
+LONGEST_DOCUMENT: Final = 512 * 1024
+"""Bytes of an answer; of a longer one nothing is believed."""
+SECONDS: Final = 10.0
+"""How long each answer may take, in all."""
+_MOST_ADDRESSES: Final = 4
+"""How many addresses of one host are tried."""
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class HttpWeb:
+    """The web, as the client of one server may ask it.
+
+    Args:
+        reach: How near the server is.
+        trusted: Hosts that may be asked wherever they are: the server's own, and those that the user has named.
+
+    Attributes:
+        reach: As given.
+    """
+
+    def __init__(self, reach: Nearness, trusted: Collection[str]) -> None:
+        self.reach = reach
+        self._trusted = {host.lower() for host in trusted}
+
+    async def get(self, url: str) -> Answer:
+        """See `Web`."""
+        return await self._ask("GET", url, {"MCP-Protocol-Version": LATEST.name}, None)
+
+    async def post_form(
+        self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """See `Web`."""
+        fields = {"Content-Type": _FORM, **(headers or {})}
+        return await self._ask("POST", url, fields, urlencode(form).encode())
+
+    async def post_json(self, url: str, body: Mapping[str, Any]) -> Answer:
+        """See `Web`."""
+        return await self._ask("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(body))
+
+    async def _ask(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        failure = IssuerUnavailableError(f"{shown(url)} did not answer within {SECONDS:g} s")
+        if not _certificates.cache_info().currsize:
+            # To read all of them takes tens of milliseconds, in which nobody else would be served.
+            await trio.to_thread.run_sync(_certificates)
+        # What is packed may be far longer than it looks.
+        fields = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
+        with trio.move_on_after(SECONDS):
+            for address in await self._addresses(url):
+                try:
+                    # By one connection for each: it is made to an address, and another host may have the same.
+                    async with httpx2.AsyncClient(verify=_certificates(), timeout=SECONDS) as client:
+                        request = client.build_request(verb, url, headers=fields, content=body)
+                        return await _send(client, _sent_to(address, request), url)
+                except httpx2.ConnectError as error:
+                    failure = IssuerUnavailableError(explain(shown(url), error))
+                except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+                    told = explain(shown(url), error) if isinstance(error, httpx2.HTTPError) else error
+                    raise IssuerUnavailableError(shown(told)) from None
+        raise failure
+
+    async def _addresses(self, url: str) -> list[str | None]:
+        """Return at which addresses to ask; None where whoever connects is to find it by the name.
+
+        Raises:
+            MetadataError: All are nearer than the server.
+            IssuerUnavailableError: There are none.
+        """
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        if self.reach is Nearness.HERE or host in self._trusted:
+            return [None]
+        if _goes_by_proxy(parts.scheme, host):
+            # It looks the name up, and decides; what is no name can be judged here.
+            if _is_near(host, self.reach):
+                raise self._too_near(url)
+            return [None]
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        try:
+            found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no name of a host"
+            raise IssuerUnavailableError(f"the host of {shown(url)} is not found: {why}") from None
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        allowed: list[str | None] = [each for each in addresses if not _is_near(each, self.reach)]
+        if not allowed:
+            raise self._too_near(url)
+        return allowed[:_MOST_ADDRESSES]
+
+    def _too_near(self, url: str) -> MetadataError:
+        return MetadataError(
+            f"{shown(url)} is on this machine or in its network, and the server that names it is not, so it is not asked: "
+            "if it is right, name the issuer yourself (issuer=)"
+        )
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+def reach_of(url: str, peer: object) -> Nearness:
+    """Return how near a server is.
+
+    Args:
+        url: Its URL.
+        peer: The IP address at which it was reached, if that is known.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    # What a proxy reaches, only that knows; its own address says nothing of it.
+    address = host if peer is None or _goes_by_proxy(parts.scheme, host) else str(peer)
+    try:
+        return nearness(address)
+    except ValueError:
+        return Nearness.HERE if is_loopback_host(address) else Nearness.ANYWHERE
+
+
+def _is_near(address: str, reach: Nearness) -> bool:
+    try:
+        return nearness(address) > reach
+    except ValueError:
+        return address == "localhost" or address.endswith(".localhost")
+
+
+def _goes_by_proxy(scheme: str, host: str) -> bool:
+    """Whether the environment names a proxy for a host."""
+    proxies = getproxies()
+    return bool(proxies.get(scheme) or proxies.get("all")) and not proxy_bypass(host)
+
+
+def _sent_to(address: str | None, request: httpx2.Request) -> httpx2.Request:
+    """Have a request go to an address: for its host it is all the same, and that one's certificate is asked for."""
+    if address is not None:
+        request.extensions = {**request.extensions, "sni_hostname": request.url.raw_host.decode("ascii")}
+        request.url = request.url.copy_with(host=address)
+    return request
+
+
+async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -> Answer:
+    response = await client.send(request, stream=True, follow_redirects=False)
+    body = bytearray()
+    async with _closing(response.aclose):
+        async for piece in response.aiter_raw():
+            # To its end, or that of our patience: what is left in the middle is left to the garbage collector.
+            if len(body) <= LONGEST_DOCUMENT:
+                body += piece
+    if len(body) > LONGEST_DOCUMENT:
+        raise IssuerUnavailableError(f"the answer of {shown(url)} is longer than {LONGEST_DOCUMENT} bytes")
+    elsewhere = response.headers.get("location") if response.is_redirect else None
+    return Answer(response.status_code, _read(bytes(body)), elsewhere)
+
+
+@asynccontextmanager
+async def _closing(close: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await close()
+
+
+def _read(body: bytes) -> Mapping[str, Any] | None:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

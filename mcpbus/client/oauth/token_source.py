@@ -1,0 +1,213 @@
+"""Where the token for one server comes from: the store, a refresh, or a login. Whoever asks here has the store's turn."""
+
+import logging
+import math
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+from urllib.parse import urlsplit
+
+import attrs
+import trio
+
+from mcpbus.client.oauth.discovery import Found, discover
+from mcpbus.client.oauth.errors import (
+    InsufficientScopeError,
+    IssuerUnavailableError,
+    LoginNeededError,
+    LoginRefusedError,
+    shown,
+)
+from mcpbus.client.oauth.grant import Grant, ask_for_tokens, may_be_shown
+from mcpbus.client.oauth.http_web import HttpWeb
+from mcpbus.client.oauth.login import Login, Tokens, decode_login, encode_login
+from mcpbus.client.oauth.metadata import server_uri
+from mcpbus.client.oauth.nearness import Nearness
+from mcpbus.client.oauth.refusal import Refusal
+from mcpbus.client.oauth.scopes import OFFLINE, choose_scopes
+from mcpbus.client.oauth.token_requests import for_refresh
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS: Final = 5.0
+"""How long an issuer is left alone that could not be asked for a token before the last one has expired."""
+
+
+class Way(Enum):
+    """How there came to be another token."""
+
+    FOUND = "somebody else has got it"
+    RENEWED = "it was renewed"
+    LOGGED_IN = "somebody has logged in"
+
+
+class TokenSource:
+    """See the module.
+
+    Args:
+        url: The server's.
+        grant: How tokens are come by.
+
+    Attributes:
+        server: By what the login is known in the store.
+        login: The login, as far as it is known.
+    """
+
+    def __init__(self, url: str, grant: Grant) -> None:
+        self.server = server_uri(url)
+        self.login: Login | None = None
+        self._url = url
+        self._grant = grant
+        self._not_before = -math.inf
+        # What was asked for, and not granted: nobody is asked for it again.
+        self._in_vain: set[frozenset[str]] = set()
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """What the issuer has issued."""
+        return None if self.login is None else self.login.tokens
+
+    @property
+    def is_to_be_renewed(self) -> bool:
+        """Whether the token is about to expire, and may be renewed."""
+        tokens = self.tokens
+        return (
+            tokens is not None
+            and tokens.refresh is not None
+            and not tokens.is_good(self._grant.clock())
+            and trio.current_time() >= self._not_before
+        )
+
+    async def load(self) -> None:
+        """See what is stored.
+
+        Raises:
+            LoginError: It cannot be read.
+        """
+        stored = await self._grant.store.load(self.server)
+        login = None if stored is None else decode_login(stored, self._url)
+        own = self._grant.introduction.id
+        # That of another client is none of ours.
+        self.login = login if login is None or own in {None, login.client.id} else None
+
+    async def renew_early(self) -> Way:
+        """Renew the token before the server refuses it; where that cannot be done yet, the last one is there.
+
+        Raises:
+            IssuerUnavailableError: It cannot be done yet.
+        """
+        await self.load()
+        if self.login is None or not self.is_to_be_renewed:
+            return Way.FOUND
+        try:
+            await self._refresh(self._web(Nearness(self.login.reach)), self.login)
+        except IssuerUnavailableError as error:
+            self._not_before = trio.current_time() + _PAUSE_SECONDS
+            _log.warning("the token for %s cannot be renewed yet: %s", self._url, error)
+            raise
+        return Way.RENEWED
+
+    async def replace(self, refusal: Refusal, reach: Nearness, *, may_ask: bool, logs_in: bool) -> Way:
+        """Have another token than the one that was refused; see `TokenKeeper.renew`."""
+        await self.load()
+        tokens = self.tokens
+        if tokens is not None and tokens.access != refusal.token and tokens.is_good(self._grant.clock()):
+            return Way.FOUND
+        may_be_shown(self._url)
+        web = self._web(reach)
+        last = None if self.login is None else self.login.issuer.name
+        found = await discover(web, self._url, refusal.place, [self._grant.introduction.issuer, last])
+        login = self._of(found, web.reach)
+        if login is not None and not refusal.too_little:
+            if login.tokens is not None and login.tokens.refresh is not None and not logs_in:
+                await self._refresh(web, login)
+                if self.tokens is not None:
+                    return Way.RENEWED
+            login = attrs.evolve(login, tokens=None)
+        scopes = self._choose(refusal, found, login)
+        if self._grant.takes_person and not may_ask:
+            raise LoginNeededError(f"{self._url} asks for a login")
+        await self._log_in(web, found, refusal, scopes, login)
+        return Way.LOGGED_IN
+
+    def _of(self, found: Found, reach: Nearness) -> Login | None:
+        """Return what is left of the last login where the server names another issuer, or itself otherwise, or neither."""
+        login = self.login
+        if login is None:
+            return None
+        if (login.issuer.name, login.resource) != (found.issuer.name, found.resource):
+            return attrs.evolve(login, tokens=None, asked=(), wanted=())
+        return attrs.evolve(login, issuer=found.issuer, reach=int(reach))
+
+    def _choose(self, refusal: Refusal, found: Found, login: Login | None) -> tuple[str, ...]:
+        """Return what to ask for.
+
+        Raises:
+            InsufficientScopeError: It was asked for, and there is no point in doing so again.
+        """
+        scopes = choose_scopes(
+            refusal.scopes,
+            found.listed,
+            given=self._grant.scopes,
+            before=() if login is None else (*login.asked, *login.wanted),
+            offered=found.issuer.scopes if self._grant.takes_person else (),
+        )
+        if not refusal.too_little or login is None:
+            return scopes
+        wanted, tokens = refusal.scopes, login.tokens
+        granted = login.asked if tokens is None or tokens.granted is None else tokens.granted
+        told = _too_little(self._url, refusal)
+        if wanted and set(wanted) <= set(granted):
+            raise InsufficientScopeError(f"{told}; its issuer says that it does", wanted)
+        if frozenset(wanted) in self._in_vain or not set(scopes) - {OFFLINE, *granted}:
+            raise InsufficientScopeError(f"{told}; it was asked for, and not granted", wanted)
+        return scopes
+
+    async def _log_in(
+        self, web: HttpWeb, found: Found, refusal: Refusal, scopes: Sequence[str], login: Login | None
+    ) -> None:
+        try:
+            new = await self._grant.obtain(web, found, scopes, login)
+        except LoginNeededError as error:
+            if login is None or not refusal.too_little:
+                raise
+            wanted = tuple(scope for scope in scopes if scope not in login.asked)
+            await self._keep(attrs.evolve(login, wanted=wanted))
+            raise LoginNeededError(f"{_too_little(self._url, refusal)}; {error}") from None
+        granted = None if new.tokens is None else new.tokens.granted
+        if granted is not None and not set(refusal.scopes) <= set(granted):
+            self._in_vain.add(frozenset(refusal.scopes))
+        await self._keep(attrs.evolve(new, reach=int(web.reach)))
+        _log.info("logged in to %s at %s", self._url, shown(new.issuer.name))
+
+    async def _refresh(self, web: HttpWeb, login: Login) -> None:
+        """Renew the token; where the issuer does that no more, there is none then."""
+        last = login.tokens
+        assert last is not None and last.refresh is not None  # noqa: S101, PT018 - asked before
+        form = for_refresh(last.refresh, login.resource)
+        tokens: Tokens | None = None
+        try:
+            tokens = await ask_for_tokens(
+                web, login.issuer, login.client, form, clock=self._grant.clock, before=last
+            )
+        except LoginRefusedError as error:
+            _log.info("the token for %s is not renewed: %s", self._url, error)
+        await self._keep(attrs.evolve(login, tokens=tokens))
+
+    async def _keep(self, login: Login) -> None:
+        self.login = login
+        await self._grant.store.save(self.server, encode_login(login))
+
+    def _web(self, reach: Nearness) -> HttpWeb:
+        trusted = [urlsplit(self._url).hostname or ""]
+        named = self._grant.introduction.issuer
+        if named is not None:
+            trusted.append(urlsplit(named).hostname or "")
+            reach = max(reach, Nearness.NETWORK)
+        return HttpWeb(reach, trusted)
+
+
+def _too_little(url: str, refusal: Refusal) -> str:
+    named = f" ({' '.join(refusal.scopes)})" if refusal.scopes else ""
+    why = "" if refusal.why in {"", "insufficient_scope"} else f": {refusal.why}"
+    return f"the token for {url} does not allow that{shown(named)}{shown(why)}"

@@ -4,11 +4,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from mcpbus.client.oauth.grant import Grant
 from mcpbus.features.keywords import check_kinds
 from mcpbus.proxy import Proxy
 from mcpbus.server import Server
@@ -56,8 +58,9 @@ def gateway(
 ) -> Server[None]:
     """Make a server that offers what others do: a tool ``now`` of the server ``weather`` is ``weather_now``, and so are prompts.
 
-    URIs stay as they are. A server that cannot be reached is left out until it can, and one that is ``disabled`` is left out. In each text
-    ``${NAME}`` stands for a variable of the environment, and ``${NAME:-text}`` for one that need not be there. A file may have comments.
+    URIs stay as they are. A server that cannot be reached is left out until it can, and one that is ``disabled`` is left out. Where one at a
+    URL asks for a login, what ``mcpbus login URL`` has kept is used. In each text ``${NAME}`` stands for a variable of the environment, and
+    ``${NAME:-text}`` for one that need not be there. A file may have comments.
 
     Args:
         servers: The file in which a client has them, ``{"mcpServers": {"weather": {"command": ..., "args": [...]}}}`` or
@@ -162,8 +165,25 @@ def _variable(found: re.Match[str]) -> str:
 def _proxy(key: str, entry: _Entry) -> Proxy:
     try:
         if entry.url is not None:
-            return Proxy(entry.url, name=key, headers=entry.headers, revision=entry.revision, optional=True)
+            return Proxy(
+                entry.url,
+                name=key,
+                headers=entry.headers,
+                login=_kept_login(),
+                revision=entry.revision,
+                optional=True,
+            )
         command = [str(entry.command), *entry.args]
         return Proxy(command, name=key, env=entry.env, cwd=entry.cwd, revision=entry.revision, optional=True)
     except (TypeError, ValueError) as fault:
         raise ValueError(f"server {key!r}: {fault}") from None
+
+
+def _kept_login() -> Grant | None:
+    """Return how to use logins that `mcpbus login` has kept: of several servers that ask for one at once, none opens a page."""
+    try:
+        client = import_module("mcpbus.client")
+        kept: Grant = client.OAuth(store=client.FileStore(), open_page=None)
+    except ImportError:  # what speaks HTTP is not installed, as the proxy says better
+        return None
+    return kept

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from mcpbus.client.client import ServerDescription
+from mcpbus.client.oauth.grant import Grant
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
 from mcpbus.core.session import Session
@@ -40,6 +41,8 @@ class Proxy(Server[None]):
             that connects a client of the `capabilities` which it is given: ``async with connect(capabilities={}) as client``.
         name: What clients call it; if left out, what the other server calls itself.
         headers: Header fields of each request to a URL, such as ``Authorization``. Nothing of what our clients send is passed on.
+        login: How to log in to a URL that asks for it: an `OAuth` or `ClientCredentials` of `mcpbus.client`. All clients go by that one
+            login, whoever they are.
         env: Variables of the program's environment, besides what any program needs, such as ``PATH``; ``os.environ`` for all.
         cwd: The folder that the program works in.
         revision: The only revision of the other server that will do; the newest that both know if left out.
@@ -76,6 +79,7 @@ class Proxy(Server[None]):
         *,
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
+        login: Grant | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         revision: str | None = None,
@@ -101,7 +105,9 @@ class Proxy(Server[None]):
             raise TypeError(
                 f"Proxy: target is the server {target.name!r} itself, which can be mounted as it is; or write bus.connect, of its open bus"
             )
-        upstream = read_upstream(target, name=name, headers=headers, env=env, cwd=cwd, revision=revision)
+        upstream = read_upstream(
+            target, name=name, headers=headers, env=env, cwd=cwd, revision=revision, login=login
+        )
         check_kinds("Proxy", {"connections": connections, "optional": optional})
         if connections < 1:
             raise ValueError(f"Proxy: connections is at least 1, not {connections}")

@@ -74,10 +74,12 @@ def find_server(target: str, headers: Mapping[str, str] | None = None, revision:
         raise click.UsageError("--header is for a TARGET that is a URL")
     try:
         if is_url(target) or target.startswith(STDIO):
-            from mcpbus.proxy import Proxy  # noqa: PLC0415 - most servers are here
+            from mcpbus.cli.pages import login_at  # noqa: PLC0415 - most servers are here
+            from mcpbus.proxy import Proxy  # noqa: PLC0415
 
             if is_url(target):
-                return Proxy(target, headers=headers, revision=revision)
+                login = login_at(target, started=True)
+                return Proxy(target, headers=headers, revision=revision, login=login)
             return Proxy(command_of(target), env=os.environ, revision=revision)
         if revision is not None:
             raise click.UsageError(

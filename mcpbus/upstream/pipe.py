@@ -19,12 +19,12 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.question import RelayedQuestion
-from mcpbus.upstream.target import Connect
+from mcpbus.upstream.target import Upstream
 
 _log = logging.getLogger("mcpbus")
 
 OPEN_SECONDS: Final = 30.0
-"""How long a connection may take to open."""
+"""How long a connection may take to open, besides what somebody takes who has to log in."""
 IDLE_SECONDS: Final = 300.0
 """After how long a connection is closed that nobody uses."""
 
@@ -176,14 +176,14 @@ class Pipe:
 
     async def run(
         self,
-        connect: Connect,
+        upstream: Upstream,
         make_room: Callable[["Pipe"], Awaitable[Place | None]],
         hear: Callable[["Pipe"], Awaitable[None]],
     ) -> None:
         """Open it, and keep it open until it is closed, or lost, or was idle for long.
 
         Args:
-            connect: Connects its client.
+            upstream: To what.
             make_room: Waits until there may be one more; returns its place, if it takes one.
             hear: Hears what the server says outside of calls, until the connection is lost.
         """
@@ -192,9 +192,10 @@ class Pipe:
         try:
             with self._scope:
                 place = await make_room(self)
-                patience.deadline = trio.current_time() + OPEN_SECONDS
+                seconds = OPEN_SECONDS + upstream.person_seconds
+                patience.deadline = trio.current_time() + seconds
                 with patience:
-                    async with connect(capabilities=self.capabilities) as self.client:
+                    async with upstream.connect(capabilities=self.capabilities) as self.client:
                         patience.deadline = math.inf
                         self.client.answer(self.answer)
                         self._opened.set()
@@ -203,7 +204,7 @@ class Pipe:
             self._fail(error)
         else:
             if patience.cancelled_caught:
-                self._fail(UpstreamError(f"it did not answer within {OPEN_SECONDS:g} s"))
+                self._fail(UpstreamError(f"it did not answer within {seconds:g} s"))
         finally:
             if place is not None:
                 place.release_on_behalf_of(self)

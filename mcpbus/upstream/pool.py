@@ -22,7 +22,7 @@ from mcpbus.core.places import Place, Places
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.session import Session
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.errors import NotYetError, UpstreamError
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
 from mcpbus.upstream.target import Upstream
 
@@ -67,7 +67,7 @@ class _Wanted:
 class _Failure:
     """Why there was no connection, for how many seconds none is tried, and until when."""
 
-    why: str
+    why: Exception
     pause: float
     until: float
 
@@ -162,7 +162,7 @@ class Pool:
             with trio.move_on_after(WAIT_SECONDS) as patience:
                 await pipe.opened()
             if patience.cancelled_caught:
-                raise UpstreamError(f"there was no connection within {WAIT_SECONDS:g} seconds")
+                raise NotYetError(f"there was no connection within {WAIT_SECONDS:g} seconds")
             try:
                 yield pipe
             except trio.Cancelled:
@@ -199,7 +199,7 @@ class Pool:
     def _open(self, wanted: _Wanted) -> Pipe:
         failure = self._failures.get(_encode(wanted.capabilities))
         if failure is not None and trio.current_time() < failure.until:
-            raise UpstreamError(failure.why)
+            raise UpstreamError(str(failure.why)) from failure.why
         pipe = Pipe(wanted.use, wanted.session, wanted.capabilities, wanted.owner)
         self._sender.send_nowait((pipe, wanted))
         self._pipes.setdefault(wanted.use, []).append(pipe)
@@ -210,7 +210,7 @@ class Pool:
             return await self._make_room(pipe, wanted)
 
         try:
-            await pipe.run(self._upstream.connect, make_room, self._hear_first)
+            await pipe.run(self._upstream, make_room, self._hear_first)
         finally:
             self._drop(pipe)
             if pipe.failure is not None:
@@ -233,7 +233,7 @@ class Pool:
         last = self._failures.get(key)
         if last is None or last.until <= now:  # else it was tried at the same time
             pause = _FIRST_PAUSE if last is None else min(2 * last.pause, _LONGEST_PAUSE)
-            self._failures[key] = _Failure(str(why), pause, now + pause)
+            self._failures[key] = _Failure(why, pause, now + pause)
 
     async def _make_room(self, new: Pipe, wanted: _Wanted) -> Place | None:
         """Wait until there may be one more connection; returns its place.

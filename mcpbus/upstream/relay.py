@@ -8,6 +8,7 @@ import msgspec
 
 from mcpbus.client.client import InputRequest
 from mcpbus.client.errors import ClientError
+from mcpbus.client.oauth.errors import LoginError
 from mcpbus.core import notification
 from mcpbus.core.context import Context
 from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
@@ -141,7 +142,9 @@ class Relay:
     def _no_answer(self, method: str, error: Exception) -> ProtocolError:
         """Tell the log why there is none, and return what the client is told."""
         _log.warning("%s was not answered by %s: %s", method, self._name, told(error))
-        return ProtocolError(INTERNAL_ERROR, f"{self._name} did not answer")
+        asks = isinstance(error, LoginError) or isinstance(error.__cause__, LoginError)
+        what = "wants somebody to log in, and the log says how" if asks else "did not answer"
+        return ProtocolError(INTERNAL_ERROR, f"{self._name} {what}")
 
     def _no_result(self, why: str) -> ProtocolError:
         """Tell the log what is wrong, and return what the client is told."""

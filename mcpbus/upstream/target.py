@@ -2,8 +2,8 @@
 
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
@@ -13,6 +13,8 @@ import attrs
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
+from mcpbus.client.oauth.errors import LoginError
+from mcpbus.client.oauth.grant import Grant, check_grant
 from mcpbus.client.options import check_command, check_environment, check_fields, check_folder
 from mcpbus.client.process import connect_process
 from mcpbus.protocol.revisions import named
@@ -35,11 +37,13 @@ class Upstream:
         name: What it is called for people, in the log and in errors.
         connect: Connects a client.
         program: Whether each connection is a process of its own.
+        person_seconds: How long somebody may take who has to log in for a connection; 0 where nobody has to.
     """
 
     name: str
     connect: Connect
     program: bool
+    person_seconds: float = 0.0
 
 
 def read_upstream(
@@ -50,6 +54,7 @@ def read_upstream(
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
     revision: str | None,
+    login: Grant | None = None,
 ) -> Upstream:
     """Find out how to reach a server; nothing is opened.
 
@@ -60,6 +65,7 @@ def read_upstream(
         env: As for `connect_process`; for a command alone.
         cwd: Likewise.
         revision: The only revision that will do; None for the newest that both know.
+        login: How to log in; for a URL alone.
 
     Raises:
         TypeError: Something is of another type, or is for another kind of target.
@@ -70,11 +76,11 @@ def read_upstream(
         named(revision)
     if isinstance(target, str):
         _refuse("a URL", env=env, cwd=cwd)
-        return _at_url(target, name, check_fields(headers), revision)
+        return _at_url(target, name, check_fields(headers), revision, login)
     if callable(target):
-        _refuse("a function that connects", headers=headers, env=env, cwd=cwd, revision=revision)
+        _refuse("a function that connects", headers=headers, env=env, cwd=cwd, revision=revision, login=login)
         return Upstream(name or "upstream", target, program=False)
-    _refuse("a command", headers=headers)
+    _refuse("a command", headers=headers, login=login)
     if not isinstance(target, Sequence):
         several = (
             "; mcpbus.gateway.gateway() takes servers by their names" if isinstance(target, Mapping) else ""
@@ -88,7 +94,9 @@ def read_upstream(
     return Upstream(name or program, partial(connect_process, target, **given), program=True)
 
 
-def _at_url(url: str, name: str | None, headers: dict[str, str], revision: str | None) -> Upstream:
+def _at_url(
+    url: str, name: str | None, headers: dict[str, str], revision: str | None, login: Grant | None
+) -> Upstream:
     if not url.lower().startswith(_URL):
         scheme, is_url, _ = url.partition("://")
         kind = f"a URL that begins with {scheme}://" if is_url else "a text that is no URL"
@@ -101,7 +109,39 @@ def _at_url(url: str, name: str | None, headers: dict[str, str], revision: str |
     except ClientError as error:
         raise ValueError(f"Proxy: {error}") from None
     connect = partial(http.connect_http, url, headers=headers, revision=revision)
-    return Upstream(name or urlsplit(url).hostname or "upstream", connect, program=False)
+    name = name or urlsplit(url).hostname or "upstream"
+    if login is None:
+        return Upstream(name, connect, program=False)
+    check_grant(login)
+    return Upstream(name, _LoggingIn(connect, login).connect, False, login.person_seconds)
+
+
+class _LoggingIn:
+    """Connects clients that log in. Once a page was shown in vain, no other one is: a proxy tries again and again.
+
+    Args:
+        connect: Connects them.
+        login: How they log in.
+    """
+
+    def __init__(self, connect: Connect, login: Grant) -> None:
+        self._connect = connect
+        self._login = login
+
+    @asynccontextmanager
+    async def connect(self, *, capabilities: dict[str, Any]) -> AsyncIterator[Client]:
+        """Connect a client.
+
+        Raises:
+            ClientError: There is no connection.
+        """
+        try:
+            async with self._connect(capabilities=capabilities, auth=self._login) as client:
+                yield client
+        except LoginError as error:
+            if error.person_asked:
+                self._login = self._login.without_person()
+            raise
 
 
 def _refuse(kind: str, **options: object) -> None:

@@ -18,7 +18,7 @@ from mcpbus.client.session_listens import tells
 from mcpbus.core.nursery import background, cancel_at
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.upstream.errors import UpstreamError, told
+from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool
@@ -138,7 +138,8 @@ class Watch:
             task_status: Told once it is known what is offered there, or that this cannot be known now.
 
         Raises:
-            UpstreamError: The other server cannot be reached at the beginning, and is not optional.
+            UpstreamError: The other server cannot be reached at the beginning, and is not optional. Where somebody may have to log in it is
+                begun without it after half a minute.
         """
         pause, begun, since = _FIRST_PAUSE, False, math.inf
         while True:
@@ -150,21 +151,38 @@ class Watch:
                     begun, since = True, trio.current_time()
                     await self._stay(pipe)
             except (UpstreamError, ClientError, ProtocolError) as error:
-                name = self._upstream.name
-                if not (begun or optional):
-                    raise UpstreamError(f"{name} cannot be reached: {error}") from None
+                waits = self._upstream.person_seconds > 0 and isinstance(error, NotYetError)
                 if not begun:
+                    self._begin_without(error, optional=optional, waits=waits)
                     task_status.started()
                 if trio.current_time() - since >= _LASTING_SECONDS:
                     pause = _FIRST_PAUSE
                 begun, since = True, math.inf
-                _log.warning("%s cannot be reached; it is tried again in %g s: %s", name, pause, told(error))
-                await trio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                if not waits:
+                    name = self._upstream.name
+                    _log.warning(
+                        "%s cannot be reached; it is tried again in %g s: %s", name, pause, told(error)
+                    )
+                    await trio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 pause = _FIRST_PAUSE
                 while not self._wanted:
                     await self._stir()
+
+    def _begin_without(self, error: Exception, *, optional: bool, waits: bool) -> None:
+        """Refuse to begin without the other server, unless it is optional, or somebody has yet to log in there.
+
+        Raises:
+            UpstreamError: It cannot be reached.
+        """
+        name = self._upstream.name
+        if waits:
+            # Who has started this does not wait for as long as a person takes.
+            self._mirror.declare_all()
+            _log.warning("%s is waited for, and what it offers is told once it is there", name)
+        elif not optional:
+            raise UpstreamError(f"{name} cannot be reached: {error}") from None
 
     async def _learn(self, client: Client, turn: trio.Event) -> None:
         description = await client.describe()

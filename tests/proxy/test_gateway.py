@@ -46,7 +46,7 @@ def test_a_url_has_its_header_fields():
     [proxy] = gateway(
         {"a": {"type": "http", "url": "https://a.example/mcp", "headers": {"X-Key": "k"}}}
     ).mounted()
-    assert proxy._upstream.connect.keywords["headers"] == {"X-Key": "k"}
+    assert proxy._upstream.connect.__self__._connect.keywords["headers"] == {"X-Key": "k"}
 
 
 NESTED: list = []

@@ -1,7 +1,8 @@
 """How a client finds out where to log in (specification, "Authorization Server Discovery")."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Final
 
 import attrs
 
@@ -20,6 +21,9 @@ from mcpbus.client.oauth.metadata import (
 )
 from mcpbus.client.oauth.web import Answer, Web
 from mcpbus.protocol.http.addresses import read_address
+
+_LATER: Final = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}
+"""What says nothing about whether there is a document, as all above 501, which says that there is none."""
 
 
 @attrs.frozen
@@ -115,6 +119,6 @@ def _document(answer: Answer, place: str) -> Mapping[str, Any] | None:
     Raises:
         IssuerUnavailableError: Whether there is one cannot be told now.
     """
-    if answer.status >= 500 or answer.status == 429:
+    if answer.status in _LATER or answer.status > HTTPStatus.NOT_IMPLEMENTED:
         raise IssuerUnavailableError(f"{shown(place)} answered {answer.status}")
     return answer.document if answer.status == 200 else None

@@ -34,8 +34,8 @@ class Grant(Protocol):
         """Tells the time, in seconds since the epoch."""
 
     @property
-    def takes_person(self) -> bool:
-        """Whether somebody has to be there."""
+    def person_seconds(self) -> float:
+        """How long somebody may take who has to be there; 0 where nobody has to."""
 
     def without_person(self) -> "Grant":
         """Return the same for where nobody is: only logins are used that are kept."""

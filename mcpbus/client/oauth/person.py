@@ -118,9 +118,9 @@ class OAuth:
         )
 
     @property
-    def takes_person(self) -> bool:
-        """That somebody has to be there."""
-        return True
+    def person_seconds(self) -> float:
+        """How long somebody may take."""
+        return self.timeout
 
     def without_person(self) -> "OAuth":
         """Return the same for where nobody is."""
@@ -129,8 +129,13 @@ class OAuth:
     async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
         """See `Grant.obtain`."""
         if self.open_page is None:
+            by_hand = ""
+            if (
+                found.guessed
+            ):  # many of those that do not say who issues tokens have theirs from somewhere else
+                by_hand = "; or give its token in a header field, such as 'Authorization: Bearer TOKEN'"
             raise LoginNeededError(
-                f"{found.server} asks for a login, and nobody is here to log in: `mcpbus login {found.server}` does, in a terminal"
+                f"{found.server} asks for a login, and nobody is here to log in: `mcpbus login {found.server}` does, in a terminal{by_hand}"
             )
         introduction, issuer = self.introduction, found.issuer
         check_issuer(introduction, issuer, before)

@@ -66,9 +66,9 @@ class ClientCredentials:
         return Introduction(self.client_id, self.client_secret, issuer=self.issuer)
 
     @property
-    def takes_person(self) -> bool:
+    def person_seconds(self) -> float:
         """That nobody has to be there."""
-        return False
+        return 0.0
 
     def without_person(self) -> "ClientCredentials":
         """Return the same: there never is anybody."""

@@ -125,7 +125,7 @@ class TokenSource:
                     return Way.RENEWED
             login = attrs.evolve(login, tokens=None)
         scopes = self._choose(refusal, found, login)
-        if self._grant.takes_person and not may_ask:
+        if self._grant.person_seconds and not may_ask:
             raise LoginNeededError(f"{self._url} asks for a login")
         await self._log_in(web, found, refusal, scopes, login)
         return Way.LOGGED_IN
@@ -150,7 +150,7 @@ class TokenSource:
             found.listed,
             given=self._grant.scopes,
             before=() if login is None else (*login.asked, *login.wanted),
-            offered=found.issuer.scopes if self._grant.takes_person else (),
+            offered=found.issuer.scopes if self._grant.person_seconds else (),
         )
         if not refusal.too_little or login is None:
             return scopes

@@ -1,0 +1,130 @@
+"""A proxy for a server behind a login: it begins, waits, goes on, and opens no page twice."""
+
+import pytest
+import trio
+from login_world import META, call
+
+from mcpbus import ProtocolError, Proxy
+from mcpbus.client import FileStore, MemoryStore
+from mcpbus.client.oauth.by_hand import log_in
+from mcpbus.gateway import gateway
+from mcpbus.testing import open_client
+from mcpbus.upstream.errors import UpstreamError
+
+
+async def names(client):
+    return [tool["name"] for tool in await client.list_tools()]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_proxy_logs_in_once_for_all_its_clients(revision, world, autojump_clock):
+    proxy = Proxy(world.url, login=world.auth())
+    async with proxy.open() as bus:
+        for _ in range(3):
+            async with bus.connect(revision=revision) as client:
+                assert await names(client) == ["read", "write"]
+                assert await call(client) == "read"
+    assert world.pages == 1
+
+
+async def test_a_call_steps_up(world, autojump_clock):
+    async with open_client(Proxy(world.url, login=world.auth())) as client:
+        assert await call(client, "write") == "written"
+    assert world.pages == 2
+
+
+async def test_a_person_who_takes_long_keeps_no_client_waiting(world, autojump_clock):
+    world.absent = 200
+    async with open_client(Proxy(world.url, login=world.auth())) as client:
+        assert 30 <= trio.current_time() < 60
+        assert await names(client) == []
+        async with client.listen(tools=True) as changes:
+            method, _ = await anext(changes)
+        assert method == "notifications/tools/list_changed"
+        assert trio.current_time() < 220
+        assert await names(client) == ["read", "write"]
+        assert await call(client) == "read"
+    assert world.pages == 1
+
+
+async def test_a_person_who_does_not_come_is_shown_one_page(world, autojump_clock, caplog):
+    world.absent = 1e9
+    store = MemoryStore()
+    async with open_client(Proxy(world.url, login=world.auth(store=store, timeout=300))) as client:
+        await trio.sleep(10_000)
+        assert world.pages == 1
+        assert f"`mcpbus login {world.url}`" in caplog.text
+        # Whoever logs in elsewhere has logged in this one.
+        world.absent = 0
+        await log_in(world.url, world.auth(store=store))
+        await trio.sleep(120)
+        assert await call(client) == "read"
+    assert world.pages == 2
+
+
+async def test_where_nobody_is_it_says_what_to_do_and_does_not_begin(world, autojump_clock):
+    with pytest.raises(UpstreamError, match=f"`mcpbus login {world.url}`"):
+        async with open_client(Proxy(world.url, login=world.auth(open_page=None))):
+            pass
+
+
+async def test_a_call_for_which_somebody_has_to_log_in_is_told_so(world, autojump_clock, caplog):
+    async def nobody(page):
+        await trio.sleep_forever()
+
+    pages = []
+
+    async def show(page):
+        pages.append(page)
+        return await (world.person(page) if len(pages) == 1 else nobody(page))
+
+    async with open_client(Proxy(world.url, login=world.auth(open_page=show, timeout=60))) as client:
+        assert await call(client) == "read"
+        world.issuer.take_back()
+        with pytest.raises(ProtocolError, match="wants somebody to log in, and the log says how") as raised:
+            await call(client)
+        assert "id.example" not in raised.value.message
+    assert "nobody has logged in at https://id.example" in caplog.text
+    assert len(pages) == 2
+
+
+async def test_a_token_is_renewed_for_a_proxy_that_nobody_looks_at(world, autojump_clock):
+    async with open_client(Proxy(world.url, login=world.auth())) as client:
+        await trio.sleep(100 * world.issuer.life)
+        assert await call(client) == "read"
+    assert world.pages == 1
+
+
+async def test_a_gateway_uses_what_was_logged_in_to(world, autojump_clock, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    desk = gateway({"mcpServers": {"vault": {"url": world.url}}})
+    async with open_client(desk) as client:
+        await trio.sleep(10)
+        assert await names(client) == []
+        assert world.pages == 0
+        assert f"`mcpbus login {world.url}`" in caplog.text
+        await log_in(world.url, world.auth(store=FileStore()))
+        await trio.sleep(120)
+        assert await call(client, "vault_read") == "read"
+    assert world.pages == 1
+
+
+def test_a_login_is_for_a_url():
+    with pytest.raises(TypeError, match="Proxy: login is nothing for a command"):
+        Proxy(["python"], login=object())
+    with pytest.raises(TypeError, match=r"OAuth\(\.\.\.\) or ClientCredentials"):
+        Proxy("https://mcp.example/mcp", login="token")
+
+
+async def test_a_server_that_names_no_issuer_yet_is_tried_again_and_shown_no_page_in_vain(
+    world, autojump_clock
+):
+    del world.document["authorization_servers"]
+    proxy = Proxy(world.url, login=world.auth(), optional=True)
+    async with open_client(proxy) as client:
+        await trio.sleep(100)
+        world.document["authorization_servers"] = [world.issuer.name]
+        await trio.sleep(100)
+        assert [visit.path for visit in world.net.visits].count(META) > 2
+        assert await call(client) == "read"
+    assert world.pages == 1

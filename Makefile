@@ -66,7 +66,7 @@ ifeq ($(ARGS),)
 endif
 
 interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, and issuers (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=370) tests/typescript tests/issuers $(ARGS)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=380) tests/typescript tests/issuers $(ARGS)
 
 bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in under two minutes, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -83,7 +83,7 @@ def login(url: str, **given: Any) -> None:
 @click.command()
 @_url
 def logout(url: str) -> None:
-    """Forget the login at URL, and have its issuer take the tokens back."""
+    """Forget the login at URL, and have its issuer take it back."""
     _check(url)
     try:
         by_hand = import_module("mcpbus.client.oauth.by_hand")
@@ -95,11 +95,11 @@ def logout(url: str) -> None:
     if ended.issuer is None:
         click.echo(printable(f"Nobody was logged in to {url}."))
     elif ended.revoked:
-        click.echo(printable(f"Logged out of {url}; {ended.issuer} has taken the tokens back."))
+        click.echo(printable(f"Logged out of {url}; {ended.issuer} has taken the login back."))
     else:
         click.echo(
             printable(
-                f"Logged out of {url}; {ended.issuer} has not taken the tokens back, which are good until they expire."
+                f"Logged out of {url}; {ended.issuer} has not taken the login back: its tokens are good until they expire."
             )
         )
 

@@ -1,7 +1,8 @@
-// Two issuers of tokens that others wrote, for a resource server of ours: prints where they are, one JSON object on a line.
+// Issuers of tokens that others wrote, for a resource server of ours: prints where they are, one JSON object on a line.
 //
-// `oidc` is `oidc-provider`: whoever comes is logged in as ada and agrees to all. `mock` is `oauth2-mock-server`, which signs whatever a
-// request for a token says in its parameter `forge`: claims and fields of the header besides or instead of its own; null takes one out.
+// `oidc` is `oidc-provider`: whoever comes is logged in as ada and agrees to all. `offline` is the same, and lets a client come back without
+// the person only if it has asked for that. `mock` is `oauth2-mock-server`, which signs whatever a request for a token says in its parameter
+// `forge`: claims and fields of the header besides or instead of its own; null takes one out.
 
 import { createServer } from "node:http";
 import { Events, OAuth2Server } from "oauth2-mock-server";
@@ -17,24 +18,46 @@ async function listening(server) {
   return `http://127.0.0.1:${server.address().port}`;
 }
 
-async function oidc() {
+// What the client says of itself that is known by a document.
+const DOCUMENT = {
+  client_id: "https://app.example/client.json",
+  client_name: "a client with a document",
+  redirect_uris: ["http://127.0.0.1/callback"],
+  grant_types: ["authorization_code", "refresh_token"],
+  application_type: "native",
+  token_endpoint_auth_method: "none",
+};
+
+async function oidc(more = {}) {
   const server = createServer((request, response) => answer(request, response));
   const url = await listening(server);
   const provider = new Provider(url, {
     clients: [
       { client_id: "program", client_secret: "secret", grant_types: ["client_credentials"], response_types: [], redirect_uris: [] },
+      {
+        client_id: "desk",
+        client_secret: "s3cret",
+        grant_types: ["authorization_code", "refresh_token"],
+        redirect_uris: ["http://127.0.0.1/callback"],
+        application_type: "native",
+      },
     ],
     scopes: SCOPES,
+    async fetch(url, options) {
+      if (String(url) !== DOCUMENT.client_id) return fetch(url, options);
+      return new Response(JSON.stringify(DOCUMENT), { headers: { "content-type": "application/json" } });
+    },
     cookies: { keys: ["for tests"] },
     // A client registers with those scopes that it was told of first. Held to them, it could never ask for more.
     extraClientMetadata: {
       properties: ["more scopes"],
       validator(context, name, value, metadata) {
-        metadata.scope &&= SCOPES.join(" ");
+        metadata.scope &&= (more.scopes ?? SCOPES).join(" ");
       },
     },
     issueRefreshToken: () => true,
     features: {
+      clientIdMetadataDocument: { enabled: true, ack: "draft-02" },
       clientCredentials: { enabled: true },
       devInteractions: { enabled: false },
       introspection: { enabled: true, allowedPolicy: () => true },
@@ -58,6 +81,7 @@ async function oidc() {
       await grant.save();
       return grant;
     },
+    ...more,
   });
   const serve = provider.callback();
   function answer(request, response) {
@@ -71,7 +95,8 @@ async function mock() {
   const server = new OAuth2Server();
   await server.issuer.keys.generate("RS256");
   server.service.on(Events.BeforeTokenSigning, (token, { body }) => {
-    Object.assign(token.payload, { aud: RESOURCE, client_id: "program" });
+    Object.assign(token.payload, { aud: body.resource ?? RESOURCE, client_id: "program" });
+    if (body.grant_type !== "client_credentials") token.payload.scope = SCOPES.join(" ");
     for (const [part, forged] of Object.entries(JSON.parse(body.forge ?? "{}"))) {
       for (const [name, value] of Object.entries(forged)) {
         if (value === null) delete token[part][name];
@@ -83,4 +108,9 @@ async function mock() {
   return server.issuer.url;
 }
 
-process.stdout.write(`${JSON.stringify({ oidc: await oidc(), mock: await mock() })}\n`);
+const offline = {
+  scopes: [...SCOPES, "offline_access"],
+  issueRefreshToken: (context, client, code) => code.scopes.has("offline_access"),
+};
+const found = { oidc: await oidc(), offline: await oidc(offline), mock: await mock() };
+process.stdout.write(`${JSON.stringify(found)}\n`);

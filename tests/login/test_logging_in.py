@@ -1,5 +1,6 @@
 """A client at a server behind a login: from the first refusal to the answer, and for as long as it stays logged in."""
 
+from functools import partial
 from urllib.parse import urlsplit
 
 import pytest
@@ -290,8 +291,26 @@ async def test_a_program_may_sign_instead_of_showing_a_secret(world, autojump_cl
 # -- the person -------------------------------------------------------------------------------------
 
 
-async def test_a_page_may_be_shown_by_a_plain_function(world):
-    async with world.connect(world.auth(open_page=world.issuer.authorize)) as client:
+class Shower:
+    def __init__(self, world):
+        self._world = world
+
+    async def __call__(self, page):
+        return self._world.issuer.authorize(page)
+
+
+@pytest.mark.parametrize(
+    "show",
+    [
+        lambda world: world.issuer.authorize,
+        Shower,
+        lambda world: lambda page: Shower(world)(f"{page}"),
+        lambda world: partial(Shower(world).__call__),
+    ],
+    ids=["function", "object", "what returns an awaitable", "partial"],
+)
+async def test_a_page_may_be_shown_by_whatever_can_be_called(show, world):
+    async with world.connect(world.auth(open_page=show(world))) as client:
         assert await call(client) == "read"
 
 

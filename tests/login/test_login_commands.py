@@ -100,7 +100,7 @@ def test_who_logs_out_is_logged_out(site, env):
     token = json.loads(file.read_text())["tokens"]["access"]
     out, _ = run(env, "logout", site.url)
     assert re.fullmatch(
-        rf"Logged out of {site.url}; http://127\.0\.0\.1:\d+ has taken the tokens back\.\n", out
+        rf"Logged out of {site.url}; http://127\.0\.0\.1:\d+ has taken the login back\.\n", out
     )
     assert not file.exists()
     with pytest.raises(HTTPError, match="401"):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -23,6 +24,8 @@ from mcpbus.client.oauth.refusal import Refusal
 from mcpbus.client.oauth.store import LoginStore
 from mcpbus.client.oauth.token_requests import for_the_end
 from mcpbus.protocol.errors import ProtocolError
+
+_TAKEN_BACK: Final = 200
 
 
 async def log_in(url: str, auth: OAuth) -> str:
@@ -111,7 +114,7 @@ class LoggedOut:
 
     Attributes:
         issuer: Who had issued the tokens; None if there was no login.
-        revoked: Whether it has taken them back.
+        revoked: Whether it has taken the login back; a token that says itself what it allows may be good until it expires.
     """
 
     issuer: str | None = None
@@ -152,12 +155,13 @@ async def _revoke(url: str, login: Login) -> bool:
     if endpoint is None or not forms:
         return False
     web = HttpWeb(Nearness(login.reach), [urlsplit(url).hostname or ""])
-    revoked = True
+    taken_back = []
     for form in forms:
         said, headers = authenticated(login.client, form)
         try:
             answer = await web.post_form(endpoint, said, headers)
         except LoginError:
-            return False
-        revoked = revoked and answer.status == 200
-    return revoked
+            break
+        taken_back.append(answer.status == _TAKEN_BACK)
+    # The first is that with which more could be had. One that says itself what it allows, as JWTs do, many issuers cannot take back.
+    return taken_back[:1] == [True]

@@ -241,7 +241,8 @@ async def _show(open_page: OpenPage, url: str) -> str | LoginError | None:
         if inspect.iscoroutinefunction(open_page):
             shows: Any = open_page(url)
         else:
-            shows = await trio.to_thread.run_sync(open_page, url, abandon_on_cancel=True)
+            # In a list, since trio takes what returns an awaitable for a mistake: of a callable object one cannot tell before.
+            [shows] = await trio.to_thread.run_sync(lambda: [open_page(url)], abandon_on_cancel=True)
         back = await shows if inspect.isawaitable(shows) else shows
     except LoginError as error:
         return error

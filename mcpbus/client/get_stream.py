@@ -17,6 +17,7 @@ from mcpbus.client.errors import ClientError, StatusError
 from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error, told
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
+from mcpbus.client.oauth.errors import LoginError
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable
@@ -141,7 +142,8 @@ class GetStream:
             except ClientError as error:
                 refusal, why = error, str(error)
                 if not await self._may_come_back(error, client, place):
-                    return why, True
+                    # Who has no token yet may have one with the next request.
+                    return why, not isinstance(error, LoginError)
             if not place.turn_back():
                 return why, refusal is not None
             await trio.sleep(place.pause)

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import trio
-from internet import answer
+from internet import Body, answer
 from login_world import META, call, open_world
 
 from mcpbus.client import (
@@ -502,14 +502,37 @@ async def test_a_server_that_refuses_what_was_just_issued_is_told_so_once(world,
     assert world.pages == 1
 
 
-async def test_a_stream_on_which_nobody_waits_logs_nobody_in(world, autojump_clock):
+async def test_a_stream_on_which_nobody_waits_logs_nobody_in_and_is_there_once_somebody_has(
+    world, autojump_clock
+):
     """What a server of an older revision says outside of requests is not worth a page that opens in the night."""
+    serve = world._serve
+
+    async def serve_stream(request):
+        if request.method != "GET" or request.url.path != "/mcp":
+            return await serve(request)
+        return world._guard(request) or answer(
+            body=Body(b": x\n\n", seconds=60), content_type="text/event-stream"
+        )
+
+    def tokens_of_streams():
+        return [
+            visit.headers.get("authorization", "").removeprefix("Bearer ")
+            for visit in world.net.visits
+            if (visit.verb, visit.path) == ("GET", "/mcp")
+        ]
+
+    world.net.hosts["mcp.example"] = serve_stream
     async with world.connect(revision=OLD, on_question=lambda method, params: None) as client:
         await call(client)
-        await trio.sleep(1)
+        await trio.sleep(10)
+        assert tokens_of_streams()[-1] in world.issuer.tokens
         world.issuer.take_back()
-        with trio.move_on_after(100_000):
-            await client.next_notification()
+        await trio.sleep(80_000)
         assert world.pages == 1
+        assert tokens_of_streams()[-1] not in world.issuer.tokens
+        assert len(tokens_of_streams()) < 5
         assert await call(client) == "read"
+        await trio.sleep(10)
+        assert tokens_of_streams()[-1] in world.issuer.tokens
     assert world.pages == 2

@@ -129,7 +129,8 @@ trio.run(main)
 """
 
 
-async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_path):
+async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(file_store, "_PATIENCE_SECONDS", 0.2)
     store, command = FileStore(tmp_path), [sys.executable, "-c", HOLDER, tmp_path, URL]
     async with trio.open_nursery() as nursery:
         start = partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
@@ -139,6 +140,7 @@ async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_p
             async with store.turn(URL):
                 pass
         assert scope.cancelled_caught
+        assert f"another program sees to the login at {URL}, and is waited for" in caplog.text
         other.kill()
         with trio.fail_after(30):
             async with store.turn(URL):

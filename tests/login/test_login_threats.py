@@ -61,6 +61,13 @@ async def test_a_page_that_is_none_of_the_web_is_not_opened(scheme, world, autoj
     assert world.pages == 0
 
 
+@pytest.mark.parametrize("evil", ["`id`", "$(id)", ";id", "'", '"', "|id", "<x>"])
+async def test_a_page_that_would_steer_a_shell_is_not_opened(evil, world, autojump_clock):
+    world.issuer.metadata["authorization_endpoint"] = f"https://id.example/authorize?{evil}"
+    await refused(world, "what steers shells")
+    assert world.pages == 0
+
+
 async def test_an_issuer_that_does_not_say_that_it_checks_codes_is_sent_none(world, autojump_clock):
     for said in (None, ["plain"]):
         world.issuer.metadata["code_challenge_methods_supported"] = said

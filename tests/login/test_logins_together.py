@@ -5,6 +5,7 @@ import trio
 from login_world import call
 
 from mcpbus.client import FileStore, LoginError, LoginRefusedError, MemoryStore
+from mcpbus.client.oauth.by_hand import log_in
 
 
 async def test_a_hundred_requests_that_are_refused_at_once_log_in_once(world, autojump_clock):
@@ -212,3 +213,23 @@ async def test_a_login_that_is_forgotten_elsewhere_is_not_brought_back(world, au
                 pass
         assert await call(client) == "read"
     assert world.pages == 2
+
+
+async def test_who_waits_for_a_person_goes_on_when_somebody_logs_in_by_hand(world, autojump_clock):
+    store = MemoryStore()
+
+    async def nobody(page):
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+
+        async def wait():
+            async with world.connect(world.auth(store=store, open_page=nobody)) as client:
+                assert await call(client) == "read"
+
+        nursery.start_soon(wait)
+        await trio.sleep(30)
+        await log_in(world.url, world.auth(store=store))
+        begun = trio.current_time()
+    assert trio.current_time() - begun <= 1
+    assert world.pages == 1

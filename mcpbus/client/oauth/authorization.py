@@ -16,6 +16,8 @@ from mcpbus.client.oauth.scopes import OFFLINE
 
 _MOST_PARAMETERS = 50
 _ONCE = ("state", "iss", "code", "error")
+_STEERING = frozenset("\"'`<>\\^{|}$;")
+"""What no page to log in at needs; no shell is between us and the browser, but there may be one behind it."""
 
 
 @attrs.frozen
@@ -67,6 +69,8 @@ def make_request(
             f"{where} does not say that it supports PKCE (code_challenge_methods_supported has no S256), without which codes "
             "can be stolen: if you know that it does, say assume_pkce"
         )
+    if _STEERING & set(issuer.authorization_endpoint):
+        raise MetadataError(f"{where} has a page to log in at whose address holds what steers shells")
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     parameters = {
         "response_type": "code",

@@ -1,5 +1,7 @@
 """Logins in files, for programs that come and go, and for several of them at once."""
 
+import logging
+import math
 import os
 import sys
 import tempfile
@@ -19,8 +21,12 @@ try:
 except ImportError:  # as on Windows, where one program at a time has a login
     fcntl = None  # type: ignore[assignment]
 
+_log = logging.getLogger(__name__)
+
 _LOOK_SECONDS: Final = 0.1
 """How often to see whether another program has let go of a login."""
+_PATIENCE_SECONDS: Final = 2.0
+"""After how long it is told that one is waited for: somebody may be logging in there."""
 
 
 class FileStore:
@@ -84,8 +90,12 @@ class FileStore:
             except OSError as error:
                 raise self._failure("kept", error) from None
             try:
-                while not _locked(handle):  # noqa: ASYNC110 - another program tells nobody
-                    await trio.sleep(_LOOK_SECONDS)
+                told = trio.current_time() + _PATIENCE_SECONDS
+                while not _locked(handle):
+                    await trio.sleep(_LOOK_SECONDS)  # another program tells nobody
+                    if trio.current_time() >= told:
+                        told = math.inf
+                        _log.warning("another program sees to the login at %s, and is waited for", server)
                 yield
             finally:
                 os.close(handle)

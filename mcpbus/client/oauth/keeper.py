@@ -10,7 +10,7 @@ from functools import partial
 import attrs
 import trio
 
-from mcpbus.client.oauth.errors import LoginError, again, shown
+from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown
 from mcpbus.client.oauth.grant import Grant
 from mcpbus.client.oauth.nearness import Nearness
 from mcpbus.client.oauth.refusal import Refusal
@@ -43,6 +43,7 @@ class TokenKeeper:
         self._nursery = nursery
         self._looked = False
         self._work: _Work | None = None
+        self._had = trio.Event()
 
     @property
     def issuer(self) -> str:
@@ -71,7 +72,8 @@ class TokenKeeper:
         Args:
             refusal: How the server refused it.
             reach: How near the server is.
-            may_ask: Whether a person may be asked to log in for it.
+            may_ask: Whether a person may be asked to log in for it. If not, that is left to who comes with something for which one may
+                be, and waited for.
             logs_in: Whether to log in without an attempt to renew it, which has been in vain.
 
         Returns:
@@ -86,7 +88,9 @@ class TokenKeeper:
                 see_to = partial(self._source.replace, refusal, reach, may_ask=may_ask, logs_in=logs_in)
                 work, mine = self._begin(see_to, may_ask), True
             await work.ended.wait()
-            if work.failure is not None and (mine or work.may_ask >= may_ask):
+            if isinstance(work.failure, LoginNeededError) and not may_ask:
+                await self._had.wait()
+            elif work.failure is not None and (mine or work.may_ask >= may_ask):
                 raise again(work.failure)
             tokens = self._source.tokens
             other = tokens is not None and tokens.access != refusal.token
@@ -112,3 +116,6 @@ class TokenKeeper:
                 work.failure = LoginError(f"the login at {self._url} was cut off")
             self._work = None
             work.ended.set()
+            if work.way is not None:
+                self._had.set()
+                self._had = trio.Event()

@@ -14,6 +14,7 @@ from mcpbus.client.oauth.discovery import Found, discover
 from mcpbus.client.oauth.errors import (
     InsufficientScopeError,
     IssuerUnavailableError,
+    LoginError,
     LoginNeededError,
     LoginRefusedError,
     shown,
@@ -31,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 5.0
 """How long an issuer is left alone that could not be asked for a token before the last one has expired."""
+
+_LOOK_SECONDS: Final = 1.0
+"""How often to see whether somebody has logged in by hand, while a person is waited for."""
 
 
 class Way(Enum):
@@ -110,8 +114,7 @@ class TokenSource:
     async def replace(self, refusal: Refusal, reach: Nearness, *, may_ask: bool, logs_in: bool) -> Way:
         """Have another token than the one that was refused; see `TokenKeeper.renew`."""
         await self.load()
-        tokens = self.tokens
-        if tokens is not None and tokens.access != refusal.token and tokens.is_good(self._grant.clock()):
+        if self._has_another_than(refusal.token):
             return Way.FOUND
         may_be_shown(self._url)
         web = self._web(reach)
@@ -127,8 +130,7 @@ class TokenSource:
         scopes = self._choose(refusal, found, login)
         if self._grant.person_seconds and not may_ask:
             raise LoginNeededError(f"{self._url} asks for a login")
-        await self._log_in(web, found, refusal, scopes, login)
-        return Way.LOGGED_IN
+        return await self._log_in(web, found, refusal, scopes, login)
 
     def _of(self, found: Found, reach: Nearness) -> Login | None:
         """Return what is left of the last login where the server names another issuer, or itself otherwise, or neither."""
@@ -165,20 +167,54 @@ class TokenSource:
 
     async def _log_in(
         self, web: HttpWeb, found: Found, refusal: Refusal, scopes: Sequence[str], login: Login | None
-    ) -> None:
+    ) -> Way:
         try:
-            new = await self._grant.obtain(web, found, scopes, login)
+            new = await self._obtain(web, found, refusal, scopes, login)
         except LoginNeededError as error:
             if login is None or not refusal.too_little:
                 raise
             wanted = tuple(scope for scope in scopes if scope not in login.asked)
             await self._keep(attrs.evolve(login, wanted=wanted))
             raise LoginNeededError(f"{_too_little(self._url, refusal)}; {error}") from None
+        if new is None:
+            return Way.FOUND
         granted = None if new.tokens is None else new.tokens.granted
         if granted is not None and not set(refusal.scopes) <= set(granted):
             self._in_vain.add(frozenset(refusal.scopes))
         await self._keep(attrs.evolve(new, reach=int(web.reach)))
         _log.info("logged in to %s at %s", self._url, shown(new.issuer.name))
+        return Way.LOGGED_IN
+
+    async def _obtain(
+        self, web: HttpWeb, found: Found, refusal: Refusal, scopes: Sequence[str], login: Login | None
+    ) -> Login | None:
+        """Log in; None if somebody has done so by hand meanwhile, for whom nobody's turn is waited for."""
+        new: Login | None = None
+        failure: LoginError | None = None
+
+        async def look() -> None:
+            while True:
+                await trio.sleep(_LOOK_SECONDS)
+                await self.load()
+                if self._has_another_than(refusal.token):
+                    nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            if self._grant.person_seconds:
+                nursery.start_soon(look)
+            try:
+                new = await self._grant.obtain(web, found, scopes, login)
+            except LoginError as error:  # raised again below: a nursery would put it into a group
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return new
+
+    def _has_another_than(self, token: str | None) -> bool:
+        """Whether there is a token that may be good where this one is not."""
+        tokens = self.tokens
+        return tokens is not None and tokens.access != token and tokens.is_good(self._grant.clock())
 
     async def _refresh(self, web: HttpWeb, login: Login) -> None:
         """Renew the token; where the issuer does that no more, there is none then."""

@@ -112,7 +112,7 @@ def _at_url(
     name = name or urlsplit(url).hostname or "upstream"
     if login is None:
         return Upstream(name, connect, program=False)
-    check_grant(login)
+    check_grant(login, "login")
     return Upstream(name, _LoggingIn(connect, login).connect, False, login.person_seconds)
 
 

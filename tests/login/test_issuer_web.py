@@ -1,9 +1,19 @@
 """How issuers are asked: at which address, by which proxy, and for how long."""
 
+import socket
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+
 import pytest
 import trio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from internet import Internet, answer
 
+from mcpbus.client.oauth import http_web
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
 from mcpbus.client.oauth.http_web import HttpWeb
 from mcpbus.client.oauth.nearness import Nearness
@@ -133,3 +143,63 @@ async def test_who_asks_may_leave(net, autojump_clock):
 async def test_what_is_no_address_cannot_be_asked(url, net, autojump_clock):
     with pytest.raises((IssuerUnavailableError, MetadataError)):
         await HttpWeb(FAR, ()).get(url)
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """One for id.example, and its key, in a file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "id.example")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("id.example")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path / "id.pem"
+    plain = serialization.NoEncryption()
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    file.write_bytes(pem + made.public_bytes(serialization.Encoding.PEM))
+    return file
+
+
+class Here(trio.abc.HostnameResolver):
+    """Finds everybody on this machine."""
+
+    async def getaddrinfo(self, host, port, *_):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async def getnameinfo(self, sockaddr, flags):
+        raise NotImplementedError
+
+
+async def test_who_is_asked_at_an_address_shows_the_certificate_of_the_host(certificate, monkeypatch):
+    monkeypatch.setattr(http_web, "_is_near", lambda address, reach: False)
+    monkeypatch.setattr(
+        http_web, "_certificates", cache(lambda: ssl.create_default_context(cafile=certificate))
+    )
+    trio.socket.set_custom_hostname_resolver(Here())
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(certificate)
+    asked = []
+
+    async def serve(stream):
+        with suppress(trio.BrokenResourceError):
+            asked.append(await stream.receive_some())
+            await stream.send_all(b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{"a":1}')
+            await stream.aclose()
+
+    async with trio.open_nursery() as nursery:
+        serve_tls = partial(trio.serve_ssl_over_tcp, serve, 0, serving, host="127.0.0.1")
+        [listener] = await nursery.start(serve_tls)
+        port = listener.transport_listener.socket.getsockname()[1]
+        web = HttpWeb(FAR, ())
+        assert await web.get(f"https://id.example:{port}/x") == Answer(200, {"a": 1})
+        with pytest.raises(IssuerUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+            await web.get(f"https://other.example:{port}/x")
+        nursery.cancel_scope.cancel()
+    [request] = asked
+    assert f"\r\nHost: id.example:{port}\r\n".lower() in request.decode().lower()

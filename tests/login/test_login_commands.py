@@ -23,7 +23,7 @@ BROWSER = f"{sys.executable} -c {shlex.quote(FOLLOW)} %s"
 
 
 class Site:
-    """What `guarded.py` serves."""
+    """What `guarded_site.py` serves."""
 
     def __init__(self, url, issuer):
         self.url = url
@@ -41,7 +41,9 @@ class Site:
 
 @pytest.fixture
 def site():
-    with subprocess.Popen([sys.executable, HERE / "guarded.py"], stdout=subprocess.PIPE, text=True) as served:
+    with subprocess.Popen(
+        [sys.executable, HERE / "guarded_site.py"], stdout=subprocess.PIPE, text=True
+    ) as served:
         yield Site(*served.stdout.readline().split())
         served.kill()
 
@@ -185,8 +187,8 @@ def test_at_a_terminal_a_command_logs_in_by_itself(site, env):
 
 
 def test_a_person_takes_longer_than_a_server_may(site, env):
-    env["BROWSER"] = f"{sys.executable} -c {shlex.quote('import time; time.sleep(4); ' + FOLLOW)} %s &"
-    with terminal(env, "list", site.url, "--timeout", "3") as shown:
+    env["BROWSER"] = f"{sys.executable} -c {shlex.quote('import time; time.sleep(8); ' + FOLLOW)} %s &"
+    with terminal(env, "list", site.url, "--timeout", "6") as shown:
         shown.until(r"write.*\n")
         assert shown.process.wait(30) == 0
 

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, assert_type
 
-from mcpbus import Bus, Context, Depends, Receipt, Server, Session, SyncContext, Tool
+from mcpbus import Bus, Client, Context, Depends, Proxy, Receipt, Server, Session, SyncContext, Tool
 from mcpbus.auth import Principal
+from mcpbus.client import ClientCredentials, FileStore, LoginStore, MemoryStore, OAuth, connect_http
 
 
 class Database:
@@ -114,3 +115,19 @@ async def main() -> None:
         told = bus.resource_updated("weather://oslo")
         assert_type(told[0], Receipt)
         assert_type(told[:2], Sequence[Receipt])
+
+
+async def show(page: str) -> str | None:
+    return page
+
+
+stores: list[LoginStore] = [MemoryStore(), FileStore("logins")]
+
+
+async def log_in(url: str) -> None:
+    by_person = OAuth(scopes=["files:read"], store=stores[0], open_page=show)
+    by_itself = ClientCredentials(client_id="me", client_secret="...", store=stores[1])
+    for auth in (by_person, by_itself):
+        async with connect_http(url, auth=auth) as client:
+            assert_type(client, Client)
+    Proxy(url, login=OAuth(open_page=print, redirect=8123))

@@ -100,16 +100,19 @@ class _NoMetadataError(MetadataError):
 
 async def _find_issuer(web: Web, name: str) -> Issuer:
     failure: MetadataError | IssuerUnavailableError | None = None
-    places = issuer_places(name)
+    places, moved = issuer_places(name), ""
     for place in places:
         try:
-            document = _document(await web.get(place), place)
+            answer = await web.get(place)
+            document = _document(answer, place)
             if document is not None:
                 return judge_issuer(document, place, name)
+            moved = moved or answer.elsewhere or ""
         except (MetadataError, IssuerUnavailableError) as error:
             failure = failure or error
+    hint = f"; {shown(moved)} is named instead, and nobody is led elsewhere" if moved else ""
     raise failure or _NoMetadataError(
-        f"{shown(name)} has no metadata, neither at {shown(' nor at '.join(places))}"
+        f"{shown(name)} has no metadata, neither at {shown(' nor at '.join(places))}{hint}"
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import trio
 
 from mcpbus.client.oauth.errors import LoginError
+from mcpbus.protocol.keywords import explained
 
 try:
     import fcntl
@@ -29,6 +30,7 @@ _PATIENCE_SECONDS: Final = 2.0
 """After how long it is told that one is waited for: somebody may be logging in there."""
 
 
+@explained
 class FileStore:
     """Keeps logins in a folder that nobody else may read, one file each.
 

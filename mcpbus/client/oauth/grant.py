@@ -54,14 +54,14 @@ class Grant(Protocol):
         """
 
 
-def check_grant(grant: Any) -> None:
-    """Refuse what is none.
+def check_grant(grant: Any, option: str = "auth") -> None:
+    """Refuse what is none, and was given as this option.
 
     Raises:
         TypeError: The message says what to write.
     """
     if isinstance(grant, type) or not hasattr(grant, "obtain"):
-        raise TypeError(f"to log in takes an OAuth(...) or ClientCredentials(...), not {grant!r}")
+        raise TypeError(f"{option} is an OAuth(...) or ClientCredentials(...), not {grant!r}")
 
 
 async def ask_for_tokens(

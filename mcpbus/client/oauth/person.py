@@ -81,7 +81,7 @@ class OAuth:
     client_metadata_url: str | None = None
     client_name: str = "mcpbus"
     issuer: str | None = None
-    scopes: Sequence[str] = attrs.field(default=(), converter=listed_scopes)
+    scopes: Sequence[str] = ()
     redirect: int | str | None = None
     store: LoginStore = attrs.field(factory=MemoryStore)
     open_page: OpenPage | None = open_browser
@@ -98,6 +98,8 @@ class OAuth:
         """
         owner = "OAuth"
         check_client(owner, self.client_id, self.client_secret)
+        # Not by a converter, of which one type checker makes a descriptor that is no `Grant`'s.
+        object.__setattr__(self, "scopes", listed_scopes(self.scopes))
         check_text(owner, client_name=self.client_name)
         check_positive(owner, timeout=self.timeout)
         check_store(owner, self.store)

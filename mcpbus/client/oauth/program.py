@@ -41,7 +41,7 @@ class ClientCredentials:
     client_secret: str | None = attrs.field(default=None, repr=False)
     make_assertion: MakeAssertion | None = attrs.field(default=None, repr=False)
     issuer: str | None = None
-    scopes: Sequence[str] = attrs.field(default=(), converter=listed_scopes)
+    scopes: Sequence[str] = ()
     store: LoginStore = attrs.field(factory=MemoryStore)
     clock: Callable[[], float] = attrs.field(default=time.time, repr=False)
 
@@ -54,6 +54,8 @@ class ClientCredentials:
         """
         owner = "ClientCredentials"
         check_client(owner, self.client_id, self.client_secret)
+        # Not by a converter, of which one type checker makes a descriptor that is no `Grant`'s.
+        object.__setattr__(self, "scopes", listed_scopes(self.scopes))
         check_store(owner, self.store)
         if self.issuer is not None:
             check_issuer_name(owner, self.issuer)

@@ -6,6 +6,8 @@ from typing import Protocol
 
 import trio
 
+from mcpbus.protocol.keywords import explained
+
 
 class LoginStore(Protocol):
     """Keeps logins, and lets one at a time of all who share it see to one of them.
@@ -30,6 +32,7 @@ class LoginStore(Protocol):
         """
 
 
+@explained
 class MemoryStore:
     """Keeps logins as long as the program runs. One is for all connections that are given it, in one run of trio at a time."""
 

@@ -1,4 +1,4 @@
-"""A server behind a login, with an issuer that agrees to everything, over sockets: ``python guarded.py`` prints where the two are.
+"""A server behind a login, with an issuer that agrees to everything, over sockets: ``python guarded_site.py`` prints where the two are.
 
 The issuer tells at /pages how many pages were opened, and takes back all that it has issued when it is asked for /take-back.
 """

@@ -93,6 +93,7 @@ class Pipe:
         self.ended = trio.Event()
         # From which level the server sends log lines, and how often it may have forgotten something until that was said.
         self._level: tuple[LogLevel, int] | None = None
+        self._place: Place | None = None
         self._scope = trio.CancelScope()
         self._opened = trio.Event()
 
@@ -187,11 +188,10 @@ class Pipe:
             make_room: Waits until there may be one more; returns its place, if it takes one.
             hear: Hears what the server says outside of calls, until the connection is lost.
         """
-        place: Place | None = None
         patience = trio.CancelScope()
         try:
             with self._scope:
-                place = await make_room(self)
+                self._place = await make_room(self)
                 seconds = OPEN_SECONDS + upstream.person_seconds
                 patience.deadline = trio.current_time() + seconds
                 with patience:
@@ -206,10 +206,15 @@ class Pipe:
             if patience.cancelled_caught:
                 self._fail(UpstreamError(f"it did not answer within {seconds:g} s"))
         finally:
-            if place is not None:
-                place.release_on_behalf_of(self)
+            self.leave_place()
             self.ended.set()
             self._opened.set()
+
+    def leave_place(self) -> None:
+        """Take up none of the places that there are for connections any more."""
+        if self._place is not None:
+            self._place.release_on_behalf_of(self)
+            self._place = None
 
     def _fail(self, error: Exception) -> None:
         cause = sole_cause(error)

@@ -1,8 +1,9 @@
 """The connections to the other server, and which call goes over which.
 
 A server of 2026-07-28 keeps nothing between requests, each of which says who its client is and what it can be asked: one connection is
-for all. One of an older revision knows its client by the connection. So a session of ours has one of its own there, and what the clients
-without a session ask goes over connections on which the same was declared, by the same principal. Where such a connection does not say
+for all. Of a program, which may keep what it likes, each principal has a process of its own. One of an older revision knows its client by
+the connection. So a session of ours has one of its own there, and what the clients without a session ask goes over connections on which
+the same was declared, by the same principal. Where such a connection does not say
 to which call belongs what the server says, as that of a program, it has one call at a time that can be asked something, or wants log lines.
 """
 
@@ -143,13 +144,15 @@ class Pool:
         """Find out which connection a call goes over; see the module."""
         capabilities = asked_by_way(context.client.capabilities, context.revision)
         owner, reached, session = context.owner, context.bus.reached, context.session
+        principal = None if context.principal is None else owner
         if self._modern:
-            return _Wanted(PLAIN, False, None, {}, owner, reached, modern=True)
+            use = Use(principal) if self._upstream.program else PLAIN
+            return _Wanted(use, False, None, {}, owner, reached, modern=True)
         if session is not None:
             return _Wanted(Use(session.id), False, session, capabilities, owner, reached, modern=False)
         # One of an older revision without a session has no way to say that it wants some.
         level = context.log_level if context.revision.era is Era.MODERN else None
-        use = Use(None if context.principal is None else owner, _encode(capabilities), level)
+        use = Use(principal, _encode(capabilities), level)
         alone = not self._scoped and (bool(capabilities) or level is not None)
         return _Wanted(use, alone, None, capabilities, owner, reached, modern=False)
 
@@ -225,6 +228,8 @@ class Pool:
     async def _hear_first(self, pipe: Pipe) -> None:
         self._modern, self._scoped = pipe.modern, pipe.client.scoped
         self._failures.pop(_encode(pipe.capabilities), None)
+        if pipe.modern and pipe.use == PLAIN:
+            pipe.leave_place()  # it is everybody's, and kept in touch with
         await self._hear(pipe)
 
     def _note_failure(self, pipe: Pipe, why: Exception) -> None:

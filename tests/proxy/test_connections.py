@@ -79,6 +79,20 @@ async def test_all_share_one_connection_to_a_server_of_2026(autojump_clock):
         assert reached.declared == [{}]
 
 
+async def test_a_program_of_2026_is_one_process_for_each_principal(autojump_clock):
+    """The one of nobody in particular hears of changes, and is there besides those that are counted."""
+    async with served(NEW, program=True, connections=1) as (reached, bus), AsyncExitStack() as stack:
+        started = []
+        for principal in (None, "ada", "bob"):
+            for revision in (OLD, NEW):
+                connecting = bus.connect(revision=revision, principal=principal, **asked())
+                client = await stack.enter_async_context(connecting)
+                assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
+                started.append((len(reached.clients), reached.connected))
+        assert started == [(1, 1), (1, 1), (2, 2), (2, 2), (3, 2), (3, 2)]
+        assert bus.statistics().limits_reached == {}
+
+
 @pytest.mark.parametrize(
     ("there", "scoped", "declared", "level", "connections"),
     [

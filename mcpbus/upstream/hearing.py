@@ -90,8 +90,9 @@ class Hearing:
                 self._note_changes(pipe, _LISTS.values())
 
     def _note_changes(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
-        self._changed.update(dict.fromkeys(lists, pipe))
-        self._stirred.set()
+        if not pipe.legacy:  # else it is heard of where lists are looked at
+            self._changed.update(dict.fromkeys(lists, pipe))
+            self._stirred.set()
 
     def hear(self, pipe: Pipe, method: str, params: dict[str, Any]) -> None:
         """Take one notification."""

@@ -16,7 +16,7 @@ from mcpbus.core.session import Session
 from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.revisions import LATEST_LEGACY, Era
 from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.question import RelayedQuestion
 from mcpbus.upstream.target import Upstream
@@ -60,12 +60,14 @@ class Pipe:
         session: The session of ours whose own it is, if it is one's: what belongs to no call, is said there.
         capabilities: What its client declares.
         owner: To whom it is counted.
+        legacy: Whether an older revision is spoken, though the server has 2026-07-28.
 
     Attributes:
         use: As given, or what it was adopted for.
         session: Likewise.
         capabilities: As given.
         owner: As given, or whose it was adopted for.
+        legacy: As given.
         calls: The calls that go over it now: what each says something by, and the session of ours that it is of.
         answerers: What has the clients of these calls answer, the newest last.
         lent: How often it is lent now.
@@ -78,7 +80,13 @@ class Pipe:
     client: Client
 
     def __init__(
-        self, use: Use, session: Session | None, capabilities: dict[str, Any], owner: Hashable
+        self,
+        use: Use,
+        session: Session | None,
+        capabilities: dict[str, Any],
+        owner: Hashable,
+        *,
+        legacy: bool = False,
     ) -> None:
         self.use = use
         self.session = session
@@ -87,6 +95,7 @@ class Pipe:
         self.lent = 0
         self.capabilities = capabilities
         self.owner = owner
+        self.legacy = legacy
         self.used = False
         self.idle_since = 0.0
         self.failure: Exception | None = None
@@ -194,8 +203,9 @@ class Pipe:
                 self._place = await make_room(self)
                 seconds = OPEN_SECONDS + upstream.person_seconds
                 patience.deadline = trio.current_time() + seconds
+                options: dict[str, Any] = {"revision": LATEST_LEGACY.name} if self.legacy else {}
                 with patience:
-                    async with upstream.connect(capabilities=self.capabilities) as self.client:
+                    async with upstream.connect(capabilities=self.capabilities, **options) as self.client:
                         patience.deadline = math.inf
                         self.client.answer(self.answer)
                         self._opened.set()

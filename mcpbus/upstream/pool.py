@@ -3,15 +3,16 @@
 A server of 2026-07-28 keeps nothing between requests, each of which says who its client is and what it can be asked: one connection is
 for all. Of a program, which may keep what it likes, each principal has a process of its own. One of an older revision knows its client by
 the connection. So a session of ours has one of its own there, and what the clients without a session ask goes over connections on which
-the same was declared, by the same principal. Where such a connection does not say
-to which call belongs what the server says, as that of a program, it has one call at a time that can be asked something, or wants log lines.
+the same was declared, by the same principal. Where such a connection does not say to which call belongs what the server says, as that of
+a program, it has one call at a time that can be asked something, or wants log lines. With our sessions an older revision is spoken to
+servers of 2026-07-28, too, if they let it: they have what they would have there themselves.
 """
 
 import logging
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import attrs
@@ -23,7 +24,7 @@ from mcpbus.core.places import Place, Places
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.session import Session
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.upstream.errors import NotYetError, UpstreamError
+from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
 from mcpbus.upstream.target import Upstream
 
@@ -34,6 +35,8 @@ WAIT_SECONDS: Final = 30.0
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
 """Seconds in which no connection is tried, after one could not be opened; twice as many each time."""
+_MODERN_SECONDS: Final = 300.0
+"""For how long sessions go over what is everybody's, after one could have no connection of its own."""
 _MOST_ERAS: Final = 3
 """For how many connections a call looks, each of which is for servers of another era than the one that it leads to."""
 
@@ -53,6 +56,7 @@ class _Wanted:
         owner: To whom a new one is counted.
         reached: What counts that all are taken.
         modern: Whether it leads to a server that keeps nothing between requests, as others do; None if that does not matter.
+        legacy: Whether it is to speak an older revision, though the server has 2026-07-28.
     """
 
     use: Use
@@ -62,6 +66,7 @@ class _Wanted:
     owner: Hashable
     reached: ReachedLimits
     modern: bool | None = None
+    legacy: bool = False
 
 
 @attrs.frozen
@@ -93,6 +98,8 @@ class Pool:
         self._waiting: set[Pipe] = set()
         self._scoped = False
         self._modern: bool | None = None  # not known yet
+        # From when on a server of 2026-07-28 is asked to speak an older revision with sessions of ours, which have one.
+        self._legacy_from = -math.inf if upstream.negotiates else math.inf
         # By what the clients declared for whom there was no connection: another one may be let in. They are few, see `asked_by_way`.
         self._failures: dict[bytes, _Failure] = {}
         # Connections are opened by a task of the pool's own, not in the context of whichever call was first. There are no more than calls.
@@ -118,7 +125,14 @@ class Pool:
                 pass
         for _ in range(_MOST_ERAS):
             wanted = self._wanted(context)
-            async with self._lend(wanted, to_call=True) as pipe:
+            async with AsyncExitStack() as stack:
+                try:
+                    pipe = await stack.enter_async_context(self._lend(wanted, to_call=True))
+                except UpstreamError as error:
+                    if not wanted.legacy:
+                        raise
+                    self._go_without(error)
+                    continue
                 if pipe.modern is wanted.modern:
                     yield pipe
                     return
@@ -145,16 +159,35 @@ class Pool:
         capabilities = asked_by_way(context.client.capabilities, context.revision)
         owner, reached, session = context.owner, context.bus.reached, context.session
         principal = None if context.principal is None else owner
-        if self._modern:
+        legacy = self._modern and session is not None and self._may_be_legacy(session, owner)
+        if self._modern and not legacy:
             use = Use(principal) if self._upstream.program else PLAIN
             return _Wanted(use, False, None, {}, owner, reached, modern=True)
         if session is not None:
-            return _Wanted(Use(session.id), False, session, capabilities, owner, reached, modern=False)
+            own = Use(session.id)
+            return _Wanted(
+                own, False, session, capabilities, owner, reached, modern=False, legacy=bool(legacy)
+            )
         # One of an older revision without a session has no way to say that it wants some.
         level = context.log_level if context.revision.era is Era.MODERN else None
         use = Use(principal, _encode(capabilities), level)
         alone = not self._scoped and (bool(capabilities) or level is not None)
         return _Wanted(use, alone, None, capabilities, owner, reached, modern=False)
+
+    def _may_be_legacy(self, session: Session, owner: Hashable) -> bool:
+        """Whether a session is to speak an older revision to a server of 2026-07-28: it does, or may do so and takes no place from anybody."""
+        if self.of_session(session):
+            return True
+        return trio.current_time() >= self._legacy_from and self._places.has_room(owner)
+
+    def _go_without(self, why: UpstreamError) -> None:
+        """Have sessions go over what is everybody's for a while."""
+        now = trio.current_time()
+        if now >= self._legacy_from:  # else that is known of another session's attempt
+            _log.warning(
+                "sessions have no connection of their own to %s for now: %s", self._upstream.name, told(why)
+            )
+        self._legacy_from = max(self._legacy_from, now + _MODERN_SECONDS)
 
     @asynccontextmanager
     async def _lend(self, wanted: _Wanted, *, to_call: bool) -> AsyncIterator[Pipe]:
@@ -185,7 +218,7 @@ class Pool:
 
     def _adopt(self, wanted: _Wanted) -> Pipe | None:
         """Take the process that told what the server offers, and has served nobody, for a client that declares no more."""
-        for pipe in () if wanted.modern else self._pipes.get(PLAIN, ()):
+        for pipe in () if wanted.modern or wanted.legacy else self._pipes.get(PLAIN, ()):
             if self._is_new(pipe) and pipe.capabilities == wanted.capabilities:
                 self._drop(pipe)
                 pipe.adopt(wanted.use, wanted.session, wanted.owner)
@@ -203,7 +236,7 @@ class Pool:
         failure = self._failures.get(_encode(wanted.capabilities))
         if failure is not None and trio.current_time() < failure.until:
             raise UpstreamError(str(failure.why)) from failure.why
-        pipe = Pipe(wanted.use, wanted.session, wanted.capabilities, wanted.owner)
+        pipe = Pipe(wanted.use, wanted.session, wanted.capabilities, wanted.owner, legacy=wanted.legacy)
         self._sender.send_nowait((pipe, wanted))
         self._pipes.setdefault(wanted.use, []).append(pipe)
         return pipe
@@ -216,7 +249,7 @@ class Pool:
             await pipe.run(self._upstream, make_room, self._hear_first)
         finally:
             self._drop(pipe)
-            if pipe.failure is not None:
+            if pipe.failure is not None and not pipe.legacy:
                 self._note_failure(pipe, pipe.failure)
 
     def _drop(self, pipe: Pipe) -> None:
@@ -226,10 +259,14 @@ class Pool:
             del self._pipes[pipe.use]
 
     async def _hear_first(self, pipe: Pipe) -> None:
-        self._modern, self._scoped = pipe.modern, pipe.client.scoped
-        self._failures.pop(_encode(pipe.capabilities), None)
+        self._scoped = pipe.client.scoped
+        if not pipe.legacy:
+            self._modern = pipe.modern
+            self._failures.pop(_encode(pipe.capabilities), None)
         if pipe.modern and pipe.use == PLAIN:
             pipe.leave_place()  # it is everybody's, and kept in touch with
+            if self._upstream.negotiates:
+                self._legacy_from = -math.inf
         await self._hear(pipe)
 
     def _note_failure(self, pipe: Pipe, why: Exception) -> None:

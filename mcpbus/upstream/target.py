@@ -35,14 +35,16 @@ class Upstream:
 
     Attributes:
         name: What it is called for people, in the log and in errors.
-        connect: Connects a client.
+        connect: Connects a client; takes a ``revision``, too, if it `negotiates`.
         program: Whether each connection is a process of its own.
+        negotiates: Whether the revision is the newest that both know; else it is fixed, or a function connects as it likes.
         person_seconds: How long somebody may take who has to log in for a connection; 0 where nobody has to.
     """
 
     name: str
     connect: Connect
     program: bool
+    negotiates: bool = False
     person_seconds: float = 0.0
 
 
@@ -91,7 +93,8 @@ def read_upstream(
     check_command(target)
     given = {"env": check_environment(env), "cwd": check_folder(cwd), "revision": revision}
     program = PurePath(os.fspath(target[0])).name
-    return Upstream(name or program, partial(connect_process, target, **given), program=True)
+    connect = partial(connect_process, target, **given)
+    return Upstream(name or program, connect, program=True, negotiates=revision is None)
 
 
 def _at_url(
@@ -109,11 +112,13 @@ def _at_url(
     except ClientError as error:
         raise ValueError(f"Proxy: {error}") from None
     connect = partial(http.connect_http, url, headers=headers, revision=revision)
-    name = name or urlsplit(url).hostname or "upstream"
+    made = Upstream(
+        name or urlsplit(url).hostname or "upstream", connect, program=False, negotiates=revision is None
+    )
     if login is None:
-        return Upstream(name, connect, program=False)
+        return made
     check_grant(login, "login")
-    return Upstream(name, _LoggingIn(connect, login).connect, False, login.person_seconds)
+    return attrs.evolve(made, connect=_LoggingIn(connect, login).connect, person_seconds=login.person_seconds)
 
 
 class _LoggingIn:
@@ -129,14 +134,14 @@ class _LoggingIn:
         self._login = login
 
     @asynccontextmanager
-    async def connect(self, *, capabilities: dict[str, Any]) -> AsyncIterator[Client]:
+    async def connect(self, **options: Any) -> AsyncIterator[Client]:
         """Connect a client.
 
         Raises:
             ClientError: There is no connection.
         """
         try:
-            async with self._connect(capabilities=capabilities, auth=self._login) as client:
+            async with self._connect(**options, auth=self._login) as client:
                 yield client
         except LoginError as error:
             if error.person_asked:

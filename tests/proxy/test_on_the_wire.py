@@ -100,7 +100,7 @@ async def test_a_program_is_served_over_http_and_that_over_standard_input_and_ou
 
 
 async def test_the_revision_that_is_spoken_to_the_other_server_can_be_fixed(tmp_path):
-    """The official SDK's `ctx.elicit` asks in the older revisions alone, and so by way of a proxy clients of all."""
+    """The official SDK's `ctx.elicit` asks in the older revisions alone: sessions, or where one of those is fixed, clients of all."""
     elicits = (
         "from mcp.server.mcpserver import Context, MCPServer\nfrom pydantic import BaseModel\nserver = MCPServer('s')\n"
         "class Place(BaseModel):\n    city: str\n"
@@ -110,11 +110,12 @@ async def test_the_revision_that_is_spoken_to_the_other_server_can_be_fixed(tmp_
     entry = {"command": sys.executable, "args": [str(tmp_path / "server.py")], "revision": OLD}
     (tmp_path / "desk.json").write_text(json.dumps({"mcpServers": {"s": entry}}))
     program = f"stdio:{sys.executable} {tmp_path / 'server.py'}"
-    for arguments, tool in (
-        ([program, "--revision", OLD], "where"),
-        ([str(tmp_path / "desk.json")], "s_where"),
+    for arguments, tool, revisions in (
+        ([program], "where", [OLD]),
+        ([program, "--revision", OLD], "where", [OLD, NEW]),
+        ([str(tmp_path / "desk.json")], "s_where", [OLD, NEW]),
     ):
-        for revision in (OLD, NEW):
+        for revision in revisions:
             with trio.fail_after(60):
                 command = [*MCPBUS, "stdio", *arguments]
                 async with connect_process(command, revision=revision, **ASKED) as client:

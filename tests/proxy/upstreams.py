@@ -25,6 +25,7 @@ class Upstream:
         clients: All clients that were connected, with what each declared.
         connected: How many are connected now.
         down: Why nobody can connect, while that is so.
+        refused: A revision that it does not speak, though it is asked to.
         slow: How many seconds it takes to connect.
         scoped: Whether connections say to which request belongs what is said.
         lists_templates: Whether it lists the templates that it has.
@@ -38,6 +39,7 @@ class Upstream:
         self.clients = []
         self.connected = 0
         self.down = None
+        self.refused = None
         self.slow = 0
         self.scoped = False
         self.lists_templates = True
@@ -45,11 +47,12 @@ class Upstream:
         self.results = {}
 
     @asynccontextmanager
-    async def connect(self, *, capabilities):
+    async def connect(self, *, capabilities, revision=None):
         await trio.sleep(self.slow)
-        if self.down is not None:
-            raise ClientError(self.down)
-        async with self.bus.connect(revision=self.revision, capabilities=capabilities) as client:
+        revision = revision or self.revision
+        if self.down is not None or self.refused == revision:
+            raise ClientError(self.down or f"the server does not speak {revision}")
+        async with self.bus.connect(revision=revision, capabilities=capabilities) as client:
             client.scoped = self.scoped
             if not self.lists_templates:
                 client.list_resource_templates = _nothing
@@ -94,11 +97,10 @@ async def upstream(server, revision=NEW, **options):
         yield Upstream(bus, revision)
 
 
-def proxy_of(reached, *, program=False, **options):
+def proxy_of(reached, *, program=False, negotiates=False, **options):
     """A proxy of an upstream; each connection stands for a process of its own if `program`."""
     proxy = Proxy(reached.connect, **options)
-    if program:
-        proxy._upstream = attrs.evolve(proxy._upstream, program=True)
+    proxy._upstream = attrs.evolve(proxy._upstream, program=program, negotiates=negotiates)
     return proxy
 
 

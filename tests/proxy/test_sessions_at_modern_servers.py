@@ -1,0 +1,119 @@
+"""What sessions of older revisions have at servers of 2026-07-28 that speak those, too: a session there, as if they were connected to it."""
+
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
+
+from mcpbus.testing import open_bus
+
+_AGAIN_SECONDS = 300
+
+
+@asynccontextmanager
+async def served(**options):
+    async with (
+        upstream(weather(), NEW) as reached,
+        open_bus(proxy_of(reached, negotiates=True, **options)) as bus,
+    ):
+        yield reached, bus
+
+
+async def answer(_method, _params):
+    return {"action": "accept", "content": {"value": "Ada"}}
+
+
+def asked():
+    return {"capabilities": ELICITATION, "on_question": answer}
+
+
+async def called(client, tool="count"):
+    return (await client.call_tool(tool))["content"][0]["text"]
+
+
+def revisions(reached):
+    return [client.revision.name for client in reached.clients]
+
+
+@pytest.mark.parametrize("program", [False, True])
+async def test_each_has_one_of_its_own_and_who_has_no_session_has_none(program, autojump_clock):
+    async with served(program=program) as (reached, bus):
+        async with (
+            bus.connect(revision=OLD, **asked()) as ada,
+            bus.connect(revision="2024-11-05") as bob,
+            bus.connect(revision=NEW, **asked()) as cid,
+        ):
+            assert [await called(ada), await called(ada), await called(bob)] == ["1", "2", "1"]
+            assert await called(ada, "ask") == "Ada"
+            assert await called(cid, "ask") == "Ada"
+            assert revisions(reached) == [NEW, OLD, OLD]
+            assert reached.declared == [{}, ELICITATION, {}]
+        await wait_all_tasks_blocked()
+        assert reached.connected == 1, "those of sessions that have ended are still there"
+
+
+async def test_where_it_can_have_none_it_goes_over_what_is_everybodys_and_that_is_tried_again_later(
+    autojump_clock, caplog
+):
+    async with served() as (reached, bus), AsyncExitStack() as stack:
+        reached.refused = OLD
+        ada, bob = [await stack.enter_async_context(bus.connect(revision=OLD, **asked())) for _ in range(2)]
+        for client in (ada, bob, ada):
+            assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW]
+        [line] = [each for each in caplog.messages if "no connection of their own" in each]
+        assert line.endswith(f"upstream for now: the server does not speak {OLD}")
+        reached.refused = None
+        assert await called(ada, "ask") == "Ada"
+        assert revisions(reached) == [NEW]
+        await trio.sleep(_AGAIN_SECONDS)
+        assert await called(ada, "ask") == "Ada"
+        assert revisions(reached) == [NEW, OLD]
+
+
+async def test_it_is_tried_again_as_soon_as_the_server_has_come_back(autojump_clock):
+    async with served() as (reached, bus), bus.connect(revision=OLD, **asked()) as client:
+        reached.refused = OLD
+        assert await called(client, "ask") == "Ada"
+        reached.refused = None
+        reached.lose(reached.clients[0])
+        await trio.sleep(5)
+        assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW, NEW, OLD]
+
+
+async def test_it_takes_no_place_that_others_have_or_wait_for(autojump_clock):
+    async with served(connections=1) as (reached, bus), AsyncExitStack() as stack:
+        ada, bob = [await stack.enter_async_context(bus.connect(revision=OLD, **asked())) for _ in range(2)]
+        for client in (ada, bob, ada, bob):
+            assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW, OLD]
+        assert bus.statistics().limits_reached == {}
+
+
+async def test_a_session_whose_connection_is_lost_has_another_one(autojump_clock):
+    async with served() as (reached, bus), bus.connect(revision=OLD, **asked()) as client:
+        assert [await called(client), await called(client)] == ["1", "2"]
+        reached.lose(reached.clients[1])
+        assert await called(client) == "1"
+        assert revisions(reached) == [NEW, OLD, OLD]
+
+
+async def test_lists_are_those_that_all_are_shown(autojump_clock):
+    """What a session is told of changes in its own list says nothing about the one of all."""
+    async with served() as (reached, bus), bus.connect(revision=OLD) as client:
+        await called(client)
+        names = {tool["name"] for tool in await client.list_tools()}
+        reached.clients[1].list_tools = None  # nobody asks
+        reached.bus.server.add_tool(lambda: "x", name="another")
+        await trio.sleep(5)
+        assert {tool["name"] for tool in await client.list_tools()} == {*names, "another"}
+
+
+async def test_a_revision_that_is_fixed_is_spoken_for_all(autojump_clock):
+    async with upstream(weather(), NEW) as reached, open_bus(proxy_of(reached)) as bus:
+        async with bus.connect(revision=OLD, **asked()) as client:
+            assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW]

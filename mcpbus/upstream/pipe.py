@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -13,6 +14,7 @@ from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
 from mcpbus.core.places import Place
 from mcpbus.core.session import Session
+from mcpbus.features.asking.errors import CannotAskError
 from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
@@ -167,8 +169,12 @@ class Pipe:
         """
         if self.session is None:
             raise method_not_found(method)
-        if self.answerers:
-            return await self.answerers[-1](method, params)
+        tried: set[OnQuestion] = set()
+        while untried := [each for each in self.answerers if each not in tried]:
+            tried.add(untried[-1])
+            # It may end meanwhile, and not be the one in which is asked.
+            with suppress(CannotAskError):
+                return await untried[-1](method, params)
         [answer] = await self.session.relay_questions({None: RelayedQuestion(method, params)})
         return answer
 

@@ -178,6 +178,38 @@ async def test_what_calls_of_a_session_ask_at_the_same_time_is_asked_in_that_ses
     assert sorted(texts) == ["Ada Ada", "Ada Ada Ada"]
 
 
+async def test_a_question_is_asked_again_if_it_was_asked_in_another_call_which_has_ended(autojump_clock):
+    server, ending, asked_in = Server("two"), trio.Event(), []
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        await trio.sleep(1)
+        return (await ctx.elicit("Who?", str)).data
+
+    @server.tool
+    async def end() -> str:
+        await ending.wait()
+        return "ended"
+
+    async def wait_once(method, params):
+        asked_in.append(params["message"])
+        if not ending.is_set():
+            ending.set()
+            await trio.sleep(1)
+        return await answer(method, params)
+
+    async with (
+        upstream(server, OLD) as reached,
+        open_bus(proxy_of(reached, program=True)) as bus,
+        bus.connect(revision=OLD, capabilities=ELICITATION, on_question=wait_once) as client,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(client.call_tool, "ask")
+        await wait_all_tasks_blocked()
+        nursery.start_soon(client.call_tool, "end")
+    assert asked_in == ["Who?", "Who?"]
+
+
 async def test_what_is_asked_outside_of_calls_is_asked_in_the_session_whose_own_the_connection_is(
     autojump_clock,
 ):

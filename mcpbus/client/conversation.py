@@ -11,14 +11,8 @@ import msgspec
 import trio
 
 from mcpbus.client.errors import Disconnected, MalformedAnswerError
-from mcpbus.client.pending import (
-    KEPT_NOTIFICATIONS,
-    Listen,
-    OnNotification,
-    OnQuestion,
-    Pending,
-    received,
-)
+from mcpbus.client.inbox import Inbox
+from mcpbus.client.pending import Listen, OnNotification, OnQuestion, Pending, received
 from mcpbus.client.server_questions import ServerQuestions
 from mcpbus.client.session_listens import SessionListens
 from mcpbus.client.wire import check_message, encode_params, read_error, unreadable
@@ -103,7 +97,7 @@ class Conversation:
         self._on_question = on_question
         self.initialize_result: dict[str, Any] = {}
         self.discovery: dict[str, Any] = {}
-        self.notifications: deque[tuple[str, dict[str, Any]]] = deque(maxlen=KEPT_NOTIFICATIONS)
+        self._inbox = Inbox()
         self._put = send
         self.adopt(revision)
         self._ids = itertools.count(1)
@@ -114,13 +108,8 @@ class Conversation:
         self._questions = ServerQuestions(
             nursery, on_question, capabilities, self._send, self._question_failed
         )
-        self._hear: OnNotification = self._keep
-        self._arrived = trio.lowlevel.ParkingLot()
         self._gone: str | None = None  # why
         self._clear_at = -math.inf
-        # How often what belongs to no request was not heard for a while, and why the last time.
-        self._losses = 0
-        self._unheard = ""
 
     @property
     def connected(self) -> bool:
@@ -128,9 +117,14 @@ class Conversation:
         return self._gone is None
 
     @property
+    def notifications(self) -> deque[tuple[str, dict[str, Any]]]:
+        """What the server has said that belongs to no request, and nobody has taken yet: the method and the params of each, the oldest first."""
+        return self._inbox.kept
+
+    @property
     def losses(self) -> int:
         """How often what belongs to no request may not have been heard: over HTTP the session may be another one since."""
-        return self._losses
+        return self._inbox.losses
 
     @property
     def unclear(self) -> bool:
@@ -246,9 +240,7 @@ class Conversation:
 
         `next_notification` waits for none of them any more; it tells that some may have been lost. For whoever passes them on.
         """
-        self._hear = hear
-        while self.notifications:
-            hear(*self.notifications.popleft())
+        self._inbox.tell(hear)
 
     def answer(self, on_question: OnQuestion) -> None:
         """Have a function answer each question of a server of an older revision that belongs to no request, as far as that is known.
@@ -256,10 +248,6 @@ class Conversation:
         For whoever passes questions on.
         """
         self._questions.on_question = on_question
-
-    def _keep(self, method: str, params: dict[str, Any]) -> None:
-        self.notifications.append((method, params))
-        self._arrived.unpark()
 
     async def next_notification(self) -> tuple[str, dict[str, Any]]:
         """Wait for the oldest of `notifications`, and take it.
@@ -270,14 +258,7 @@ class Conversation:
         """
         if self._hearing is not None:
             self._hearing.want()
-        losses = self._losses
-        while not self.notifications:
-            if self._gone is not None:
-                raise Disconnected(self._gone)
-            if self._losses != losses:
-                raise Disconnected(self._unheard)
-            await self._arrived.park()
-        return self.notifications.popleft()
+        return await self._inbox.next()
 
     def answered(self, request_id: RequestId, result: bytes | ProtocolError) -> None:
         """Take an answer that comes straight from the server. For the connection."""
@@ -319,7 +300,7 @@ class Conversation:
     def disconnected(self, why: str = "the connection ended before the answer came") -> None:
         """Note that the server's end is gone. For the connection."""
         self._gone = why
-        self._arrived.unpark_all()
+        self._inbox.close(why)
         for pending in self._pending.values():
             pending.settle(Disconnected(why))
         for listen in self._listens.values():
@@ -329,9 +310,7 @@ class Conversation:
 
     def unheard(self, why: str) -> None:
         """Tell who listens in an older revision that something may have been lost, with its session, or its stream. For the connection."""
-        self._losses += 1
-        self._unheard = why
-        self._arrived.unpark_all()
+        self._inbox.lose(why)
         self._session_listens.end()
 
     def unanswered(self, owner: Pending | None, why: str) -> None:
@@ -404,7 +383,7 @@ class Conversation:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
             owner = wanting[0] if len(wanting) == 1 else None
         if owner is None or owner.on_notification is None:
-            self._hear(method, params)
+            self._inbox.put(method, params)
         elif owner.result is None:  # else its caller is told no more
             try:
                 owner.on_notification(method, params)

@@ -5,52 +5,28 @@ back to. Not there is HTTP+SSE of 2024-11-05.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from http import HTTPStatus
-from typing import Any, Final, TypeGuard
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
-import attrs
-import msgspec
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.conversation import Message
-from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
-from mcpbus.client.get_stream import GetStream
-from mcpbus.client.http_answers import (
-    check_encoding,
-    explain,
-    media_type,
-    read_body,
-    read_messages,
-    read_not_found,
-    status_error,
-    told,
-)
+from mcpbus.client.http_connection import HttpConnection
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
-from mcpbus.client.http_session import HttpSession
-from mcpbus.client.mirroring import MirroredTools
+from mcpbus.client.http_url import read_url
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.oauth.grant import Grant, check_grant
 from mcpbus.client.oauth.keeper import TokenKeeper
 from mcpbus.client.options import check_client, check_fields
-from mcpbus.client.pending import OnQuestion, Pending
-from mcpbus.client.stream_place import StreamPlace
-from mcpbus.client.wire import encode_message
-from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
+from mcpbus.client.pending import OnQuestion
 from mcpbus.protocol.keywords import explained
-from mcpbus.protocol.revisions import LATEST, Era, named
+from mcpbus.protocol.revisions import LATEST, named
 from mcpbus.protocol.validators import check_text
 
 _CONNECT_SECONDS: Final = 10
-_PORTS: Final = 2**16
 _LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
 """Each call and each listen has a connection for as long as it takes: where they could not have more, all else would wait for them."""
-_TELL_SECONDS: Final = 30
-"""How long a server may take to accept what it owes no answer."""
-_MOST_APART: Final = 1_000
-"""How many answers and cancellations are on their way at once, before others wait for them."""
 _CLOSE_SECONDS: Final = 2
 
 
@@ -107,7 +83,7 @@ async def connect_http(
         trio.open_nursery() as nursery,
     ):
         keeper = None if grant is None else TokenKeeper(url, grant, nursery)
-        connection = _HttpConnection(HttpRequests(http, url, keeper), url, nursery)
+        connection = HttpConnection(HttpRequests(http, url, keeper), url, nursery)
         client = connection.client = Client(
             fixed or LATEST,
             connection.send,
@@ -133,300 +109,3 @@ async def connect_http(
             nursery.cancel_scope.cancel()
     if raised is not None:
         raise raised
-
-
-@attrs.frozen
-class _Outgoing:
-    """A message to post, with the request whose it is, and whether an ended session has refused it already."""
-
-    message: Message
-    pending: Pending | None
-    repeated: bool = False
-
-
-@attrs.frozen
-class _Post:
-    """A request that was posted, and in which session."""
-
-    scope: trio.CancelScope
-    pending: Pending
-    session: str | None
-
-
-class _RefusedError(Exception):
-    """The session of a post has ended: nobody has looked at its request."""
-
-
-class _HttpConnection:
-    """The posts of one client."""
-
-    client: Client
-
-    def __init__(self, requests: HttpRequests, url: str, nursery: trio.Nursery) -> None:
-        self._requests = requests
-        self._url = url
-        self._nursery = nursery
-        self._session = HttpSession(nursery, self._repeat, self._leave_session)
-        self.stream = GetStream(requests, url, nursery, self._session_headers)
-        self._tools = MirroredTools()
-        self._posts: dict[int | str, _Post] = {}
-        # Posts in the order in which they were sent; see `run`.
-        self._sender, self._receiver = trio.open_memory_channel[_Outgoing](1024)
-        self._posted = trio.Event()
-
-    def send(self, message: Message, pending: Pending | None) -> None:
-        """Send a message; a cancellation closes the answer of its request, too."""
-        if isinstance(message, Notification) and message.method == "notifications/cancelled":
-            post = self._posts.get(msgspec.json.decode(message.params)["requestId"])
-            if post is not None:
-                post.scope.cancel()
-            if self.client.revision.era is Era.MODERN:
-                return
-        self._put(_Outgoing(message, pending))
-
-    def _put(self, outgoing: _Outgoing) -> None:
-        try:
-            self._sender.send_nowait(outgoing)
-        except trio.WouldBlock:
-            raise Disconnected("the server accepts nothing") from None
-
-    def _repeat(self, request: Request, pending: Pending) -> None:
-        """Post a request that the last session has refused, or would have."""
-        if pending.result is None:  # else it was given up meanwhile
-            try:
-                self._put(_Outgoing(request, pending, repeated=True))
-            except Disconnected as error:
-                pending.settle(error)
-
-    async def run(self) -> None:
-        """Post what is sent.
-
-        A notification holds up what comes behind it until the server has accepted it, or for 30 s: what is asked for after
-        it may rest on it. Answers, and what takes a request back, hold nothing up.
-        """
-        try:
-            async with trio.open_nursery() as apart:
-                async for outgoing in self._receiver:
-                    message, pending = outgoing.message, outgoing.pending
-                    if not isinstance(message, Request):
-                        if _opens_session(message):
-                            self._session.enter()
-                        if _stands_alone(message) and len(apart.child_tasks) < _MOST_APART:
-                            apart.start_soon(self._tell, message, pending, self._session.id)
-                        else:
-                            await self._tell(message, pending, self._session.id)
-                        if _opens_session(message):
-                            self.stream.enter(self.client, self._session.id)
-                    elif (
-                        pending is not None
-                        and pending.result is None  # else it was given up meanwhile
-                        and not self._session.hold(message, pending)
-                    ):
-                        self.stream.asked(message.method)
-                        pending.begun = True
-                        self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
-        finally:
-            self._posted.set()
-
-    def _leave_session(self, ended: str) -> None:
-        """Expect nothing more of a session that has ended: nobody answers there any more, nor can be answered."""
-        self.stream.leave()
-        self.client.withdraw_questions()
-        self.client.unheard("the server ended the session, and has forgotten what was subscribed to")
-        for post in self._posts.values():
-            if post.session == ended:
-                post.pending.settle(Disconnected("the server ended the session before the answer came"))
-                post.scope.cancel()
-
-    async def close(self) -> None:
-        """Post what is left, and end the session."""
-        self._sender.close()
-        await self._posted.wait()
-        async for outgoing in self._receiver:  # which a cancellation has left
-            if not isinstance(outgoing.message, Request):
-                await self._tell(outgoing.message, outgoing.pending, self._session.id)
-        if self._session.id is not None:
-            headers = self._session_headers(self._session.id)
-            with suppress(httpx2.HTTPError, ClientError):  # the server ends it by itself, in time
-                async with self._requests.send("DELETE", headers):
-                    pass
-
-    async def _tell(self, message: Message, owner: Pending | None, session: str | None) -> None:
-        """Post what is owed no answer. A call whose question stays unanswered for it, fails."""
-        problem = "the server accepts nothing"
-        with trio.move_on_after(_TELL_SECONDS):
-            try:
-                headers = self._post_headers(message, session)
-                body = encode_message(message)
-                async with self._requests.send(
-                    "POST", headers, body, may_ask=_opens_session(message)
-                ) as answer:
-                    if answer.is_success:
-                        return
-                    if _has_ended(session, answer) and not _opens_session(message):
-                        self._session.ended(session, self.client)
-                        return
-                    problem = str(status_error(self._url, answer))
-            except httpx2.HTTPError as error:
-                problem = explain(self._url, error)
-            except ClientError as error:
-                problem = str(error)
-        if not isinstance(message, Notification):
-            self.client.unanswered(owner, problem)
-
-    async def _ask(self, request: Request, pending: Pending, repeated: bool) -> None:
-        session = None if request.method == "initialize" else self._session.id
-        refused = False
-        with trio.CancelScope() as scope:
-            self._posts[request.id] = _Post(scope, pending, session)
-            try:
-                await self._exchange(request, pending, session, repeated)
-            except _RefusedError:
-                refused = True
-            except httpx2.HTTPError as error:
-                pending.settle(Disconnected(explain(self._url, error)))
-            except ClientError as error:
-                pending.settle(error)
-            except (Undecodable, ValueError, RecursionError) as error:
-                pending.settle(MalformedAnswerError(f"what {told(self._url)} answers is no MCP: {error}"))
-        del self._posts[request.id]
-        if refused and session is not None:
-            pending.begun = False
-            self._session.ended(session, self.client, (request, pending))
-
-    async def _exchange(
-        self, request: Request, pending: Pending, session: str | None, repeated: bool
-    ) -> None:
-        place = StreamPlace(session)
-        headers = self._post_headers(request, session)
-        said = encode_message(request)
-        async with self._requests.send("POST", headers, said, may_ask=True) as answer:
-            if _has_ended(session, answer) and not repeated:
-                body = await read_not_found(answer, request)
-                if body is None:
-                    raise _RefusedError
-                self.client.receive(body, pending)
-                return
-            check_encoding(self._url, answer)
-            kind = media_type(answer)
-            if request.method == "initialize":
-                self._session.offered(answer.headers.get("mcp-session-id"))
-            if kind == "text/event-stream" and answer.is_success:
-                await self._follow(answer, request, pending, place)
-            elif kind == "application/json" and answer.status_code not in {401, 403}:
-                await self._read_json(answer, request, pending)
-            else:
-                raise status_error(self._url, answer)
-        while pending.result is None:
-            await self._return(request, pending, place)
-
-    async def _read_json(self, answer: httpx2.Response, request: Request, pending: Pending) -> None:
-        body = await read_body(answer)
-        try:
-            self._receive(body, request, pending)
-        except (Undecodable, ValueError):
-            if answer.is_success:
-                raise
-        if pending.result is None:
-            raise status_error(self._url, answer)
-
-    async def _follow(
-        self, answer: httpx2.Response, request: Request, pending: Pending, place: StreamPlace
-    ) -> None:
-        """Read a stream until the answer has come, or it ends."""
-
-        def take(message: str) -> bool:
-            self._receive(message, request, pending)
-            return pending.result is None
-
-        try:
-            await read_messages(answer, place, take)
-        except httpx2.HTTPError:
-            if not place.id:
-                raise
-
-    async def _return(self, request: Request, pending: Pending, place: StreamPlace) -> None:
-        """Come back to a stream that ended before the answer came, as older revisions have it."""
-        if self.client.revision.era is Era.MODERN or not place.id or not place.turn_back():
-            raise Disconnected("the stream ended before the answer came")
-        await trio.sleep(place.pause)
-        headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id}
-        headers |= self._session_headers(place.session)
-        try:
-            async with self._requests.send("GET", headers, may_ask=True) as answer:
-                if _has_ended(place.session, answer):
-                    self._session.ended(place.session, self.client)
-                check_encoding(self._url, answer)
-                if media_type(answer) != "text/event-stream" or not answer.is_success:
-                    raise status_error(self._url, answer)
-                await self._follow(answer, request, pending, place)
-        except httpx2.TransportError:
-            if place.is_last_return:
-                raise
-
-    def _receive(self, data: bytes | str, request: Request, pending: Pending) -> None:
-        if request.method == "tools/list" and self.client.revision.era is Era.MODERN:
-            message = msgspec.json.decode(data)
-            if isinstance(message, dict) and isinstance(message.get("result"), dict):
-                data = msgspec.json.encode({**message, "result": self._tools.learn(message["result"])})
-        self.client.receive(data, pending)
-
-    def _post_headers(self, message: Message, session: str | None) -> dict[str, str]:
-        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        if isinstance(message, Request) and self.client.revision.era is Era.MODERN:
-            return headers | self._tools.headers(message, self.client.revision)
-        if isinstance(message, Request) and message.method == "initialize":
-            return headers
-        return headers | self._session_headers(session)
-
-    def _session_headers(self, session: str | None) -> dict[str, str]:
-        named = {} if session is None else {"Mcp-Session-Id": session}
-        return {"MCP-Protocol-Version": self.client.revision.name, **named}
-
-
-def _stands_alone(message: Message) -> bool:
-    """Whether nothing that is sent later rests on it: an answer, or a cancellation."""
-    return not isinstance(message, Notification) or message.method == "notifications/cancelled"
-
-
-def _opens_session(message: Message) -> bool:
-    return isinstance(message, Notification) and message.method == "notifications/initialized"
-
-
-def _has_ended(session: str | None, answer: httpx2.Response) -> TypeGuard[str]:
-    """Tell whether the answer to what was sent in a session says that it has ended (rule W-34), but see `read_not_found`."""
-    return session is not None and answer.status_code == HTTPStatus.NOT_FOUND
-
-
-def read_url(url: str) -> tuple[str, tuple[str, str] | None]:
-    """Take a URL apart: what errors and logs may quote of it, and the name and the password that were in it.
-
-    Raises:
-        ClientError: It cannot be connected to; the message says why.
-    """
-    # In what is no URL, nobody can tell where a password would end.
-    shown = told(f"...{url[url.rindex('@') :]}" if "@" in url else url)
-    if any(map(str.isspace, url)):
-        raise ClientError(f"{shown!r} is no URL: there is white space in it")
-    try:
-        parsed = httpx2.URL(url)
-    except (httpx2.InvalidURL, UnicodeError) as fault:
-        why = "something in it cannot be read" if "@" in url else fault
-        raise ClientError(f"{shown!r} is no URL: {why}") from None
-    if parsed.scheme not in {"http", "https"}:
-        raise ClientError(f"{shown!r} is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp")
-    if not _is_host(parsed.host):
-        raise ClientError(f"{shown!r} names no host")
-    if parsed.port is not None and not 0 < parsed.port < _PORTS:
-        raise ClientError(f"{shown!r} names no port: they go from 1 to {_PORTS - 1}")
-    if not parsed.userinfo:
-        return url, None
-    return str(parsed.copy_with(userinfo=b"")), (parsed.username, parsed.password)
-
-
-def _is_host(text: str) -> bool:
-    """Whether an address can be looked up by a name, each of whose labels has 1 to 63 characters."""
-    try:
-        return bool(text.encode("idna"))
-    except UnicodeError:
-        return False

@@ -9,7 +9,8 @@ import attrs
 import trio
 
 from mcpbus.client.errors import ClientError
-from mcpbus.client.http import connect_http, read_url
+from mcpbus.client.http import connect_http
+from mcpbus.client.http_url import read_url
 from mcpbus.client.oauth.clients import authenticated
 from mcpbus.client.oauth.discovery import find_resource
 from mcpbus.client.oauth.errors import LoginError

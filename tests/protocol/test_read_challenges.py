@@ -2,6 +2,7 @@
 
 import re
 import string
+import time
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,16 @@ def bearer(**parameters):
 )
 def test_a_field(field, read):
     assert read_challenges([field]) == read
+
+
+@pytest.mark.parametrize("piece", ['\\"', ',\\"', ',"', '"\\,', ',a="\\', "a=,", " ", 'a=" ,\\"'])
+@pytest.mark.parametrize("begins", ["Bearer x", 'Bearer a="', "", '"'])
+def test_a_long_field_is_read_in_the_time_that_its_length_takes(begins, piece):
+    began = time.process_time()
+    read_challenges([begins + piece * (100_000 // len(piece))])
+    assert (
+        time.process_time() - began < 2
+    )  # which were a minute where each quotation was looked through to the end
 
 
 def test_an_answer_with_several_fields():

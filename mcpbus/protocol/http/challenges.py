@@ -2,7 +2,7 @@
 
 One field may have several, and an answer several fields. A comma separates challenges, and the parameters of each as well: what follows
 tells which. What breaks the grammar in ways that servers do is read all the same, a URL without quotes above all; of what cannot be read,
-no more is left out than up to the next comma.
+no more is left out than up to the next comma, or where a quotation does not end, up to the end of its field.
 """
 
 import re
@@ -18,7 +18,8 @@ _SCHEME: Final = re.compile(rf"({_WORD})(?=[ \t,]|$)")
 _TOKEN68: Final = re.compile(rf"[ \t]+([A-Za-z0-9._~+/-]+=*){_SPACE}(?=,|$)")
 _PARAMETER: Final = re.compile(rf'({_WORD}){_SPACE}={_SPACE}(?:"((?:[^"\\]|\\.)*)"|([^ \t,"]*))')
 _ESCAPED: Final = re.compile(r"\\(.)")
-_UNREADABLE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^,])*')
+# A quotation that does not end is looked through once: a field of a hundred thousand characters may have half as many beginnings of one.
+_UNREADABLE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[^,"])*+')
 
 
 @attrs.frozen

@@ -9,14 +9,14 @@ import trio
 
 from mcpbus.client.oauth.errors import LoginNeededError
 
-# In a process of its own: browsers write to standard output, which may be the protocol's.
+# In a process of its own: browsers write to standard output, which may be the protocol's. It takes no module from where it is started.
 _OPEN: Final = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
 async def can_open(url: str) -> bool:
     """Open a page in the browser, without a shell; tell whether there is one."""
     ended = await trio.run_process(
-        [sys.executable, "-c", _OPEN, url],
+        [sys.executable, "-I", "-c", _OPEN, url],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -189,3 +189,23 @@ async def test_it_ends_by_itself():
         port = port_of(listener)
     with pytest.raises(OSError, match=r".*"):
         await trio.open_tcp_stream("127.0.0.1", port)
+
+
+async def test_who_comes_back_and_does_not_stay_for_the_page_has_come_back():
+    """A browser that a person closes at once, or an extension that stops it."""
+    failure = LoginError("no")
+    gone = []
+
+    def judge_alone(query):
+        gone[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        gone[0].socket.close()
+        return judge(query, failure=failure)
+
+    async def leave(port):
+        gone.append(await trio.open_tcp_stream("127.0.0.1", port))
+        await gone[0].send_all(f"GET /callback?{GOOD} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        return b""
+
+    with trio.fail_after(5):
+        judged, _ = await receive(None, leave, judge=judge_alone)
+    assert judged.failure is failure

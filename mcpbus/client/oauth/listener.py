@@ -82,13 +82,13 @@ class Listener:
         limit = trio.CapacityLimiter(_MOST_CONNECTIONS)
 
         async def serve(stream: trio.SocketStream) -> None:
+            judged = None
             async with limit, stream:
                 with suppress(trio.BrokenResourceError), trio.move_on_after(_HEAD_SECONDS):
                     judged = self._judge(await _read_head(stream), judge)
                     await stream.send_all(_answer(judged))
-                    if judged is not None:
-                        found.append(judged)
-            if found:
+            if judged is not None:  # though nobody may have stayed for the answer
+                found.append(judged)
                 nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:

@@ -11,6 +11,7 @@ from mcpbus.cli.pages import login_at
 from mcpbus.cli.targets import is_url
 from mcpbus.cli.terminal import printable
 from mcpbus.client.errors import ClientError
+from mcpbus.client.errors import told as named
 
 _SILENT_SECONDS: Final = 60.0
 """For how long the server may say nothing, while nobody is waited for."""
@@ -77,7 +78,7 @@ def login(url: str, **given: Any) -> None:
 
     with told():
         issuer = trio.run(log_in)
-    click.echo(printable(f"Logged in to {url} at {issuer}."))
+    click.echo(printable(f"Logged in to {named(url)} at {issuer}."))
 
 
 @click.command()
@@ -93,17 +94,19 @@ def logout(url: str) -> None:
     with told():
         ended = trio.run(by_hand.log_out, url, store)
     if ended.issuer is None:
-        click.echo(printable(f"Nobody was logged in to {url}."))
+        click.echo(printable(f"Nobody was logged in to {named(url)}."))
     elif ended.revoked:
-        click.echo(printable(f"Logged out of {url}; {ended.issuer} has taken the login back."))
+        click.echo(printable(f"Logged out of {named(url)}; {ended.issuer} has taken the login back."))
     else:
         click.echo(
             printable(
-                f"Logged out of {url}; {ended.issuer} has not taken the login back: its tokens are good until they expire."
+                f"Logged out of {named(url)}; {ended.issuer} has not taken the login back: its tokens are good until they expire."
             )
         )
 
 
 def _check(url: str) -> None:
     if not is_url(url):
-        raise click.BadParameter(f"{url!r} is no URL: one begins with http:// or https://", param_hint="URL")
+        raise click.BadParameter(
+            f"{named(url)!r} is no URL: one begins with http:// or https://", param_hint="URL"
+        )

@@ -10,6 +10,7 @@ import click
 import trio
 
 from mcpbus.cli.terminal import printable
+from mcpbus.client.errors import told
 
 
 def login_at(
@@ -34,20 +35,20 @@ def login_at(
     from mcpbus.client.oauth.pages import can_open  # noqa: PLC0415
     from mcpbus.client.oauth.person import OAuth  # noqa: PLC0415
 
-    at_terminal = sys.stderr.isatty()
+    at_terminal, server = sys.stderr.isatty(), told(url)
 
     async def show(page: str) -> str | None:
         host = urlsplit(page).hostname
         click.echo(
             printable(
-                f"{url} asks for a login. Log in at {host}, in the browser, or open this page:\n{page}"
+                f"{server} asks for a login. Log in at {host}, in the browser, or open this page:\n{page}"
             ),
             err=True,
         )
         opened = await can_open(page)
         if not (opened or at_terminal):
             raise LoginNeededError(
-                f"no browser can be opened here: `mcpbus login {url}` logs in, in a terminal"
+                f"no browser can be opened here: `mcpbus login {server}` logs in, in a terminal"
             )
         with asking():
             if not (pastes and sys.stdin.isatty()):

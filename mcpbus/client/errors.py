@@ -1,5 +1,7 @@
 """What can go wrong between a client and its server, beside the errors that the server answers with."""
 
+import re
+
 
 class ClientError(Exception):
     """There is no answer; the message says why, for people. What the server answers itself is a `ProtocolError`."""
@@ -24,3 +26,10 @@ class StatusError(ClientError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+def told(url: str) -> str:
+    """Return what errors and logs may quote of a URL: not its query, in which there may be a token, nor a name and a password."""
+    place, query, _ = url.partition("?")
+    place = re.sub(r"(?<=://)[^/]*@", "", place)
+    return f"{place}?..." if query else place

@@ -13,8 +13,8 @@ from typing import Final
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError, StatusError
-from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error, told
+from mcpbus.client.errors import ClientError, StatusError, told
+from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
 from mcpbus.client.oauth.errors import LoginError

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
+from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError, told
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
@@ -101,12 +101,6 @@ async def read_not_found(answer: httpx2.Response, request: Request) -> bytes | N
         ):
             return body
     return None
-
-
-def told(url: str) -> str:
-    """Return what errors and logs may quote of a URL: not its query, in which there may be a token."""
-    place, query, _ = url.partition("?")
-    return f"{place}?..." if query else place
 
 
 def media_type(answer: httpx2.Response) -> str:

@@ -10,7 +10,7 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
-from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
+from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, told
 from mcpbus.client.get_stream import GetStream
 from mcpbus.client.http_answers import (
     check_encoding,
@@ -20,7 +20,6 @@ from mcpbus.client.http_answers import (
     read_messages,
     read_not_found,
     status_error,
-    told,
 )
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests

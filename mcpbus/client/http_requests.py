@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from mcpbus.client.errors import told
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.oauth.errors import LoginError, shown
 from mcpbus.client.oauth.http_web import reach_of
@@ -74,7 +75,9 @@ class HttpRequests:
             if way is Way.LOGGED_IN and not refusal.too_little:
                 break
             way = await keeper.renew(refusal, reach, may_ask=may_ask, logs_in=way is Way.RENEWED)
-        raise LoginError(f"{self._url} refuses the token that {keeper.issuer} has just issued for it{why}")
+        raise LoginError(
+            f"{told(self._url)} refuses the token that {keeper.issuer} has just issued for it{why}"
+        )
 
 
 def _peer(answer: httpx2.Response) -> Any:

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from mcpbus.client.errors import ClientError
-from mcpbus.client.http_answers import told
+from mcpbus.client.errors import ClientError, told
 from mcpbus.client.http_library import httpx2
 
 _PORTS: Final = 2**16

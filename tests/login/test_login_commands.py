@@ -111,11 +111,26 @@ def test_who_logs_out_is_logged_out(site, env):
     run(env, "list", site.url, status=1)
 
 
+def test_a_key_in_a_url_is_said_nowhere(site, env):
+    url = f"{site.url}?key=k3y"
+    said = [*run(env, "list", url, status=1), *run(env, "login", url), *run(env, "call", url, "read")]
+    said += [*run(env, "logout", url), *run(env, "logout", url)]
+    with_password = site.url.replace("://", "://somebody:passw0rd@")
+    said += [*run(env, "login", with_password, status=1), *run(env, "logout", with_password)]
+    said = "".join(said)
+    assert "k3y" not in said
+    assert "passw0rd" not in said
+    assert f"`mcpbus login {site.url}?...`" in said
+    assert f"Logged in to {site.url}?... at" in said
+    assert f"Error: {site.url} is sent the name and the password in its URL instead of a login" in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "told"),
     [
         (["login", "weather.py"], 2, "no URL"),
         (["logout", "weather.py"], 2, "no URL"),
+        (["login", "a.example/mcp?key=s3cret"], 2, "'a.example/mcp?...' is no URL"),
         (["login", "https://a.example", "--issuer", "x"], 2, "issuer is 'x'"),
         (["login", "https://a.example", "--client-secret", "s3cret"], 2, "client_secret needs client_id"),
         (["login", "https://a.example", "--redirect", "99999"], 2, "ports go from 1"),

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from mcpbus.client.errors import ClientError
+from mcpbus.client.errors import ClientError, told
 from mcpbus.client.http import connect_http
 from mcpbus.client.http_url import read_url
 from mcpbus.client.oauth.clients import authenticated
@@ -44,7 +44,11 @@ async def log_in(url: str, auth: OAuth) -> str:
         ClientError: It does not answer.
     """
     check_grant(auth)
-    url, _ = read_url(url)
+    url, account = read_url(url)
+    if account is not None:
+        raise LoginError(
+            f"{told(url)} is sent the name and the password in its URL instead of a login: log in without them"
+        )
     store = _Anew(auth.store)
     anew = attrs.evolve(auth, store=store)
     try:
@@ -64,7 +68,7 @@ async def _log_in_unasked(url: str, auth: OAuth) -> None:
     """Log in to a server that lets everybody begin, and asks for tokens later, if it says who issues them."""
     reach = reach_of(url, None)
     if await find_resource(HttpWeb(reach, [urlsplit(url).hostname or ""]), url, None) is None:
-        raise LoginError(f"{url} asks for no login")
+        raise LoginError(f"{told(url)} asks for no login")
     failure: LoginError | None = None
     async with trio.open_nursery() as nursery:
         try:

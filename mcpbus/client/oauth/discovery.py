@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import attrs
 
+from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
 from mcpbus.client.oauth.metadata import (
     Issuer,
@@ -31,7 +32,7 @@ class Found:
     """Where to log in.
 
     Attributes:
-        server: The server's URL.
+        server: What may be told of the server's URL.
         resource: For what tokens are to be issued.
         issuer: By whom.
         listed: What the server lists of what they may have to allow, if it does.
@@ -45,39 +46,39 @@ class Found:
     guessed: bool = False
 
 
-async def discover(web: Web, url: str, told: str | None, wanted: Sequence[str | None]) -> Found:
+async def discover(web: Web, url: str, named: str | None, wanted: Sequence[str | None]) -> Found:
     """Find out where to log in.
 
     Args:
         web: Who asks.
         url: The server's.
-        told: Where its challenge says that its metadata is.
+        named: Where its challenge says that its metadata is.
         wanted: At whom to log in, if the server names several.
 
     Raises:
         MetadataError: What the server, or the issuer, says cannot be used.
         IssuerUnavailableError: One of them cannot be asked now.
     """
-    resource = await find_resource(web, url, told)
+    resource = await find_resource(web, url, named)
     if resource is not None:
         name = choose_issuer(resource, *wanted)
-        return Found(url, resource.identifier, await _find_issuer(web, name), resource.scopes)
+        return Found(told(url), resource.identifier, await _find_issuer(web, name), resource.scopes)
     # It may be of 2025-03-26, where each server is its own issuer.
     try:
-        return Found(url, server_uri(url), await _find_issuer(web, origin_of(url)))
+        return Found(told(url), server_uri(url), await _find_issuer(web, origin_of(url)))
     except _NoMetadataError:
-        return Found(url, server_uri(url), default_issuer(url), guessed=True)
+        return Found(told(url), server_uri(url), default_issuer(url), guessed=True)
 
 
-async def find_resource(web: Web, url: str, told: str | None) -> Resource | None:
+async def find_resource(web: Web, url: str, named: str | None) -> Resource | None:
     """Ask a server who issues tokens for it; None if it does not say.
 
     Raises:
         MetadataError: What it says cannot be used.
         IssuerUnavailableError: It cannot be asked now.
     """
-    for place in resource_places(url, told):
-        if place == told and not _may_be_asked(place):
+    for place in resource_places(url, named):
+        if place == named and not _may_be_asked(place):
             continue  # a server behind a proxy that ends TLS may say http://; it has its metadata at the usual place, too
         answer = await web.get(place)
         document = _document(answer, place)
@@ -110,7 +111,7 @@ async def _find_issuer(web: Web, name: str) -> Issuer:
             moved = moved or answer.elsewhere or ""
         except (MetadataError, IssuerUnavailableError) as error:
             failure = failure or error
-    hint = f"; {shown(moved)} is named instead, and nobody is led elsewhere" if moved else ""
+    hint = f"; {shown(told(moved))} is named instead, and nobody is led elsewhere" if moved else ""
     raise failure or _NoMetadataError(
         f"{shown(name)} has no metadata, neither at {shown(' nor at '.join(places))}{hint}"
     )
@@ -123,5 +124,5 @@ def _document(answer: Answer, place: str) -> Mapping[str, Any] | None:
         IssuerUnavailableError: Whether there is one cannot be told now.
     """
     if answer.status in _LATER or answer.status > HTTPStatus.NOT_IMPLEMENTED:
-        raise IssuerUnavailableError(f"{shown(place)} answered {answer.status}")
+        raise IssuerUnavailableError(f"{shown(told(place))} answered {answer.status}")
     return answer.document if answer.status == 200 else None

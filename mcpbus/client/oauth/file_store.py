@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.protocol.keywords import explained
 
@@ -92,12 +93,14 @@ class FileStore:
             except OSError as error:
                 raise self._failure("kept", error) from None
             try:
-                told = trio.current_time() + _PATIENCE_SECONDS
+                tells = trio.current_time() + _PATIENCE_SECONDS
                 while not _locked(handle):
                     await trio.sleep(_LOOK_SECONDS)  # another program tells nobody
-                    if trio.current_time() >= told:
-                        told = math.inf
-                        _log.warning("another program sees to the login at %s, and is waited for", server)
+                    if trio.current_time() >= tells:
+                        tells = math.inf
+                        _log.warning(
+                            "another program sees to the login at %s, and is waited for", told(server)
+                        )
                 yield
             finally:
                 os.close(handle)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from mcpbus.client.errors import told
 from mcpbus.client.oauth.clients import Introduction, authenticated
 from mcpbus.client.oauth.discovery import Found
 from mcpbus.client.oauth.errors import LoginError
@@ -96,6 +97,6 @@ def may_be_shown(url: str) -> None:
         LoginError: It is not https, and not on this machine.
     """
     try:
-        read_address(url, "the server")
+        read_address(told(url), "the server")
     except ValueError as error:
         raise LoginError(f"no token is sent there: {error}") from None

@@ -16,6 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 import msgspec
 import trio
 
+from mcpbus.client.errors import told
 from mcpbus.client.http_answers import explain
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
@@ -64,7 +65,7 @@ class HttpWeb:
         return await self._ask("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(body))
 
     async def _ask(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        failure = IssuerUnavailableError(f"{shown(url)} did not answer within {SECONDS:g} s")
+        failure = IssuerUnavailableError(f"{shown(told(url))} did not answer within {SECONDS:g} s")
         if not _certificates.cache_info().currsize:
             # To read all of them takes tens of milliseconds, in which nobody else would be served.
             await trio.to_thread.run_sync(_certificates)
@@ -78,10 +79,10 @@ class HttpWeb:
                         request = client.build_request(verb, url, headers=fields, content=body)
                         return await _send(client, _sent_to(address, request), url)
                 except httpx2.ConnectError as error:
-                    failure = IssuerUnavailableError(explain(shown(url), error))
+                    failure = IssuerUnavailableError(explain(shown(told(url)), error))
                 except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-                    told = explain(shown(url), error) if isinstance(error, httpx2.HTTPError) else error
-                    raise IssuerUnavailableError(shown(told)) from None
+                    why = explain(shown(told(url)), error) if isinstance(error, httpx2.HTTPError) else error
+                    raise IssuerUnavailableError(shown(why)) from None
         raise failure
 
     async def _addresses(self, url: str) -> list[str | None]:
@@ -105,7 +106,7 @@ class HttpWeb:
             found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no name of a host"
-            raise IssuerUnavailableError(f"the host of {shown(url)} is not found: {why}") from None
+            raise IssuerUnavailableError(f"the host of {shown(told(url))} is not found: {why}") from None
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
         allowed: list[str | None] = [each for each in addresses if not _is_near(each, self.reach)]
         if not allowed:
@@ -114,7 +115,7 @@ class HttpWeb:
 
     def _too_near(self, url: str) -> MetadataError:
         return MetadataError(
-            f"{shown(url)} is on this machine or in its network, and the server that names it is not, so it is not asked: "
+            f"{shown(told(url))} is on this machine or in its network, and the server that names it is not, so it is not asked: "
             "if it is right, name the issuer yourself (issuer=)"
         )
 
@@ -171,7 +172,9 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -
             if len(body) <= LONGEST_DOCUMENT:
                 body += piece
     if len(body) > LONGEST_DOCUMENT:
-        raise IssuerUnavailableError(f"the answer of {shown(url)} is longer than {LONGEST_DOCUMENT} bytes")
+        raise IssuerUnavailableError(
+            f"the answer of {shown(told(url))} is longer than {LONGEST_DOCUMENT} bytes"
+        )
     elsewhere = response.headers.get("location") if response.is_redirect else None
     return Answer(response.status_code, _read(bytes(body)), elsewhere)
 

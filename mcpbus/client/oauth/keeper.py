@@ -10,6 +10,7 @@ from functools import partial
 import attrs
 import trio
 
+from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown
 from mcpbus.client.oauth.grant import Grant
 from mcpbus.client.oauth.nearness import Nearness
@@ -37,7 +38,7 @@ class TokenKeeper:
     """
 
     def __init__(self, url: str, grant: Grant, nursery: trio.Nursery) -> None:
-        self._url = url
+        self._server = told(url)
         self._store = grant.store
         self._source = TokenSource(url, grant)
         self._nursery = nursery
@@ -109,11 +110,11 @@ class TokenKeeper:
         except LoginError as failure:
             work.failure = failure
         except Exception as error:  # noqa: BLE001 - a store of somebody else's may raise anything, and whoever waits is told
-            work.failure = LoginError(f"the login at {self._url} failed: {type(error).__name__}")
+            work.failure = LoginError(f"the login at {self._server} failed: {type(error).__name__}")
             work.failure.__cause__ = error
         finally:
             if work.way is None and work.failure is None:
-                work.failure = LoginError(f"the login at {self._url} was cut off")
+                work.failure = LoginError(f"the login at {self._server} was cut off")
             self._work = None
             work.ended.set()
             if work.way is not None:

@@ -3,6 +3,7 @@
 import attrs
 import msgspec
 
+from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.client.oauth.metadata import Issuer
 
@@ -94,6 +95,7 @@ def decode_login(stored: bytes, url: str) -> Login:
         return msgspec.json.decode(stored, type=Login)
     except (msgspec.DecodeError, RecursionError):
         # What is wrong with it may quote it.
+        server = told(url)
         raise LoginError(
-            f"what is stored of the login at {url} cannot be read: mcpbus logout {url} removes it"
+            f"what is stored of the login at {server} cannot be read: mcpbus logout {server} removes it"
         ) from None

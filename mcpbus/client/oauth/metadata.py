@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
+from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import MetadataError, shown
 from mcpbus.protocol.http.addresses import issuer_metadata, read_address
 
@@ -84,17 +85,17 @@ def origin_of(url: str) -> str:
     return _origin(urlsplit(url))
 
 
-def resource_places(url: str, told: str | None) -> list[str]:
+def resource_places(url: str, named: str | None) -> list[str]:
     """Where the metadata of a server may be, in the order in which to look (specification, "Authorization Server Discovery").
 
     Args:
         url: The server's.
-        told: Where its challenge says that it is.
+        named: Where its challenge says that it is.
     """
     parts = urlsplit(url)
     origin, path = _origin(parts), parts.path.rstrip("/")
     query = f"?{parts.query}" if parts.query else ""
-    places = [told] if told else []
+    places = [named] if named else []
     if path or query:
         places.append(f"{origin}{_RESOURCE}{path}{query}")
     places.append(f"{origin}{_RESOURCE}")
@@ -126,14 +127,16 @@ def judge_resource(document: Mapping[str, Any], place: str, url: str) -> Resourc
     """
     identifier = _text(document, "resource")
     if identifier is None:
-        raise MetadataError(f"the metadata at {shown(place)} does not say which server it is of")
+        raise MetadataError(f"the metadata at {shown(told(place))} does not say which server it is of")
     if not _covers(identifier, url):
         raise MetadataError(
-            f"the metadata at {shown(place)} is of another server, {shown(identifier)}: a token for that is none for {url}"
+            f"the metadata at {shown(told(place))} is of another server, {shown(told(identifier))}: a token for that is none for {told(url)}"
         )
     issuers = _texts(document, "authorization_servers")
     if not issuers:
-        raise MetadataError(f"the metadata at {shown(place)} does not say who issues tokens for {url}")
+        raise MetadataError(
+            f"the metadata at {shown(told(place))} does not say who issues tokens for {told(url)}"
+        )
     return Resource(identifier, issuers, _texts(document, "scopes_supported"))
 
 
@@ -168,11 +171,11 @@ def judge_issuer(document: Mapping[str, Any], place: str, name: str) -> Issuer:
     said = _text(document, "issuer")
     if said is None or not same_issuer(said, name):
         raise MetadataError(
-            f"the metadata at {shown(place)} is of another issuer, {shown(said)}, than the server names, {shown(name)}"
+            f"the metadata at {shown(told(place))} is of another issuer, {shown(said)}, than the server names, {shown(name)}"
         )
     token_endpoint = _endpoint(document, "token_endpoint", place)
     if token_endpoint is None:
-        raise MetadataError(f"the metadata at {shown(place)} has no token_endpoint")
+        raise MetadataError(f"the metadata at {shown(told(place))} has no token_endpoint")
     return Issuer(
         said,
         token_endpoint,
@@ -212,7 +215,7 @@ def choose_issuer(resource: Resource, *wanted: str | None) -> str:
 def _endpoint(document: Mapping[str, Any], name: str, place: str) -> str | None:
     address = _text(document, name)
     if address is not None:
-        _address(address, f"in the metadata at {shown(place)}, {name}")
+        _address(address, f"in the metadata at {shown(told(place))}, {name}")
     return address
 
 

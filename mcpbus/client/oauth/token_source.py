@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
+from mcpbus.client.errors import told
 from mcpbus.client.oauth.discovery import Found, discover
 from mcpbus.client.oauth.errors import (
     InsufficientScopeError,
@@ -61,6 +62,7 @@ class TokenSource:
         self.server = server_uri(url)
         self.login: Login | None = None
         self._url = url
+        self._told = told(url)
         self._grant = grant
         self._not_before = -math.inf
         # What was asked for, and not granted: nobody is asked for it again.
@@ -107,7 +109,7 @@ class TokenSource:
             await self._refresh(self._web(Nearness(self.login.reach)), self.login)
         except IssuerUnavailableError as error:
             self._not_before = trio.current_time() + _PAUSE_SECONDS
-            _log.warning("the token for %s cannot be renewed yet: %s", self._url, error)
+            _log.warning("the token for %s cannot be renewed yet: %s", self._told, error)
             raise
         return Way.RENEWED
 
@@ -129,7 +131,7 @@ class TokenSource:
             login = attrs.evolve(login, tokens=None)
         scopes = self._choose(refusal, found, login)
         if self._grant.person_seconds and not may_ask:
-            raise LoginNeededError(f"{self._url} asks for a login")
+            raise LoginNeededError(f"{self._told} asks for a login")
         return await self._log_in(web, found, refusal, scopes, login)
 
     def _of(self, found: Found, reach: Nearness) -> Login | None:
@@ -158,11 +160,11 @@ class TokenSource:
             return scopes
         wanted, tokens = refusal.scopes, login.tokens
         granted = login.asked if tokens is None or tokens.granted is None else tokens.granted
-        told = _too_little(self._url, refusal)
+        fault = _too_little(self._told, refusal)
         if wanted and set(wanted) <= set(granted):
-            raise InsufficientScopeError(f"{told}; its issuer says that it does", wanted)
+            raise InsufficientScopeError(f"{fault}; its issuer says that it does", wanted)
         if frozenset(wanted) in self._in_vain or not set(scopes) - {OFFLINE, *granted}:
-            raise InsufficientScopeError(f"{told}; it was asked for, and not granted", wanted)
+            raise InsufficientScopeError(f"{fault}; it was asked for, and not granted", wanted)
         return scopes
 
     async def _log_in(
@@ -175,14 +177,14 @@ class TokenSource:
                 raise
             wanted = tuple(scope for scope in scopes if scope not in login.asked)
             await self._keep(attrs.evolve(login, wanted=wanted))
-            raise LoginNeededError(f"{_too_little(self._url, refusal)}; {error}") from None
+            raise LoginNeededError(f"{_too_little(self._told, refusal)}; {error}") from None
         if new is None:
             return Way.FOUND
         granted = None if new.tokens is None else new.tokens.granted
         if granted is not None and not set(refusal.scopes) <= set(granted):
             self._in_vain.add(frozenset(refusal.scopes))
         await self._keep(attrs.evolve(new, reach=int(web.reach)))
-        _log.info("logged in to %s at %s", self._url, shown(new.issuer.name))
+        _log.info("logged in to %s at %s", self._told, shown(new.issuer.name))
         return Way.LOGGED_IN
 
     async def _obtain(
@@ -227,7 +229,7 @@ class TokenSource:
                 web, login.issuer, login.client, form, clock=self._grant.clock, before=last
             )
         except LoginRefusedError as error:
-            _log.info("the token for %s is not renewed: %s", self._url, error)
+            _log.info("the token for %s is not renewed: %s", self._told, error)
         await self._keep(attrs.evolve(login, tokens=tokens))
 
     async def _keep(self, login: Login) -> None:
@@ -243,7 +245,7 @@ class TokenSource:
         return HttpWeb(reach, trusted)
 
 
-def _too_little(url: str, refusal: Refusal) -> str:
+def _too_little(server: str, refusal: Refusal) -> str:
     named = f" ({' '.join(refusal.scopes)})" if refusal.scopes else ""
     why = "" if refusal.why in {"", "insufficient_scope"} else f": {refusal.why}"
-    return f"the token for {url} does not allow that{shown(named)}{shown(why)}"
+    return f"the token for {server} does not allow that{shown(named)}{shown(why)}"

@@ -1,0 +1,164 @@
+"""What no message and no line of the log has: the query of a server's URL, in which there may be a key, and what was issued or shown."""
+
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from internet import answer
+from login_world import META, call, now, open_world
+
+from mcpbus.client import ClientCredentials, ClientError, FileStore, MemoryStore, connect_http
+from mcpbus.client.oauth.by_hand import log_in
+
+KEY = "k3y"
+URL = f"https://mcp.example/mcp?key={KEY}"
+
+
+@asynccontextmanager
+async def open_with_key(url=URL):
+    async with open_world(url=url) as world:
+        world.document["resource"] = url.partition("?")[0]
+        yield world
+
+
+def named_elsewhere(world):
+    world.document["resource"] = f"https://bank.example/mcp?key={KEY}"
+
+
+def without_issuers(world):
+    world.document["authorization_servers"] = []
+
+
+def without_resource(world):
+    del world.document["resource"]
+
+
+def without_metadata(world):
+    world.document = None
+
+
+def without_any(world):
+    world.document = None
+    world.issuer.instead["/register"] = lambda _: answer(400, json={"error": "no"})
+
+
+def unavailable(world):
+    world.challenges = False
+    world.instead[META] = lambda _: answer(503)
+
+
+def busy(world):
+    world.challenges = False
+    world.instead[META] = lambda _: answer(429)
+
+
+def down(world):
+    world.challenges = False
+    world.net.down.add("id.example")
+
+
+def absent(world):
+    world.absent = 1e6
+
+
+def refusing(world):
+    world.issuer.instead["/token"] = lambda _: answer(400, json={"error": "invalid_grant"})
+
+
+def mistaken(world):
+    world.issuer.instead["/token"] = lambda _: answer(json={"access_token": "x", "token_type": "Bearer"})
+
+
+def stingy(world):
+    world.issuer.grants = ["read"]
+    world.needs[""] = ["read", "write"]
+
+
+async def fails(world, auth, caplog, url=URL):
+    caplog.set_level(logging.DEBUG, "mcpbus")
+    with pytest.raises(ClientError) as raised:
+        async with connect_http(url, auth=auth) as client:
+            await call(client)
+    assert KEY not in f"{caplog.text} {raised.value} {raised.value!r}"
+    assert "example" in str(raised.value)  # it says where
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        named_elsewhere,
+        without_issuers,
+        without_resource,
+        without_metadata,
+        without_any,
+        unavailable,
+        busy,
+        down,
+        absent,
+        refusing,
+        mistaken,
+        stingy,
+    ],
+)
+async def test_a_query_is_in_no_message(wrong, autojump_clock, caplog):
+    async with open_with_key() as world:
+        wrong(world)
+        await fails(world, world.auth(), caplog)
+
+
+async def test_nor_where_nobody_is_there(autojump_clock, caplog):
+    async with open_with_key() as world:
+        told = await fails(world, world.auth(open_page=None), caplog)
+        assert "`mcpbus login https://mcp.example/mcp?...`" in told
+
+
+async def test_nor_where_a_store_is_at_fault(autojump_clock, caplog):
+    class Broken(MemoryStore):
+        async def save(self, server, login):
+            raise OSError(server)
+
+    async with open_with_key() as world:
+        await fails(world, world.auth(store=Broken()), caplog)
+        store = MemoryStore()
+        await store.save(URL, b"{}")
+        assert "mcpbus logout" in await fails(world, world.auth(store=store), caplog)
+
+
+async def test_nor_where_another_program_is_waited_for(autojump_clock, caplog, tmp_path):
+    async with open_with_key() as world:
+        one, other = FileStore(tmp_path), FileStore(tmp_path)
+        async with one.turn(URL):
+            with trio.move_on_after(10):
+                async with world.connect(world.auth(store=other)):
+                    pass
+    assert "is waited for" in caplog.text
+    assert KEY not in caplog.text
+
+
+async def test_nor_of_what_is_renewed_or_not(autojump_clock, caplog):
+    async with open_with_key() as world:
+        caplog.set_level(logging.DEBUG, "mcpbus")
+        async with world.connect() as client:
+            await call(client)
+            world.issuer.instead["/token"] = lambda _: answer(503)
+            await trio.sleep(world.issuer.life - 10)
+            await call(client)
+            world.issuer.instead["/token"] = lambda _: answer(400, json={"error": "invalid_grant"})
+            await trio.sleep(world.issuer.life)
+            with pytest.raises(ClientError) as raised:
+                await call(client)
+    assert [each for each in ("logged in", "renewed yet", "is not renewed") if each not in caplog.text] == []
+    assert KEY not in f"{caplog.text} {raised.value}"
+
+
+async def test_nor_where_no_login_is_asked_for_or_none_would_be_safe(autojump_clock, caplog):
+    async with open_with_key() as world:
+        world.document = None
+        world._guard = lambda _: None
+        with pytest.raises(ClientError, match=r"mcp\?\.\.\. asks for no login"):
+            await log_in(URL, world.auth())
+    async with open_with_key("http://mcp.example/mcp?key=k3y") as world:
+        program = ClientCredentials(client_id="known", client_secret="s3cret", clock=now)
+        assert "must be https" in await fails(world, program, caplog, "http://mcp.example/mcp?key=k3y")

@@ -485,9 +485,37 @@ async def test_a_store_that_fails_is_told(world, autojump_clock):
         async def save(self, server, login):
             raise ValueError(login)
 
-    with pytest.raises(LoginError, match="failed: ValueError"):
+    with pytest.raises(LoginError, match="failed: ValueError") as raised:
         async with world.connect(world.auth(store=Broken())):
             pass
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(LoginError("it is locked"), "^it is locked$"), (KeyError("x"), "failed: KeyError")]
+)
+async def test_a_store_that_fails_while_a_person_is_waited_for_is_told(error, told, world, autojump_clock):
+    class Failing(MemoryStore):
+        async def load(self, server):
+            if world.pages:
+                raise error
+
+    world.absent = 60
+    with pytest.raises(LoginError, match=told):
+        async with world.connect(world.auth(store=Failing())):
+            pass
+    assert trio.current_time() < 5
+
+
+async def test_a_program_whose_own_function_fails_is_told(world, autojump_clock):
+    def sign(issuer):
+        raise PermissionError("the key")
+
+    program = ClientCredentials(client_id="known", make_assertion=sign, clock=lambda: 0.0)
+    with pytest.raises(LoginError, match="failed: PermissionError") as raised:
+        async with world.connect(program):
+            pass
+    assert isinstance(raised.value.__cause__, PermissionError)
 
 
 async def test_a_server_that_refuses_what_was_just_issued_is_told_so_once(world, autojump_clock):

@@ -68,4 +68,13 @@ def shown(text: object) -> str:
 
 def again(error: _Error) -> _Error:
     """Return an error as somebody else gets it who has waited for the same: what is raised tells of one way only."""
-    return copy.copy(error)
+    other = copy.copy(error)
+    other.__cause__ = error.__cause__
+    return other
+
+
+def sole(error: BaseException) -> BaseException:
+    """Return what went wrong, out of the groups into which nurseries put it, if it is one thing."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

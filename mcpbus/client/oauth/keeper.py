@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from mcpbus.client.errors import told
-from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown
+from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown, sole
 from mcpbus.client.oauth.grant import Grant
 from mcpbus.client.oauth.nearness import Nearness
 from mcpbus.client.oauth.refusal import Refusal
@@ -107,11 +107,13 @@ class TokenKeeper:
         try:
             async with self._store.turn(self._source.server):
                 work.way = await see_to()
-        except LoginError as failure:
-            work.failure = failure
         except Exception as error:  # noqa: BLE001 - a store of somebody else's may raise anything, and whoever waits is told
-            work.failure = LoginError(f"the login at {self._server} failed: {type(error).__name__}")
-            work.failure.__cause__ = error
+            cause = sole(error)
+            if isinstance(cause, LoginError):
+                work.failure = cause
+            else:
+                work.failure = LoginError(f"the login at {self._server} failed: {type(cause).__name__}")
+                work.failure.__cause__ = cause
         finally:
             if work.way is None and work.failure is None:
                 work.failure = LoginError(f"the login at {self._server} was cut off")

@@ -27,7 +27,7 @@ from mcpbus.client.oauth.metadata import server_uri
 from mcpbus.client.oauth.nearness import Nearness
 from mcpbus.client.oauth.refusal import Refusal
 from mcpbus.client.oauth.scopes import OFFLINE, choose_scopes
-from mcpbus.client.oauth.token_requests import for_refresh
+from mcpbus.client.oauth.token_requests import GONE, for_refresh
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +106,8 @@ class TokenSource:
         if self.login is None or not self.is_to_be_renewed:
             return Way.FOUND
         try:
-            await self._refresh(self._web(Nearness(self.login.reach)), self.login)
+            if not await self._refresh(self._web(Nearness(self.login.reach)), self.login):
+                self._not_before = trio.current_time() + _PAUSE_SECONDS
         except IssuerUnavailableError as error:
             self._not_before = trio.current_time() + _PAUSE_SECONDS
             _log.warning("the token for %s cannot be renewed yet: %s", self._told, error)
@@ -124,10 +125,9 @@ class TokenSource:
         found = await discover(web, self._url, refusal.place, [self._grant.introduction.issuer, last])
         login = self._of(found, web.reach)
         if login is not None and not refusal.too_little:
-            if login.tokens is not None and login.tokens.refresh is not None and not logs_in:
-                await self._refresh(web, login)
-                if self.tokens is not None:
-                    return Way.RENEWED
+            renewable = login.tokens is not None and login.tokens.refresh is not None
+            if renewable and not logs_in and await self._refresh(web, login):
+                return Way.RENEWED
             login = attrs.evolve(login, tokens=None)
         scopes = self._choose(refusal, found, login)
         if self._grant.person_seconds and not may_ask:
@@ -175,6 +175,9 @@ class TokenSource:
         except LoginNeededError as error:
             if login is None or not refusal.too_little:
                 raise
+            await self.load()
+            if self._has_another_than(refusal.token):
+                return Way.FOUND
             wanted = tuple(scope for scope in scopes if scope not in login.asked)
             await self._keep(attrs.evolve(login, wanted=wanted))
             raise LoginNeededError(f"{_too_little(self._told, refusal)}; {error}") from None
@@ -218,23 +221,35 @@ class TokenSource:
         tokens = self.tokens
         return tokens is not None and tokens.access != token and tokens.is_good(self._grant.clock())
 
-    async def _refresh(self, web: HttpWeb, login: Login) -> None:
-        """Renew the token; where the issuer does that no more, there is none then."""
+    async def _refresh(self, web: HttpWeb, login: Login) -> bool:
+        """Renew the token; tell whether there is another one now. Where the issuer says that it renews it no more, there is none.
+
+        Nothing of it is cut off: the issuer may have spent what it is asked with.
+        """
         last = login.tokens
         assert last is not None and last.refresh is not None  # noqa: S101, PT018 - asked before
         form = for_refresh(last.refresh, login.resource)
         tokens: Tokens | None = None
-        try:
-            tokens = await ask_for_tokens(
-                web, login.issuer, login.client, form, clock=self._grant.clock, before=last
-            )
-        except LoginRefusedError as error:
-            _log.info("the token for %s is not renewed: %s", self._told, error)
-        await self._keep(attrs.evolve(login, tokens=tokens))
+        with trio.CancelScope(shield=True):
+            try:
+                tokens = await ask_for_tokens(
+                    web, login.issuer, login.client, form, clock=self._grant.clock, before=last
+                )
+            except LoginRefusedError as error:
+                gone = error.code in GONE
+                level = logging.INFO if gone else logging.WARNING
+                _log.log(level, "the token for %s is not renewed: %s", self._told, error)
+                if not gone:
+                    return False
+            await self.load()
+            if self.tokens == last:  # else somebody has logged in by hand meanwhile, or out
+                await self._keep(attrs.evolve(login, tokens=tokens))
+        return self.tokens is not None
 
     async def _keep(self, login: Login) -> None:
         self.login = login
-        await self._grant.store.save(self.server, encode_login(login))
+        with trio.CancelScope(shield=True):
+            await self._grant.store.save(self.server, encode_login(login))
 
     def _web(self, reach: Nearness) -> HttpWeb:
         trusted = [urlsplit(self._url).hostname or ""]

@@ -180,3 +180,35 @@ def test_what_a_store_shows(tmp_path):
     assert FileStore(str(tmp_path)).folder == Path(tmp_path)
     with pytest.raises(TypeError, match="folder is a text or a path"):
         FileStore(7)
+
+
+async def test_a_folder_in_which_everybody_may_write_is_not_used(tmp_path):
+    """Somebody else could put a login there, at whose issuer and as whom they like, or what is read without end."""
+    tmp_path.chmod(0o1777)
+    store = FileStore(tmp_path)
+    for attempt in (store.load(URL), store.save(URL, b"x"), store.turn(URL).__aenter__()):
+        with pytest.raises(LoginError, match=f"everybody may write into {tmp_path}.*chmod o-w"):
+            await attempt
+    assert [*tmp_path.iterdir()] == []
+    tmp_path.chmod(0o775)
+    await store.save(URL, b"x")
+    assert await store.load(URL) == b"x"
+
+
+async def test_a_file_system_that_has_no_locks_is_told(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(file_store.fcntl, "flock", fail)
+    with pytest.raises(LoginError, match=f"{tmp_path}: No locks available"):
+        async with FileStore(tmp_path).turn(URL):
+            pass
+
+
+async def test_another_program_that_never_ends_is_not_waited_for_for_ever(tmp_path, autojump_clock):
+    """It may have been stopped."""
+    async with FileStore(tmp_path).turn(URL):
+        with pytest.raises(LoginError, match=f"another program has seen to the login at {URL} for .*end it"):
+            async with FileStore(tmp_path).turn(URL):
+                pass
+    assert 300 < trio.current_time() < 3600

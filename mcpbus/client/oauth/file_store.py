@@ -1,8 +1,8 @@
 """Logins in files, for programs that come and go, and for several of them at once."""
 
 import logging
-import math
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -29,6 +29,8 @@ _LOOK_SECONDS: Final = 0.1
 """How often to see whether another program has let go of a login."""
 _PATIENCE_SECONDS: Final = 2.0
 """After how long it is told that one is waited for: somebody may be logging in there."""
+_MOST_SECONDS: Final = 900.0
+"""After how long one is waited for no more: it may have been stopped."""
 
 
 @explained
@@ -55,6 +57,7 @@ class FileStore:
         """
         await trio.lowlevel.checkpoint()
         try:
+            self._check_folder()
             return self._file(server).read_bytes()
         except FileNotFoundError:
             return None
@@ -93,20 +96,51 @@ class FileStore:
             except OSError as error:
                 raise self._failure("kept", error) from None
             try:
-                tells = trio.current_time() + _PATIENCE_SECONDS
-                while not _locked(handle):
-                    await trio.sleep(_LOOK_SECONDS)  # another program tells nobody
-                    if trio.current_time() >= tells:
-                        tells = math.inf
-                        _log.warning(
-                            "another program sees to the login at %s, and is waited for", told(server)
-                        )
+                await self._lock(handle, told(server))
                 yield
             finally:
                 os.close(handle)
 
+    async def _lock(self, handle: int, server: str) -> None:
+        begun, is_told = trio.current_time(), False
+        while not self._locked(handle):
+            await trio.sleep(_LOOK_SECONDS)  # another program tells nobody
+            waited = trio.current_time() - begun
+            if waited >= _PATIENCE_SECONDS and not is_told:
+                is_told = True
+                _log.warning("another program sees to the login at %s, and is waited for", server)
+            if waited >= _MOST_SECONDS:
+                raise LoginError(
+                    f"another program has seen to the login at {server} for {waited:.0f} s, and may have been stopped: end it"
+                )
+
+    def _locked(self, handle: int) -> bool:
+        """Lock a file, unless somebody else has."""
+        if fcntl is None:
+            return True
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise self._failure("seen to", error) from None
+        return True
+
     def _make_folder(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_folder()
+
+    def _check_folder(self) -> None:
+        """Refuse a folder where somebody else could put what is believed.
+
+        Raises:
+            LoginError: It is one.
+            OSError: There is none.
+        """
+        if sys.platform != "win32" and self.folder.stat().st_mode & stat.S_IWOTH:
+            raise LoginError(
+                f"everybody may write into {self.folder}, where logins are kept: chmod o-w, or use another folder"
+            )
 
     def _file(self, server: str) -> Path:
         # Its beginning is for people who look for it; what is unlike in two URIs may be alike in what files may be called.
@@ -127,17 +161,6 @@ def default_folder() -> Path:
     else:
         base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base, "mcpbus", "logins")
-
-
-def _locked(handle: int) -> bool:
-    """Lock a file, unless somebody else has."""
-    if fcntl is None:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _write(file: Path, data: bytes) -> None:

@@ -8,7 +8,7 @@ from authority import Authority
 from internet import Body, answer
 from login_world import META, call, now, open_world
 
-from mcpbus.client import LoginError, MemoryStore, StatusError
+from mcpbus.client import ClientCredentials, LoginError, MemoryStore, StatusError
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
 
 
@@ -369,3 +369,79 @@ async def test_no_secret_is_logged_or_told(world, autojump_clock, caplog):
 async def test_a_token_is_not_sent_where_others_could_read_it(autojump_clock):
     async with open_world(url="http://mcp.example/mcp") as world:
         await refused(world, "must be https")
+
+
+# -- what is opened, and what is asked for ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "http://127.0.0.1:8080/admin",
+        "http://localhost:8080/admin",
+        "http://[::1]/admin",
+        "https://192.168.1.1/admin",
+        "https://[::ffff:10.0.0.7]/admin",
+        "https://169.254.169.254/",
+        "https://router.localhost/",
+    ],
+)
+async def test_a_server_far_away_has_no_page_near_opened(page, world, autojump_clock):
+    world.issuer.metadata["authorization_endpoint"] = page
+    await refused(world, "is on this machine or in its network")
+    assert world.pages == 0
+
+
+async def test_a_server_near_may(world, autojump_clock):
+    world.net.addresses |= {"mcp.example": ["127.0.0.1"], "id.example": ["127.0.0.1"]}
+    world.issuer.metadata["authorization_endpoint"] = "http://127.0.0.1:8080/authorize"
+    async with world.connect() as client:
+        assert await call(client) == "read"
+
+
+@pytest.mark.parametrize("where", ["challenge", "metadata"])
+async def test_a_server_that_wants_more_than_a_page_can_be_asked_for_is_refused(where, world, autojump_clock):
+    scopes = [f"scope-{number}" for number in range(900)]
+    if where == "challenge":
+        world.needs[""] = scopes
+    else:
+        world.challenges = False
+        world.document["scopes_supported"] = scopes
+    await refused(world, "asks for 900 scopes")
+    assert world.pages == 0
+
+
+async def test_a_server_that_wants_more_each_time_is_given_up(world, autojump_clock):
+    """Nobody has to be there for a program, and its issuer may be the server's own."""
+    wanted = [f"{number}-{'x' * 500}" for number in range(100)]
+    store = MemoryStore()
+    program = ClientCredentials(client_id="known", client_secret="s3cret", store=store, clock=now)
+    async with world.connect(program) as client:
+        for number in range(100):
+            world.needs["read"] = wanted[: number + 1]
+            try:
+                await call(client)
+            except LoginError as error:
+                assert "scopes" in str(error)  # noqa: PT017 - it comes at some time
+    assert len(await store.load(world.url)) < 30_000
+
+
+@pytest.mark.parametrize("back", ["http://[::1?x", "no address", "http://\u2100.example/?x", ""])
+async def test_what_is_pasted_and_is_no_address_is_told(back, world, autojump_clock):
+    async def paste(page):
+        return back
+
+    await refused(world, "belongs to no login that was begun here", open_page=paste)
+
+
+async def test_another_issuer_than_the_user_names_is_shown_nothing_that_is_kept(world, autojump_clock):
+    store = MemoryStore()
+    async with world.connect(world.auth(store=store)) as client:
+        await call(client)
+    world.calls.clear()
+    other = world.move("https://other.example")
+    world.document["authorization_servers"] = [world.issuer.name, other.name]
+    async with world.connect(world.auth(store=store, issuer=other.name)) as client:
+        assert await call(client) == "read"
+    assert {token for _, _, token in world.calls if token.startswith("id.example")} == set()
+    assert world.pages == 2

@@ -64,6 +64,15 @@ class HttpWeb:
         """See `Web`."""
         return await self._ask("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(body))
 
+    def check_page(self, url: str) -> None:
+        """See `Web`."""
+        host = (urlsplit(url).hostname or "").lower()
+        if not self._may_be_anywhere(host) and _is_near(host, self.reach):
+            raise self._too_near(url)
+
+    def _may_be_anywhere(self, host: str) -> bool:
+        return self.reach is Nearness.HERE or host in self._trusted
+
     async def _ask(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         failure = IssuerUnavailableError(f"{shown(told(url))} did not answer within {SECONDS:g} s")
         if not _certificates.cache_info().currsize:
@@ -94,7 +103,7 @@ class HttpWeb:
         """
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
-        if self.reach is Nearness.HERE or host in self._trusted:
+        if self._may_be_anywhere(host):
             return [None]
         if _goes_by_proxy(parts.scheme, host):
             # It looks the name up, and decides; what is no name can be judged here.
@@ -115,7 +124,7 @@ class HttpWeb:
 
     def _too_near(self, url: str) -> MetadataError:
         return MetadataError(
-            f"{shown(told(url))} is on this machine or in its network, and the server that names it is not, so it is not asked: "
+            f"{shown(told(url))} is on this machine or in its network, and the server that names it is not, so it is left alone: "
             "if it is right, name the issuer yourself (issuer=)"
         )
 
@@ -146,7 +155,7 @@ def _is_near(address: str, reach: Nearness) -> bool:
     try:
         return nearness(address) > reach
     except ValueError:
-        return address == "localhost" or address.endswith(".localhost")
+        return f".{address.rstrip('.')}".endswith(".localhost")
 
 
 def _goes_by_proxy(scheme: str, host: str) -> bool:

@@ -4,7 +4,6 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
 
 import attrs
 import trio
@@ -141,6 +140,8 @@ class OAuth:
             )
         introduction, issuer = self.introduction, found.issuer
         check_issuer(introduction, issuer, before)
+        if issuer.authorization_endpoint is not None:
+            web.check_page(issuer.authorization_endpoint)
         client = find_client(introduction, issuer, before)
         # A client whose tokens are no good any more its issuer may have forgotten, too, and would show the person an error.
         last = before.client if before is not None and before.tokens is not None else None
@@ -211,7 +212,7 @@ class OAuth:
             if isinstance(back, LoginError):
                 outcome.append(Judged(failure=back))
             elif back is not None:
-                outcome.append(_judge(urlsplit(back.strip()).query, request))
+                outcome.append(_judge(back.strip().partition("?")[2].partition("#")[0], request))
             if outcome:
                 nursery.cancel_scope.cancel()
 

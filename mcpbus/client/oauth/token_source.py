@@ -23,7 +23,7 @@ from mcpbus.client.oauth.errors import (
 from mcpbus.client.oauth.grant import Grant, ask_for_tokens, may_be_shown
 from mcpbus.client.oauth.http_web import HttpWeb
 from mcpbus.client.oauth.login import Login, Tokens, decode_login, encode_login
-from mcpbus.client.oauth.metadata import server_uri
+from mcpbus.client.oauth.metadata import same_issuer, server_uri
 from mcpbus.client.oauth.nearness import Nearness
 from mcpbus.client.oauth.refusal import Refusal
 from mcpbus.client.oauth.scopes import OFFLINE, choose_scopes
@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 5.0
 """How long an issuer is left alone that could not be asked for a token before the last one has expired."""
+
+_MOST_CHARACTERS: Final = 8_000
+"""How long all scopes may be together, which a page is asked for in its address."""
 
 _LOOK_SECONDS: Final = 1.0
 """How often to see whether somebody has logged in by hand, while a person is waited for."""
@@ -66,7 +69,7 @@ class TokenSource:
         self._grant = grant
         self._not_before = -math.inf
         # What was asked for, and not granted: nobody is asked for it again.
-        self._in_vain: set[frozenset[str]] = set()
+        self._in_vain: set[str] = set()
 
     @property
     def tokens(self) -> Tokens | None:
@@ -92,9 +95,13 @@ class TokenSource:
         """
         stored = await self._grant.store.load(self.server)
         login = None if stored is None else decode_login(stored, self._url)
-        own = self._grant.introduction.id
-        # That of another client is none of ours.
-        self.login = login if login is None or own in {None, login.client.id} else None
+        own = self._grant.introduction
+        # That of another client, or at another issuer than is named, is none of ours.
+        ours = login is not None and (
+            own.id in {None, login.client.id}
+            and (own.issuer is None or same_issuer(own.issuer, login.issuer.name))
+        )
+        self.login = login if ours else None
 
     async def renew_early(self) -> Way:
         """Renew the token before the server refuses it; where that cannot be done yet, the last one is there.
@@ -148,6 +155,7 @@ class TokenSource:
 
         Raises:
             InsufficientScopeError: It was asked for, and there is no point in doing so again.
+            LoginError: It is too much.
         """
         scopes = choose_scopes(
             refusal.scopes,
@@ -156,6 +164,11 @@ class TokenSource:
             before=() if login is None else (*login.asked, *login.wanted),
             offered=found.issuer.scopes if self._grant.person_seconds else (),
         )
+        if len(" ".join(scopes)) > _MOST_CHARACTERS:
+            raise LoginError(
+                f"{self._told} asks for {len(scopes)} scopes, which are longer than the address of a page may be: "
+                "name those that you need (scopes=)"
+            )
         if not refusal.too_little or login is None:
             return scopes
         wanted, tokens = refusal.scopes, login.tokens
@@ -163,7 +176,7 @@ class TokenSource:
         fault = _too_little(self._told, refusal)
         if wanted and set(wanted) <= set(granted):
             raise InsufficientScopeError(f"{fault}; its issuer says that it does", wanted)
-        if frozenset(wanted) in self._in_vain or not set(scopes) - {OFFLINE, *granted}:
+        if self._in_vain & set(wanted) or not set(scopes) - {OFFLINE, *granted}:
             raise InsufficientScopeError(f"{fault}; it was asked for, and not granted", wanted)
         return scopes
 
@@ -184,8 +197,8 @@ class TokenSource:
         if new is None:
             return Way.FOUND
         granted = None if new.tokens is None else new.tokens.granted
-        if granted is not None and not set(refusal.scopes) <= set(granted):
-            self._in_vain.add(frozenset(refusal.scopes))
+        if granted is not None:
+            self._in_vain |= set(refusal.scopes) - set(granted)
         await self._keep(attrs.evolve(new, reach=int(web.reach)))
         _log.info("logged in to %s at %s", self._told, shown(new.issuer.name))
         return Way.LOGGED_IN

@@ -32,6 +32,13 @@ class Web(Protocol):
             MetadataError: It is not to be asked for.
         """
 
+    def check_page(self, url: str) -> None:
+        """Refuse a page that nobody is to be shown, as far as its address tells: the browser looks up names by itself.
+
+        Raises:
+            MetadataError: It is on this machine or in its network, and the server that names it is not.
+        """
+
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None
     ) -> Answer:

@@ -3,6 +3,7 @@
 import logging
 from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
 import trio
 from internet import answer
@@ -162,3 +163,45 @@ async def test_nor_where_no_login_is_asked_for_or_none_would_be_safe(autojump_cl
     async with open_with_key("http://mcp.example/mcp?key=k3y") as world:
         program = ClientCredentials(client_id="known", client_secret="s3cret", clock=now)
         assert "must be https" in await fails(world, program, caplog, "http://mcp.example/mcp?key=k3y")
+
+
+async def test_nor_is_what_an_issuer_or_a_server_says_of_a_secret(autojump_clock, caplog):
+    """Some quote what they refuse."""
+    quoted = []
+
+    def quote(request):
+        said = dict(httpx2.QueryParams(request.content.decode()))
+        quoted.extend(said.get(name) for name in ("code", "code_verifier", "refresh_token", "client_secret"))
+        return answer(400, json={"error": "invalid_grant", "error_description": f"{said} is no good"})
+
+    async with open_world() as world:
+        caplog.set_level(logging.DEBUG, "mcpbus")
+        auth = world.auth(client_id="known", client_secret="s3cret")
+        world.issuer.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_post"]
+        said = []
+        async with world.connect(auth) as client:
+            await call(client)
+            world.issuer.instead["/token"] = quote
+            world.issuer.tokens.clear()
+            with pytest.raises(ClientError) as raised:
+                await call(client)
+            said.append(str(raised.value))
+        quoted = [each for each in quoted if each]
+        assert len(quoted) == 5
+
+        def guard(request):
+            token = request.headers.get("authorization", "").removeprefix("Bearer ")
+            quoted.append(token)
+            return answer(
+                401, www_authenticate=f'Bearer error="invalid_token", error_description="no {token}"'
+            )
+
+        world.issuer.instead.clear()
+        world._guard = guard
+        with pytest.raises(ClientError, match=r"just issued for it: no \.\.\.") as raised:
+            async with world.connect(auth):
+                pass
+        said.append(str(raised.value))
+    told = f"{caplog.text} {said}"
+    assert [each for each in quoted if each and each in told] == []
+    assert "is no good" in told

@@ -8,6 +8,7 @@ from mcpbus.client.errors import ClientError
 
 _UNSHOWN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MOST_SHOWN: Final = 300
+_SHORTEST_SECRET: Final = 4
 
 _Error = TypeVar("_Error", bound=Exception)
 
@@ -64,6 +65,14 @@ def shown(text: object) -> str:
     """Return what somebody else has written, as it may be shown: without what steers a terminal, and not for ever."""
     whole = _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))
     return whole if len(whole) <= _MOST_SHOWN else f"{whole[:_MOST_SHOWN]}..."
+
+
+def hidden(text: str, *secrets: str | None) -> str:
+    """Return what somebody else has written without secrets that it was sent, and may quote; what is short can be no secret."""
+    for secret in secrets:
+        if secret is not None and len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "...")
+    return text
 
 
 def again(error: _Error) -> _Error:

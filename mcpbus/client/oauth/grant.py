@@ -1,18 +1,21 @@
 """How tokens are come by: by a person who logs in, or by a program for itself."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mcpbus.client.errors import told
 from mcpbus.client.oauth.clients import Introduction, authenticated
 from mcpbus.client.oauth.discovery import Found
-from mcpbus.client.oauth.errors import LoginError
+from mcpbus.client.oauth.errors import LoginError, hidden
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens
 from mcpbus.client.oauth.metadata import Issuer
 from mcpbus.client.oauth.store import LoginStore
 from mcpbus.client.oauth.token_requests import judge_tokens
 from mcpbus.client.oauth.web import Web
 from mcpbus.protocol.http.addresses import read_address
+
+_SECRET: Final = ("code", "code_verifier", "refresh_token", "client_assertion")
+_FOR_PEOPLE: Final = frozenset({"error", "error_description"})
 
 
 class Grant(Protocol):
@@ -62,7 +65,8 @@ def check_grant(grant: Any, option: str = "auth") -> None:
         TypeError: The message says what to write.
     """
     if isinstance(grant, type) or not hasattr(grant, "obtain"):
-        raise TypeError(f"{option} is an OAuth(...) or ClientCredentials(...), not {grant!r}")
+        kind = f"the class {grant.__name__}" if isinstance(grant, type) else type(grant).__name__
+        raise TypeError(f"{option} is an OAuth(...) or ClientCredentials(...), not {kind}")
 
 
 async def ask_for_tokens(
@@ -86,7 +90,11 @@ async def ask_for_tokens(
     """
     said, headers = authenticated(client, form)
     answer = await web.post_form(issuer.token_endpoint, said, headers)
-    document: Any = answer.document or {}
+    secrets = [client.secret, *(form.get(name) for name in _SECRET)]
+    document: dict[str, Any] = {**(answer.document or {})}
+    for name in _FOR_PEOPLE:
+        if isinstance(document.get(name), str):
+            document[name] = hidden(document[name], *secrets)
     return judge_tokens(answer.status, document, issuer, clock(), before)
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import attrs
 
+from mcpbus.client.oauth.errors import hidden
 from mcpbus.client.oauth.scopes import read_scopes
 from mcpbus.protocol.http.challenges import Challenge, read_challenges
 
@@ -59,4 +60,5 @@ def read_refusal(status: int, fields: Sequence[str], token: str | None) -> Refus
 def _refusal(challenge: Challenge, token: str | None, *, too_little: bool) -> Refusal:
     said = challenge.parameters
     why = said.get("error_description") or said.get("error") or ""
+    why = hidden(why, token)
     return Refusal(token, too_little, said.get("resource_metadata"), read_scopes(said.get("scope")), why)

@@ -45,12 +45,13 @@ def login_at(
             ),
             err=True,
         )
-        opened = await can_open(page)
-        if not (opened or at_terminal):
-            raise LoginNeededError(
-                f"no browser can be opened here: `mcpbus login {server}` logs in, in a terminal"
-            )
         with asking():
+            # A browser may be what is waited for here, until it is closed.
+            opened = await can_open(page)
+            if not (opened or at_terminal):
+                raise LoginNeededError(
+                    f"no browser can be opened here: `mcpbus login {server}` logs in, in a terminal"
+                )
             if not (pastes and sys.stdin.isatty()):
                 await trio.sleep_forever()
             return await _pasted()

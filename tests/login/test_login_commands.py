@@ -201,8 +201,9 @@ def test_at_a_terminal_a_command_logs_in_by_itself(site, env):
     assert site.pages == 2
 
 
-def test_a_person_takes_longer_than_a_server_may(site, env):
-    env["BROWSER"] = f"{sys.executable} -c {shlex.quote('import time; time.sleep(8); ' + FOLLOW)} %s &"
+@pytest.mark.parametrize("behind", ["", " &"], ids=["before", "behind"])
+def test_a_person_takes_longer_than_a_server_may(behind, site, env):
+    env["BROWSER"] = f"{sys.executable} -c {shlex.quote('import time; time.sleep(8); ' + FOLLOW)} %s{behind}"
     with terminal(env, "list", site.url, "--timeout", "6") as shown:
         shown.until(r"write.*\n")
         assert shown.process.wait(30) == 0

@@ -33,6 +33,11 @@ PROGRAM = {"client_id": "me", "client_secret": "s3cret"}
         ({"redirect": 1.5}, TypeError, "redirect is a port"),
         ({"redirect": "https://a.example/callback"}, ValueError, "an address of this machine"),
         ({"redirect": "http://10.0.0.1/callback"}, ValueError, "redirect is"),
+        (
+            {"redirect": "http://127.0.0.2:8123/callback"},
+            ValueError,
+            "an address of this machine, as http://127.0.0.1:8123",
+        ),
         ({"redirect": "http://127.0.0.1/callback?x"}, ValueError, "an address of this machine"),
         ({"store": MemoryStore}, TypeError, "store is a FileStore(), a MemoryStore(), or another LoginStore"),
         ({"store": {}}, TypeError, "store is a FileStore()"),

@@ -45,13 +45,19 @@ def check_issuer(introduction: Introduction, issuer: Issuer, before: Login | Non
     Raises:
         LoginError: It is another one than the user has named, or than the given client has logged in at.
     """
-    bound = introduction.issuer
-    if bound is None and before is not None and before.client.how == GIVEN:
-        same = introduction.id in {None, before.client.id}
-        bound = before.issuer.name if same and introduction.document is None else None
-    if bound is not None and not same_issuer(bound, issuer.name):
+    named = introduction.issuer
+    if named is not None:
+        if not same_issuer(named, issuer.name):
+            raise LoginError(
+                f"the server names the issuer {shown(issuer.name)}, and the only one to log in at (issuer) is {shown(named)}"
+            )
+        return
+    if before is None or before.client.how != GIVEN or introduction.document is not None:
+        return
+    known = before.issuer.name
+    if introduction.id in {None, before.client.id} and not same_issuer(known, issuer.name):
         raise LoginError(
-            f"the server now names the issuer {shown(issuer.name)}, and the client is known to {shown(bound)}: "
+            f"the server now names the issuer {shown(issuer.name)}, and the client is known to {shown(known)}: "
             "if that is right, log out, and log in as a client that the new one knows"
         )
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mcpbus.protocol.http.addresses import read_address
-from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.scopes import is_scope
 from mcpbus.protocol.validators import check_text
 
 _STORE: Final = ("load", "save", "turn")
+_HOSTS: Final = {"127.0.0.1", "localhost", "::1"}
+"""Where a browser finds what listens for it."""
 _PORTS: Final = range(1, 2**16)
 
 
@@ -86,7 +87,7 @@ def check_redirect(owner: str, redirect: Any) -> None:
             )
         return
     parts = read_address(redirect, f"{owner}: redirect")
-    if parts.scheme != "http" or not is_loopback_host(parts.hostname or "") or parts.query:
+    if parts.scheme != "http" or parts.hostname not in _HOSTS or parts.query:
         raise ValueError(
             f"{owner}: redirect is {redirect!r}: it is an address of this machine, as http://127.0.0.1:8123/callback"
         )

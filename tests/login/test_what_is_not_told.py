@@ -205,3 +205,20 @@ async def test_nor_is_what_an_issuer_or_a_server_says_of_a_secret(autojump_clock
     told = f"{caplog.text} {said}"
     assert [each for each in quoted if each and each in told] == []
     assert "is no good" in told
+
+
+@pytest.mark.parametrize("metadata", [True, False], ids=["an issuer", "a guess"])
+async def test_nor_is_a_query_in_the_page_to_log_in_at(metadata, autojump_clock):
+    async with open_world(url=URL, issuer="https://mcp.example") as world:
+        world.document = None
+        issues = ["/register", "/token", *(["/.well-known/oauth-authorization-server"] if metadata else [])]
+
+        async def both(request):
+            return await (world.issuer if request.url.path in issues else world._serve)(request)
+
+        world._guard = lambda request: None if request.headers.get("authorization") else answer(401)
+        world.net.hosts["mcp.example"] = both
+        async with world.connect() as client:
+            assert await call(client) == "read"
+    assert [asked["resource"] for asked in world.issuer.asked] == ["https://mcp.example/mcp"]
+    assert KEY not in "".join(visit.body.decode() for visit in world.net.visits if visit.path in issues)

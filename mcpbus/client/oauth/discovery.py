@@ -64,10 +64,11 @@ async def discover(web: Web, url: str, named: str | None, wanted: Sequence[str |
         name = choose_issuer(resource, *wanted)
         return Found(told(url), resource.identifier, await _find_issuer(web, name), resource.scopes)
     # It may be of 2025-03-26, where each server is its own issuer.
+    identifier = server_uri(url).partition("?")[0]  # a page shows it, and a browser keeps it
     try:
-        return Found(told(url), server_uri(url), await _find_issuer(web, origin_of(url)))
+        return Found(told(url), identifier, await _find_issuer(web, origin_of(url)))
     except _NoMetadataError:
-        return Found(told(url), server_uri(url), default_issuer(url), guessed=True)
+        return Found(told(url), identifier, default_issuer(url), guessed=True)
 
 
 async def find_resource(web: Web, url: str, named: str | None) -> Resource | None:

@@ -66,7 +66,7 @@ class Issuer:
 
 
 def server_uri(url: str) -> str:
-    """Return the canonical URI of a server: what its tokens are for where it does not say so, and by what its login is known."""
+    """Return the canonical URI of a server, by which its login is known; without a query it is what its tokens are for."""
     parts = urlsplit(url)
     query = f"?{parts.query}" if parts.query else ""
     return f"{_origin(parts)}{parts.path.rstrip('/')}{query}"

@@ -61,7 +61,7 @@ class HttpRequests:
             async with self._http.stream(verb, self._url, headers=headers, **options) as answer:
                 yield answer
             return
-        way, why = None, ""
+        way, why, has_logged_in = None, "", False
         for _ in range(_MOST_TOKENS):
             token = await keeper.token()
             named = headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
@@ -74,10 +74,16 @@ class HttpRequests:
                 why = f": {shown(refusal.why)}" if refusal.why else ""
             if way is Way.LOGGED_IN and not refusal.too_little:
                 break
-            way = await keeper.renew(refusal, reach, may_ask=may_ask, logs_in=way is Way.RENEWED)
-        raise LoginError(
-            f"{told(self._url)} refuses the token that {keeper.issuer} has just issued for it{why}"
-        )
+            try:
+                way = await keeper.renew(refusal, reach, may_ask=may_ask, logs_in=way is Way.RENEWED)
+            except LoginError as error:
+                error.person_asked |= has_logged_in
+                raise
+            has_logged_in |= way is Way.LOGGED_IN
+        issuer = keeper.issuer
+        failure = LoginError(f"{told(self._url)} refuses the token that {issuer} has just issued for it{why}")
+        failure.person_asked = has_logged_in
+        raise failure
 
 
 def _peer(answer: httpx2.Response) -> Any:

@@ -1,7 +1,10 @@
 """A proxy for a server behind a login: it begins, waits, goes on, and opens no page twice."""
 
+import itertools
+
 import pytest
 import trio
+from internet import answer
 from login_world import META, call
 
 from mcpbus import ProtocolError, Proxy
@@ -128,3 +131,62 @@ async def test_a_server_that_names_no_issuer_yet_is_tried_again_and_shown_no_pag
         assert [visit.path for visit in world.net.visits].count(META) > 2
         assert await call(client) == "read"
     assert world.pages == 1
+
+
+def refuse_all(world):
+    world._guard = lambda _: answer(401, www_authenticate='Bearer scope="read"')
+
+
+def want_what_is_not_granted(world):
+    world.needs[""] = ["read", "write"]
+    world.issuer.grants = ["read"]
+
+
+def want_something_new_each_time(world):
+    numbers = itertools.count()
+
+    def guard(request):
+        token = request.headers.get("authorization")
+        if token is None:
+            return answer(401, www_authenticate="Bearer")
+        scope = f"scope-{next(numbers)}"
+        return answer(403, www_authenticate=f'Bearer error="insufficient_scope", scope="{scope}"')
+
+    world._guard = guard
+
+
+def let_nobody_come_back_for_more(world):
+    world.needs[""] = ["read", "write"]
+    world.issuer.grants = ["read"]
+    person = world.person
+
+    async def once(page):
+        if world.pages:
+            world.absent = 1e9
+        return await person(page)
+
+    world.person = once
+    guard = world._guard
+    world._guard = lambda request: (
+        guard(request)
+        if request.headers.get("authorization")
+        else answer(401, www_authenticate='Bearer scope="read"')
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "most"),
+    [
+        (refuse_all, 1),
+        (want_what_is_not_granted, 2),
+        (want_something_new_each_time, 5),
+        (let_nobody_come_back_for_more, 2),
+    ],
+)
+async def test_a_server_that_is_never_content_has_no_page_shown_again_and_again(
+    wrong, most, world, autojump_clock
+):
+    wrong(world)
+    async with open_client(Proxy(world.url, login=world.auth(timeout=60), optional=True)):
+        await trio.sleep(2_000)
+        assert world.pages <= most

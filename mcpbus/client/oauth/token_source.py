@@ -193,7 +193,9 @@ class TokenSource:
                 return Way.FOUND
             wanted = tuple(scope for scope in scopes if scope not in login.asked)
             await self._keep(attrs.evolve(login, wanted=wanted))
-            raise LoginNeededError(f"{_too_little(self._told, refusal)}; {error}") from None
+            needed = LoginNeededError(f"{_too_little(self._told, refusal)}; {error}")
+            needed.person_asked = error.person_asked
+            raise needed from None
         if new is None:
             return Way.FOUND
         granted = None if new.tokens is None else new.tokens.granted

@@ -472,9 +472,14 @@ async def test_a_login_outlives_the_program(world, autojump_clock):
     assert {token for _, _, token in world.calls} == {[*world.issuer.tokens][-1]}
 
 
-async def test_what_is_stored_and_cannot_be_read_is_told(world, autojump_clock):
+@pytest.mark.parametrize("change", [lambda _: b"{}", lambda kept: kept.replace(b'"reach": 0', b'"reach": 7')])
+async def test_what_is_stored_and_cannot_be_read_is_told(change, world, autojump_clock):
     store = MemoryStore()
-    await store.save(world.url, b"{}")
+    async with world.connect(world.auth(store=store)):
+        pass
+    kept = await store.load(world.url)
+    assert b'"reach": 0' in kept
+    await store.save(world.url, change(kept))
     with pytest.raises(LoginError, match="mcpbus logout"):
         async with world.connect(world.auth(store=store)):
             pass

@@ -108,6 +108,21 @@ async def test_a_file_is_there_as_a_whole_or_as_it_was(tmp_path, monkeypatch):
     assert len([*tmp_path.iterdir()]) == 1
 
 
+async def test_what_is_forgotten_is_so_though_a_program_was_killed_while_it_wrote(tmp_path, monkeypatch):
+    store = FileStore(tmp_path)
+    await store.save(URL, b"one")
+    await store.save(f"{URL}/other", b"another")
+    with monkeypatch.context() as killed:
+        killed.setattr(file_store.Path, "replace", lambda *_: 1 / 0)
+        killed.setattr(file_store.Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(ZeroDivisionError):
+            await store.save(URL, b"s3cret")
+    assert len([*tmp_path.iterdir()]) == 3
+    await store.save(URL, None)
+    [left] = tmp_path.iterdir()
+    assert left.read_bytes() == b"another"
+
+
 async def test_a_folder_that_cannot_be_used_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     store = FileStore(tmp_path / "file" / "logins")

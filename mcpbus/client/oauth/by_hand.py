@@ -19,7 +19,6 @@ from mcpbus.client.oauth.http_web import HttpWeb, reach_of
 from mcpbus.client.oauth.keeper import TokenKeeper
 from mcpbus.client.oauth.login import Login, decode_login, encode_login
 from mcpbus.client.oauth.metadata import server_uri
-from mcpbus.client.oauth.nearness import Nearness
 from mcpbus.client.oauth.person import OAuth
 from mcpbus.client.oauth.refusal import Refusal
 from mcpbus.client.oauth.store import LoginStore
@@ -159,7 +158,7 @@ async def _revoke(url: str, login: Login) -> bool:
     forms = for_the_end(login)
     if endpoint is None or not forms:
         return False
-    web = HttpWeb(Nearness(login.reach), [urlsplit(url).hostname or ""])
+    web = HttpWeb(login.reach, [urlsplit(url).hostname or ""])
     taken_back = []
     for form in forms:
         said, headers = authenticated(login.client, form)

@@ -74,7 +74,9 @@ class FileStore:
         file = self._file(server)
         try:
             if login is None:
-                file.unlink(missing_ok=True)
+                # What a program has left that ended in the middle of writing, holds secrets, too.
+                for each in (file, *self.folder.glob(f".{file.name}.*")):
+                    each.unlink(missing_ok=True)
             else:
                 self._make_folder()
                 _write(file, login)

@@ -6,6 +6,7 @@ import msgspec
 from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.client.oauth.metadata import Issuer
+from mcpbus.client.oauth.nearness import Nearness
 
 GIVEN, DOCUMENT, REGISTERED = "given", "document", "registered"
 """How an issuer came to know a client: by its user, by the URL of its metadata, or because it has registered."""
@@ -68,7 +69,7 @@ class Login:
         asked: What was asked for.
         tokens: None once they are no good.
         wanted: What the server wants besides, and nobody was there to log in for: it is asked for the next time.
-        reach: How near the server was, see `mcpbus.client.oauth.nearness`.
+        reach: How near the server was.
     """
 
     resource: str
@@ -77,7 +78,7 @@ class Login:
     asked: tuple[str, ...] = ()
     tokens: Tokens | None = None
     wanted: tuple[str, ...] = ()
-    reach: int = 0
+    reach: Nearness = Nearness.ANYWHERE
 
 
 def encode_login(login: Login) -> bytes:

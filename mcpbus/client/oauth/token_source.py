@@ -113,7 +113,7 @@ class TokenSource:
         if self.login is None or not self.is_to_be_renewed:
             return Way.FOUND
         try:
-            if not await self._refresh(self._web(Nearness(self.login.reach)), self.login):
+            if not await self._refresh(self._web(self.login.reach), self.login):
                 self._not_before = trio.current_time() + _PAUSE_SECONDS
         except IssuerUnavailableError as error:
             self._not_before = trio.current_time() + _PAUSE_SECONDS
@@ -148,7 +148,7 @@ class TokenSource:
             return None
         if (login.issuer.name, login.resource) != (found.issuer.name, found.resource):
             return attrs.evolve(login, tokens=None, asked=(), wanted=())
-        return attrs.evolve(login, issuer=found.issuer, reach=int(reach))
+        return attrs.evolve(login, issuer=found.issuer, reach=reach)
 
     def _choose(self, refusal: Refusal, found: Found, login: Login | None) -> tuple[str, ...]:
         """Return what to ask for.
@@ -201,7 +201,7 @@ class TokenSource:
         granted = None if new.tokens is None else new.tokens.granted
         if granted is not None:
             self._in_vain |= set(refusal.scopes) - set(granted)
-        await self._keep(attrs.evolve(new, reach=int(web.reach)))
+        await self._keep(attrs.evolve(new, reach=web.reach))
         _log.info("logged in to %s at %s", self._told, shown(new.issuer.name))
         return Way.LOGGED_IN
 

@@ -75,7 +75,7 @@ async def connect_http(
     fields = {"Accept-Encoding": "identity", **check_fields(headers)}
     says_itself = account is not None or any(name.lower() == "authorization" for name in fields)
     if auth is not None:
-        check_grant(auth)
+        check_grant("connect_http()", auth=auth)
     grant = None if says_itself else auth
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
     async with (

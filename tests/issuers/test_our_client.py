@@ -208,7 +208,7 @@ async def test_a_token_of_another_issuer_is_no_good(issuers):
     """And is not sent there: the login is at the issuer that the server names."""
     person, store = Person(), MemoryStore()
     async with served(issuers["oidc"]) as url:
-        with pytest.raises(LoginError, match="is known to"):
+        with pytest.raises(LoginError, match="the only one to log in at"):
             async with connect_http(url, auth=OAuth(open_page=person, store=store, issuer=issuers["mock"])):
                 pass
     assert person.asked == []

@@ -75,7 +75,7 @@ def test_what_no_program_can_log_in_with(options, error, told):
 
 @pytest.mark.parametrize("auth", ["s3cret", OAuth, ("me", "s3cret"), {"Authorization": "s3cret"}])
 async def test_what_is_no_way_to_log_in(auth):
-    takes = r"auth is an OAuth\(\.\.\.\) or ClientCredentials\(\.\.\.\), not (str|the class OAuth|tuple|dict)"
+    takes = r"auth is an OAuth\(\.\.\.\) or ClientCredentials\(\.\.\.\), not (a str|the class OAuth|a tuple|a dict)"
     with pytest.raises(TypeError, match=takes) as raised:
         async with connect_http("https://mcp.example/mcp", auth=auth):
             pass

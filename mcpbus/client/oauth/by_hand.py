@@ -42,7 +42,7 @@ async def log_in(url: str, auth: OAuth) -> str:
         LoginError: It asks for no login, or there is none to be had.
         ClientError: It does not answer.
     """
-    check_grant(auth)
+    check_grant("log_in()", auth=auth)
     url, account = read_url(url)
     if account is not None:
         raise LoginError(

@@ -58,15 +58,16 @@ class Grant(Protocol):
         """
 
 
-def check_grant(grant: Any, option: str = "auth") -> None:
-    """Refuse what is none, and was given as this option.
+def check_grant(owner: str, **grants: Any) -> None:
+    """Refuse what is none, by the names of the options; it is not quoted, as it may be a secret.
 
     Raises:
         TypeError: The message says what to write.
     """
-    if isinstance(grant, type) or not hasattr(grant, "obtain"):
-        kind = f"the class {grant.__name__}" if isinstance(grant, type) else type(grant).__name__
-        raise TypeError(f"{option} is an OAuth(...) or ClientCredentials(...), not {kind}")
+    for name, grant in grants.items():
+        if isinstance(grant, type) or not hasattr(grant, "obtain"):
+            kind = f"the class {grant.__name__}" if isinstance(grant, type) else f"a {type(grant).__name__}"
+            raise TypeError(f"{owner}: {name} is an OAuth(...) or ClientCredentials(...), not {kind}")
 
 
 async def ask_for_tokens(

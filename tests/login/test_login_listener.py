@@ -209,3 +209,15 @@ async def test_who_comes_back_and_does_not_stay_for_the_page_has_come_back():
     with trio.fail_after(5):
         judged, _ = await receive(None, leave, judge=judge_alone)
     assert judged.failure is failure
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:80"])
+async def test_a_browser_does_not_say_a_port_that_goes_without_saying(host):
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listeners[0].socket.getsockname()[1]
+    raw = f"GET /callback?{GOOD} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(ask, port, "", raw=raw))
+            judged = await module.Listener(listeners, "http://127.0.0.1:80/callback").receive(judge)
+    assert judged == Judged("value")

@@ -16,6 +16,8 @@ T = TypeVar("T")
 PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
 _NAMES: Final = (_HOST, "localhost", "[::1]")
+_UNNAMED_PORT: Final = 80
+"""Browsers leave it out."""
 _LONGEST_HEAD: Final = 32 * 1024
 _HEAD_SECONDS: Final = 10.0
 """How long a browser may take to say what it wants."""
@@ -67,6 +69,9 @@ class Listener:
         self._listeners = listeners
         self._path = (urlsplit(redirect).path or "/").encode()
         self._port = urlsplit(redirect).port
+        self._hosts = {f"{name}:{self._port}" for name in _NAMES}
+        if self._port == _UNNAMED_PORT:
+            self._hosts |= {*_NAMES}
 
     def as_localhost(self) -> str:
         """Return the same address by the name that some issuers insist on."""
@@ -100,7 +105,8 @@ class Listener:
         if line is None or host is None or line[1] != self._path:
             return None
         # A page elsewhere could have a name of its own lead here.
-        if host[1].decode("latin-1").lower() not in {f"{name}:{self._port}" for name in _NAMES}:
+        named = host[1].decode("latin-1").lower()
+        if named not in self._hosts:
             return None
         return judge((line[2] or b"").decode("latin-1"))
 

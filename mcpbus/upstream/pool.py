@@ -176,7 +176,7 @@ class Pool:
 
     def _may_be_legacy(self, session: Session, owner: Hashable) -> bool:
         """Whether a session is to speak an older revision to a server of 2026-07-28: it does, or may do so and takes no place from anybody."""
-        if self.of_session(session):
+        if any(pipe.may_be(False) for pipe in self.of_session(session)):
             return True
         return trio.current_time() >= self._legacy_from and self._places.has_room(owner)
 

@@ -117,3 +117,18 @@ async def test_a_revision_that_is_fixed_is_spoken_for_all(autojump_clock):
         async with bus.connect(revision=OLD, **asked()) as client:
             assert await called(client, "ask") == "Ada"
         assert revisions(reached) == [NEW]
+
+
+async def test_what_turns_out_to_be_modern_is_nobodys_session(autojump_clock):
+    """A server was replaced by a newer one between two connections, and cannot be told what to speak."""
+    async with (
+        upstream(weather(), OLD) as reached,
+        open_bus(proxy_of(reached)) as bus,
+        bus.connect(revision=OLD, **asked()) as ada,
+        bus.connect(revision=OLD, **asked()) as bob,
+    ):
+        assert await called(ada, "ask") == "Ada"
+        reached.revision = NEW
+        for client in (bob, ada, bob):
+            assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [OLD, OLD, NEW, NEW]

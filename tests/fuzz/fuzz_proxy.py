@@ -50,6 +50,7 @@ class Case:
     there: str
     scoped: bool
     program: bool
+    negotiates: bool
     connections: int
     seconds: float
     clients: list[Who]
@@ -65,6 +66,7 @@ _call = st.tuples(
 CASES = st.builds(
     Case,
     st.sampled_from([OLD, NEW]),
+    st.booleans(),
     st.booleans(),
     st.booleans(),
     st.integers(1, 3),
@@ -131,7 +133,9 @@ class Play:
     async def main(self) -> None:
         """Play it."""
         case = self.case
-        proxy = self.scripted.proxy(program=case.program, connections=case.connections, optional=True)
+        proxy = self.scripted.proxy(
+            program=case.program, negotiates=case.negotiates, connections=case.connections, optional=True
+        )
         with trio.move_on_after(case.seconds):
             async with proxy.open(drain_seconds=1) as bus:
                 async with trio.open_nursery() as nursery:

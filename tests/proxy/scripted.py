@@ -58,28 +58,28 @@ class Scripted:
         self.down = None
 
     @asynccontextmanager
-    async def connect(self, *, capabilities):
+    async def connect(self, *, capabilities, revision=None):
         await trio.lowlevel.checkpoint()
+        revision = revision or self.revision
         if self.down is not None:
             raise ClientError(self.down)
         async with trio.open_nursery() as nursery:
-            wire = Wire(self, nursery, capabilities)
+            wire = Wire(self, nursery, capabilities, revision)
             self.wires.append(wire)
             self.connected += 1
             try:
                 nursery.start_soon(wire.run)
-                await negotiate(wire.client, named(self.revision))
+                await negotiate(wire.client, named(revision))
                 yield wire.client
             finally:
                 self.connected -= 1
                 wire.client.disconnected("it was closed")
                 nursery.cancel_scope.cancel()
 
-    def proxy(self, *, program=False, **options):
-        """A proxy of it, to which each connection is a process of its own if `program`."""
+    def proxy(self, *, program=False, negotiates=False, **options):
+        """A proxy of it, to which each connection is a process of its own if `program`; it may be told which revision to speak if `negotiates`."""
         proxy = Proxy(self.connect, **options)
-        if program:
-            proxy._upstream = attrs.evolve(proxy._upstream, program=True)
+        proxy._upstream = attrs.evolve(proxy._upstream, program=program, negotiates=negotiates)
         return proxy
 
     def asked(self, method):
@@ -90,11 +90,11 @@ class Scripted:
 class Wire:
     """One connection to it."""
 
-    def __init__(self, server, nursery, capabilities):
+    def __init__(self, server, nursery, capabilities, revision):
         self.server = server
         self.nursery = nursery
         self.client = Client(
-            named(server.revision),
+            named(revision),
             self._send,
             nursery,
             capabilities=dict(capabilities),

@@ -11,11 +11,11 @@ class UpstreamError(ServingError):
     """The other server cannot be reached, or what it says is no MCP."""
 
 
+class NotYetError(UpstreamError):
+    """There is no connection yet, and one may still come of what is being done for it."""
+
+
 def told(error: Exception) -> str:
     """Return what the log says of an error, in which the other server may have written anything: on one line, and not without end."""
     text = str(error)[:_MOST_CHARACTERS]
     return "".join(each if each.isprintable() else " " for each in text)
-
-
-class NotYetError(UpstreamError):
-    """There is no connection yet, and one may still come of what is being done for it."""

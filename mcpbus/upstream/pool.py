@@ -159,15 +159,13 @@ class Pool:
         capabilities = asked_by_way(context.client.capabilities, context.revision)
         owner, reached, session = context.owner, context.bus.reached, context.session
         principal = None if context.principal is None else owner
-        legacy = self._modern and session is not None and self._may_be_legacy(session, owner)
+        legacy = bool(self._modern) and session is not None and self._may_be_legacy(session, owner)
         if self._modern and not legacy:
             use = Use(principal) if self._upstream.program else PLAIN
             return _Wanted(use, False, None, {}, owner, reached, modern=True)
         if session is not None:
             own = Use(session.id)
-            return _Wanted(
-                own, False, session, capabilities, owner, reached, modern=False, legacy=bool(legacy)
-            )
+            return _Wanted(own, False, session, capabilities, owner, reached, modern=False, legacy=legacy)
         # One of an older revision without a session has no way to say that it wants some.
         level = context.log_level if context.revision.era is Era.MODERN else None
         use = Use(principal, _encode(capabilities), level)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import attrs
 
-from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError, shown
+from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError, said_why, shown
 from mcpbus.client.oauth.login import KnownClient
 from mcpbus.client.oauth.metadata import Issuer
 from mcpbus.client.oauth.scopes import OFFLINE
@@ -126,8 +126,7 @@ def judge_redirect(query: str, request: AuthorizationRequest) -> str:
         raise LoginError(f"what came back is not from {where}, but from somebody else (iss)")
     if "error" in told:
         code = shown(told["error"])
-        why = f": {shown(told['error_description'])}" if told.get("error_description") else ""
-        raise LoginRefusedError(f"{where} has let nobody log in ({code}{why})", code)
+        raise LoginRefusedError(f"{where} has let nobody log in ({code}{said_why(told)})", code)
     if not told.get("code"):
         raise LoginError(f"what came back from {where} has no code")
     return told["code"]

@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 
 import attrs
 
-from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError, shown
+from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError, said_why, shown
 from mcpbus.client.oauth.login import DOCUMENT, GIVEN, REGISTERED, KnownClient, Login
 from mcpbus.client.oauth.metadata import Issuer, same_issuer
 
@@ -152,9 +152,8 @@ def judge_registration(
     where = shown(issuer.name)
     if status not in _CREATED or "error" in said:
         code = shown(said.get("error", status))
-        why = f": {shown(said['error_description'])}" if said.get("error_description") else ""
         raise LoginRefusedError(
-            f"{where} does not let this client register ({code}{why}): register one there, and give its client_id",
+            f"{where} does not let this client register ({code}{said_why(said)}): register one there, and give its client_id",
             code,
         )
     name, secret = said.get("client_id"), said.get("client_secret")

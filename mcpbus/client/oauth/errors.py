@@ -2,7 +2,8 @@
 
 import copy
 import re
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 from mcpbus.client.errors import ClientError
 
@@ -65,6 +66,12 @@ def shown(text: object) -> str:
     """Return what somebody else has written, as it may be shown: without what steers a terminal, and not for ever."""
     whole = _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))
     return whole if len(whole) <= _MOST_SHOWN else f"{whole[:_MOST_SHOWN]}..."
+
+
+def said_why(answer: Mapping[str, Any]) -> str:
+    """Return what an issuer that refuses says to people, as the end of a sentence (RFC 6749, sections 4.1.2.1 and 5.2); nothing if it says nothing."""
+    why = answer.get("error_description")
+    return f": {shown(why)}" if why else ""
 
 
 def hidden(text: str, *secrets: str | None) -> str:

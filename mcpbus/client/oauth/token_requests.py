@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcpbus.client.oauth.authorization import AuthorizationRequest
-from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, LoginRefusedError, shown
+from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, LoginRefusedError, said_why, shown
 from mcpbus.client.oauth.login import Login, Tokens
 from mcpbus.client.oauth.metadata import Issuer
 from mcpbus.client.oauth.scopes import read_scopes
@@ -74,14 +74,13 @@ def judge_tokens(
     error = said.get("error")
     if error is not None:
         code = shown(error)
-        why = f": {shown(said['error_description'])}" if said.get("error_description") else ""
         if (
             status in _NOT_NOW
             or status >= 500
             or code in {"temporarily_unavailable", "server_error", "slow_down"}
         ):
-            raise IssuerUnavailableError(f"{where} issues no token now ({code}{why})")
-        raise LoginRefusedError(f"{where} issues no token ({code}{why})", code)
+            raise IssuerUnavailableError(f"{where} issues no token now ({code}{said_why(said)})")
+        raise LoginRefusedError(f"{where} issues no token ({code}{said_why(said)})", code)
     if status in _NOT_NOW or status >= 500:
         raise IssuerUnavailableError(f"{where} issues no token now: it answered {status}")
     if status != 200:

@@ -17,11 +17,11 @@ from mcpbus.core.receipt import Broadcast
 from mcpbus.core.state import StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.ending import tell_of_threads
-from mcpbus.features.function import sole_cause
 from mcpbus.membership import begin_worker, meet, open_node
 from mcpbus.program import check_startable, until_input_ends, until_signalled
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.reachable_buses import ReachableBuses
 from mcpbus.server_arguments import Opening, check_running, check_serving
 from mcpbus.serving.errors import ServingError

@@ -20,9 +20,9 @@ from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
 from mcpbus.client.process import connect_process
-from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import LATEST
+from mcpbus.protocol.sole_cause import sole_cause
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 

@@ -19,7 +19,6 @@ from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
 from mcpbus.features.extension_method import ExtensionMethod
-from mcpbus.features.function import sole_cause
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
 from mcpbus.features.tool import Tool, error_result
@@ -32,6 +31,7 @@ from mcpbus.protocol.errors import (
 )
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import InvalidArguments, Revision
+from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.protocol.task_extension import TaskSupport
 
 _log = logging.getLogger("mcpbus")

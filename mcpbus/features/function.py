@@ -51,10 +51,3 @@ def _may_wait(function: Callable[..., Any]) -> bool:
     if not isinstance(function, types.FunctionType) or not function.__code__.co_flags & inspect.CO_COROUTINE:
         return True
     return any(step.opname == "YIELD_VALUE" for step in dis.get_instructions(function))
-
-
-def sole_cause(error: BaseException) -> BaseException:
-    """The one exception inside nested groups of one, which nurseries make of what is raised within; else `error`."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -7,11 +7,11 @@ import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.features.errors import ToolError
-from mcpbus.features.function import sole_cause
 from mcpbus.features.schemas import jsontypes
 from mcpbus.middleware.logging_arguments import check_logging
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.sole_cause import sole_cause
 
 
 @explained

@@ -15,10 +15,10 @@ from mcpbus.client.pending import OnQuestion
 from mcpbus.core.places import Place
 from mcpbus.core.session import Session
 from mcpbus.features.asking.errors import CannotAskError
-from mcpbus.features.function import sole_cause
 from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era
+from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.question import RelayedQuestion
 from mcpbus.upstream.target import Upstream

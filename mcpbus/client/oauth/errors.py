@@ -87,10 +87,3 @@ def again(error: _Error) -> _Error:
     other = copy.copy(error)
     other.__cause__ = error.__cause__
     return other
-
-
-def sole(error: BaseException) -> BaseException:
-    """Return what went wrong, out of the groups into which nurseries put it, if it is one thing."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error

@@ -11,11 +11,12 @@ import attrs
 import trio
 
 from mcpbus.client.errors import told
-from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown, sole
+from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown
 from mcpbus.client.oauth.grant import Grant
 from mcpbus.client.oauth.nearness import Nearness
 from mcpbus.client.oauth.refusal import Refusal
 from mcpbus.client.oauth.token_source import TokenSource, Way
+from mcpbus.protocol.sole_cause import sole_cause
 
 
 @attrs.define(eq=False)
@@ -108,7 +109,7 @@ class TokenKeeper:
             async with self._store.turn(self._source.server):
                 work.way = await see_to()
         except Exception as error:  # noqa: BLE001 - a store of somebody else's may raise anything, and whoever waits is told
-            cause = sole(error)
+            cause = sole_cause(error)
             if isinstance(cause, LoginError):
                 work.failure = cause
             else:

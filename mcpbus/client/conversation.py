@@ -1,6 +1,7 @@
 """What goes to and fro between a client and its server: each answer, notification and question to whom it belongs."""
 
 import itertools
+import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -35,6 +36,8 @@ from mcpbus.protocol.meta import (
     SUBSCRIPTION_ID,
 )
 from mcpbus.protocol.revisions import REVISIONS, Era, Revision
+
+_log = logging.getLogger(__name__)
 
 _INFO = {"name": "mcpbus client", "version": "1"}
 _LATE_SECONDS = 10.0
@@ -106,7 +109,12 @@ class Conversation:
         self._listens: dict[RequestId, Listen] = {}
         self._session_listens = SessionListens()
         self._questions = ServerQuestions(
-            nursery, on_question, capabilities, self._send, self._question_failed
+            nursery,
+            on_question,
+            capabilities,
+            self._send,
+            self._question_failed,
+            substitute=self._newest_answerer,
         )
         self._gone: str | None = None  # why
         self._clear_at = -math.inf
@@ -314,13 +322,12 @@ class Conversation:
         self._session_listens.end()
 
     def unanswered(self, owner: Pending | None, why: str) -> None:
-        """Give up a request in which something was asked whose answer the server does not take: it would wait for it for ever. For the connection.
+        """Give up a request whose question the server takes no answer to: it would wait for it for ever. For the connection.
 
-        Where nobody knows which request that is, all are given up.
+        A question outside of requests ends none of them.
         """
-        owner = owner or self._sole
         if owner is None:
-            self.disconnected(why)
+            _log.warning("the server did not accept the answer to a question outside of requests: %s", why)
         elif owner.result is None:
             self._fail(owner, Disconnected(why))
 
@@ -379,7 +386,7 @@ class Conversation:
         if method == "notifications/progress":
             token = _id(params.get("progressToken"))
             owner = None if token is None else self._by_token.get(token)
-        elif owner is None and method == "notifications/message" and not self.unclear:
+        elif owner is None and not self.scoped and method == "notifications/message" and not self.unclear:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
             owner = wanting[0] if len(wanting) == 1 else None
         if owner is None or owner.on_notification is None:
@@ -400,14 +407,21 @@ class Conversation:
 
     @property
     def _sole(self) -> Pending | None:
-        """The request that waits, if there is just one: then what is asked, and says in none, is asked in that.
+        """The only request that waits, if the connection does not tell requests apart: a question that names none is taken for its own.
 
         Where the client itself answers nothing, those do not count in which nothing can be asked.
         """
+        if self.scoped:
+            return None
         waiting = [*self._pending.values()]
         if self._on_question is None:
             waiting = [pending for pending in waiting if pending.on_question is not None]
         return waiting[0] if len(waiting) == 1 else None
+
+    def _newest_answerer(self) -> OnQuestion | None:
+        """Return the `on_question` of the newest request that has one; a question outside of requests needs an answer, too."""
+        waiting = (pending.on_question for pending in reversed(self._pending.values()))
+        return next(filter(None, waiting), None) if self.scoped else None
 
     def _fail(self, owner: Pending, error: Exception) -> None:
         for request_id, pending in self._pending.items():

@@ -37,6 +37,7 @@ class ServerQuestions:
         capabilities: What the client declares.
         send: Sends a reply, of what was asked in this request, as far as that is known. A connection that has ended takes none.
         fail: Ends the request in which was asked, as far as that is known, with what `on_question` raised. Returns whether it has.
+        substitute: Returns another function that answers, where neither the request nor the client has one.
 
     Attributes:
         on_question: As given, or what took its place.
@@ -49,12 +50,15 @@ class ServerQuestions:
         capabilities: Mapping[str, Any],
         send: Callable[[Response, Pending | None], None],
         fail: Callable[[Pending | None, Exception], bool],
+        *,
+        substitute: Callable[[], OnQuestion | None],
     ) -> None:
         self._nursery = nursery
         self.on_question = on_question
         self._capabilities = capabilities
         self._send = send
         self._fail = fail
+        self._substitute = substitute
         self._answering: dict[RequestId, trio.CancelScope] = {}
 
     def take(self, request: Request, owner: Pending | None) -> None:
@@ -107,7 +111,7 @@ class ServerQuestions:
     async def _ask(self, request: Request, owner: Pending | None) -> Any:
         if request.method == "ping":
             return {}
-        on_question = (owner and owner.on_question) or self.on_question
+        on_question = (owner and owner.on_question) or self.on_question or self._substitute()
         if on_question is None:
             raise method_not_found(request.method)
         params = _read_params(request)

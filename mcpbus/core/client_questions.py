@@ -78,7 +78,8 @@ class ClientQuestions:
                 params = _with_token(params, question_id)
             data = encode_request(question_id, method, params)
             refused = partial(self._refused, question_id)
-            self._send(OutboundMessage(self._question, Era.LEGACY, data, receipt, refused=refused))
+            kind = self._question if ask.via is None else Kind.QUESTION
+            self._put(ask, OutboundMessage(kind, Era.LEGACY, data, receipt, refused=refused))
 
     def hear(self, message: Answered | Reported | Withdraw) -> None:
         """Take what the client, or whoever asked, says of one of them."""
@@ -143,7 +144,17 @@ class ClientQuestions:
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
                 receipt = self._session.bus.ledger.enter("notifications/cancelled")
-                self._send(Withdrawal(self._withdrawal, Era.LEGACY, data, receipt, question=asked[2]))
+                if asked[0].via is not None and asked[0].via.stopped:
+                    asked[0].via = None
+                kind = self._withdrawal if asked[0].via is None else Kind.WITHDRAWAL
+                self._put(asked[0], Withdrawal(kind, Era.LEGACY, data, receipt, question=asked[2]))
+
+    def _put(self, ask: Ask, message: OutboundMessage) -> None:
+        """Send a message on the stream of the request that the questions go by, or on that of their asker."""
+        if ask.via is None:
+            self._send(message)
+        else:
+            ask.via.tell(message)
 
     def _refused(self, question_id: RequestId, reason: Reason) -> None:
         asked = self._forget(question_id)

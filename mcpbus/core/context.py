@@ -325,6 +325,18 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         """
         return self._ask(questions, None)
 
+    def relay_for_session(self, questions: Mapping[str | None, Question]) -> Awaitable[list[Any]]:
+        """Ask questions that belong to the legacy session, on the stream of this call, which they outlive. For the bus.
+
+        Raises:
+            AskError: As for `Asking`.
+        """
+        call = self._call
+        session = call.context.legacy_session
+        assert session is not None  # noqa: S101 - the caller has it
+        carrier = call.carrier
+        return session.relay_questions(questions, carrier.address if isinstance(carrier, Carrier) else None)
+
     def within(self, server: object) -> "Context[Any]":
         """Return the context as handlers of a mounted server are given it. For the bus."""
         return _MountedContext(self._call, self._bus.mounted_states[server])

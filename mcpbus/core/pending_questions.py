@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import msgspec
 import trio
+from mcpbus_actors import Address
 
 from mcpbus.features.asking.errors import AskError
 from mcpbus.features.asking.questions import OnProgress, Question
@@ -33,13 +34,24 @@ class Ask:
         questions: The questions.
         params: Their encoded parameters, by key.
         on_progress: As given.
+        via: The request on whose stream they are sent, if they belong to its session and outlive it; else None.
 
     Raises:
         TypeError: A question holds what is not JSON.
         ValueError: A key is too long.
     """
 
-    __slots__ = ("_answers", "_error", "_news", "_reported", "_settled", "on_progress", "params", "questions")
+    __slots__ = (
+        "_answers",
+        "_error",
+        "_news",
+        "_reported",
+        "_settled",
+        "on_progress",
+        "params",
+        "questions",
+        "via",
+    )
 
     def __init__(
         self,
@@ -58,6 +70,7 @@ class Ask:
         }
         self._answers: dict[str, Any] = {}
         self.on_progress = on_progress
+        self.via: Address[object] | None = None
         self._error: AskError | None = None
         self._reported: ProgressParams | None = None
         self._settled = False

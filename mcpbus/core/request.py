@@ -26,7 +26,7 @@ from mcpbus.core.carriers import Silence
 from mcpbus.core.client_questions import ClientQuestions
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.outbox import OutboundMessage, Withdrawal
 from mcpbus.core.pending_questions import Ask, Required, Withdraw
 from mcpbus.core.receipt import Place, Receipt
 from mcpbus.core.request_context import OpenStream
@@ -53,7 +53,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_result,
 )
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason, StreamKind, StreamState, route
+from mcpbus.protocol.routes import ASKING, Kind, Reason, StreamKind, StreamState, route
 
 _log = logging.getLogger("mcpbus")
 
@@ -320,6 +320,9 @@ class Request(Speaker, kw_only=True, eq=False):
         raise message.error  # for its supervisor
 
     def _pass_on(self, message: OutboundMessage) -> None:
+        if message.kind in ASKING:  # a question of the session, which knows no routes of requests
+            self._send(message)
+            return
         stream = self.stream or self.begin()
         if not stream.take(message):
             stream.send(message)
@@ -487,6 +490,7 @@ class Request(Speaker, kw_only=True, eq=False):
         Progress: _take,
         Unsaid: _raise,
         OutboundMessage: _pass_on,
+        Withdrawal: _pass_on,
         CloseConnection: _close_stream,
         Ask: _ask,
         Answered: _on_question,

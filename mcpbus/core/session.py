@@ -276,12 +276,14 @@ class Session(SessionFeatures, Asking):
         questions: Mapping[Any, Question],
         timeout: float | None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
+        via: Address[object] | None = None,
     ) -> list[Any]:
         if self.revision is None or self.stage is Stage.REGISTERING:
             raise cannot_ask("its initialize has not been answered; have another task ask, once that is done")
         bound = answered_within(self.bus, self.owner, timeout, self.revision.era)
         named = {key or question.label: question for key, question in questions.items()}
         ask = self._open.prepare(named, self.client_capabilities, self.revision, on_progress)
+        ask.via = via
         with self._open.waiting(ask, self.address.tell), bound:
             await self.until_initialized()
             if self.address.stopped:
@@ -289,9 +291,16 @@ class Session(SessionFeatures, Asking):
             self.address.tell(ask)
             return list((await ask.wait()).values())
 
-    def relay_questions(self, questions: Mapping[str | None, Question]) -> Awaitable[list[Any]]:
-        """Ask what somebody else asks; as `Context.relay_questions`, outside any request. For the bus."""
-        return self._ask(questions, None)
+    def relay_questions(
+        self, questions: Mapping[str | None, Question], via: Address[object] | None = None
+    ) -> Awaitable[list[Any]]:
+        """Ask what somebody else asks; as `Context.relay_questions`, outside any request. For the bus.
+
+        Args:
+            questions: The questions.
+            via: The request on whose stream they are sent; None for the stream of the session. They outlive that request.
+        """
+        return self._ask(questions, None, via=via)
 
     async def until_initialized(self) -> None:
         """Wait until the client has sent initialized, or says nothing more.

@@ -29,9 +29,9 @@ _LISTS: Final[dict[str, ListName]] = {method: name for name, method in LIST_CHAN
 class Hearing:
     """Hears what is said outside of calls, on all connections of one opened proxy.
 
-    What an extension says is said in the one call that goes over the connection, if it is one. All else is said in the session whose own
-    the connection is, or of which all its calls are: a log line must not come to anybody else. Changes concern everybody. The rest is
-    dropped, and counted.
+    A connection that tells calls apart brings here only messages that belong to no call. They go to the session that owns the
+    connection. On any other connection, a message of an extension goes to the call that runs there, if it is the only one. All else goes
+    to the session that owns the connection, or that all its calls belong to. Changes go to all clients. The rest is dropped, and counted.
 
     Args:
         look: Looks at lists anew, by way of a connection.
@@ -100,7 +100,7 @@ class Hearing:
             self._note_changes(pipe, [_LISTS[method]])
         elif method == RESOURCE_UPDATED and isinstance(params.get("uri"), str):
             self._updated(params["uri"])
-        elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1 and not pipe.unclear:
+        elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1 and pipe.guesses:
             next(iter(pipe.calls))(method, params)
         elif not self._say(pipe, method, params):
             self.drop(method)
@@ -111,9 +111,9 @@ class Hearing:
         _log.debug("%a of another server concerns no client, or cannot be read", method)
 
     def _say(self, pipe: Pipe, method: str, params: dict[str, Any]) -> bool:
-        """Say it in the session whose own the connection is, or of which all its calls are; return whether there is one, and it can be said."""
+        """Send it to the session that owns the connection, or that all its calls belong to; return whether that is possible."""
         session, of_calls = pipe.session, {*pipe.calls.values()}
-        if session is None and len(of_calls) == 1 and not pipe.unclear:
+        if session is None and len(of_calls) == 1 and pipe.guesses:
             [session] = of_calls
         if session is None:
             return False

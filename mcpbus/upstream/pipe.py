@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -14,7 +13,6 @@ from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
 from mcpbus.core.places import Place
 from mcpbus.core.session import Session
-from mcpbus.features.asking.errors import CannotAskError
 from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era
@@ -114,9 +112,12 @@ class Pipe:
         return self.client.revision.era is Era.MODERN
 
     @property
-    def unclear(self) -> bool:
-        """Whether what is said of no call may be of a call of somebody else's, which was cancelled."""
-        return self.session is None and self.client.unclear
+    def guesses(self) -> bool:
+        """Whether a message that names no call may be taken for one of the only call, or the only session, that the connection has.
+
+        Over HTTP the stream tells. Elsewhere it may belong to a call of another client that was cancelled a moment ago.
+        """
+        return not (self.client.scoped or (self.session is None and self.client.unclear))
 
     def may_be(self, modern: bool | None) -> bool:
         """Whether it is `modern`, or not, as far as that matters, and is known yet."""
@@ -160,21 +161,20 @@ class Pipe:
         await self.ended.wait()
 
     async def answer(self, method: str, params: dict[str, Any]) -> Any:
-        """Have a question be answered of which it is not known in which call it is asked.
+        """Return the client's answer to a question that names no call.
 
-        All calls of a session are of one client, which is asked in any of them, or outside them.
+        Over HTTP such a question belongs to the session, as its stream shows. Elsewhere it may belong to any call of the session, and is
+        asked on the stream of the newest one.
 
         Raises:
-            ProtocolError: It cannot be known whose question it is, or the client gives no answer.
+            ProtocolError: The question may belong to any of several clients, or the client gives no answer.
         """
         if self.session is None:
-            raise method_not_found(method)
-        tried: set[OnQuestion] = set()
-        while untried := [each for each in self.answerers if each not in tried]:
-            tried.add(untried[-1])
-            # It may end meanwhile, and not be the one in which is asked.
-            with suppress(CannotAskError):
-                return await untried[-1](method, params)
+            if len(self.answerers) != 1:
+                raise method_not_found(method)
+            return await self.answerers[0](method, params)
+        if self.answerers and not self.client.scoped:
+            return await self.answerers[-1](method, params)
         [answer] = await self.session.relay_questions({None: RelayedQuestion(method, params)})
         return answer
 

@@ -1,10 +1,11 @@
 """One call of a client of ours, passed on to the other server: what is said and asked meanwhile is said and asked in that very call."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
+import trio
 
 from mcpbus.client.client import InputRequest
 from mcpbus.client.errors import ClientError
@@ -12,7 +13,7 @@ from mcpbus.client.oauth.errors import LoginError
 from mcpbus.core import notification
 from mcpbus.core.context import Context
 from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
-from mcpbus.features.asking.errors import CannotAskError
+from mcpbus.features.asking.errors import CannotAskError, cannot_ask
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import PromptMessage, PromptResult, ToolResult
@@ -159,6 +160,8 @@ class _Passage:
         self._context = context
         self._pipe = pipe
         self._hearing = hearing
+        self._asking: list[trio.CancelScope] = []
+        self._cancelled = False
 
     async def pass_on(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         context, pipe = self._context, self._pipe
@@ -179,21 +182,46 @@ class _Passage:
                 on_question=None if pipe.modern else answer,
                 log_level=None if level is None else level.value,
             )
+        except trio.Cancelled:
+            self._cancelled = len(pipe.calls) == 1
+            raise
         finally:
             del pipe.calls[say]
             pipe.answerers.remove(answer)
+            if self._cancelled:  # no other call can be waiting for the answers
+                for scope in self._asking:
+                    scope.cancel()
 
     async def _answer(self, method: str, params: dict[str, Any]) -> Any:
-        """Have the client of ours answer what is asked; what it refuses, and that it cannot be asked, the other server is told."""
-        question, session = RelayedQuestion(method, params), self._pipe.session
+        """Return the client's answer to a question; the upstream server gets a refusal, and that the client cannot be asked, as an error.
+
+        Only over HTTP it is certain that the question belongs to this call. Elsewhere it may belong to another call of the session. So
+        it outlives this one, and the client never sees it on the streams of two calls.
+        """
+        session, certain = self._pipe.session, self._pipe.client.scoped
+        question: dict[str | None, Question] = {None: RelayedQuestion(method, params)}
+        if session is None:
+            [answer] = await self._context.relay_questions(question)
+            return answer
         try:
-            [answer] = await self._context.relay_questions({None: question})
+            if certain:
+                [answer] = await self._context.relay_questions(question)
+            else:
+                [answer] = await self._ask_for_session(question, keep=method == _ROOTS)
         except CannotAskError:
-            # Roots are the session's, and not of the call in which they are asked for, which may have ended meanwhile.
-            if method != _ROOTS or session is None:
+            # Roots belong to the session even where a call asks for them, and that call may have ended.
+            if self._cancelled or (certain and method != _ROOTS):
                 raise
-            [answer] = await session.relay_questions({None: question})
+            [answer] = await session.relay_questions(question)
         return answer
+
+    async def _ask_for_session(self, question: Mapping[str | None, Question], *, keep: bool) -> list[Any]:
+        """Ask a question of the session on the stream of this call. Unless `keep`, it ends when the session's last call is cancelled."""
+        with trio.CancelScope() as scope:
+            if not keep:
+                self._asking.append(scope)
+            return await self._context.relay_for_session(question)
+        raise cannot_ask("its request was cancelled")
 
     async def _answer_all(self, questions: dict[str, InputRequest]) -> dict[str, Any]:
         relayed: dict[str | None, Question] = {

@@ -430,6 +430,58 @@ async def test_a_log_line_is_of_the_one_request_that_listens(listening, reached,
         nursery.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def calling_over_http(caught, **options):
+    """A client over HTTP with one call, whose result is added to a list."""
+
+    async def call():
+        caught.append(await wall.client.request("tools/call", {"name": "a"}, **options))
+
+    async with walled(scoped=True) as wall, trio.open_nursery() as nursery:
+        nursery.start_soon(call)
+        await wait_all_tasks_blocked()
+        yield wall
+        wall.client.answered(1, b"{}")
+
+
+@pytest.mark.parametrize("method", ["notifications/message", "notifications/acme"])
+async def test_over_http_a_message_outside_of_requests_is_never_of_the_only_request(method, autojump_clock):
+    heard, results = [], []
+    async with calling_over_http(results, on_notification=lambda *said: heard.append(said)) as wall:
+        wall.say(method, level="info", data="a")
+        assert heard == []
+        assert [each for each, _ in wall.client.notifications] == [method]
+    assert results == [{}]
+
+
+@pytest.mark.parametrize("on_question", [echo, faulty])
+async def test_over_http_a_question_outside_of_requests_is_answered_and_ends_no_request(
+    on_question, autojump_clock, caplog
+):
+    """Some servers ask there what a request is for, and that alone can answer."""
+    results = []
+    async with calling_over_http(results, on_question=on_question) as wall:
+        said(wall.client, id="q", method="roots/list")
+        await wait_all_tasks_blocked()
+        assert answers(wall) == {"q": {"method": "roots/list"} if on_question is echo else (-32603, None)}
+        assert results == []
+    assert results == [{}]
+    assert ["on_question failed" in caplog.text] == [on_question is faulty]
+
+
+async def test_over_http_an_answer_that_is_not_accepted_ends_no_request_if_the_question_was_outside(
+    autojump_clock, caplog
+):
+    results = []
+    async with calling_over_http(results) as wall:
+        wall.client.unanswered(None, "the server answered 500")
+        assert wall.client.connected
+    assert results == [{}]
+    assert (
+        "did not accept the answer to a question outside of requests: the server answered 500" in caplog.text
+    )
+
+
 async def test_what_is_told_of_a_request_that_was_answered_is_nobodys(autojump_clock):
     heard = []
     async with walled() as wall, trio.open_nursery() as nursery:

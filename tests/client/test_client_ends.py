@@ -63,9 +63,10 @@ async def test_a_client_that_was_left_says_so(connect):
 class Wall:
     """A server that does not answer; and its client."""
 
-    def __init__(self, nursery, revision=OLD, on_question=None, capabilities=ROOTS):
+    def __init__(self, nursery, revision=OLD, on_question=None, capabilities=ROOTS, **options):
         self.heard = []
-        self.client = Client(revision, self.send, nursery, capabilities=capabilities, on_question=on_question)
+        options = {"capabilities": capabilities, "on_question": on_question, **options}
+        self.client = Client(revision, self.send, nursery, **options)
 
     def send(self, message, pending):
         self.heard.append(message)

@@ -11,6 +11,7 @@ from test_bad_servers import NO_STREAM, TAKEN, answer, events, result
 from test_clients_on_the_wire import over_http
 from test_session_listens import OLDER, TOOLS, UPDATED, make_shelf
 
+from mcpbus import Context, Server
 from mcpbus.cli import main
 from mcpbus.client import ClientError, Disconnected, connect_http, get_stream
 from mcpbus.protocol.revisions import REVISIONS
@@ -381,6 +382,23 @@ async def test_changes_at_a_server_of_mcpbus_are_heard_in_each_revision(revision
                 (UPDATED, "shelf://a"),
                 (TOOLS, None),
             ]
+
+
+async def test_a_log_line_of_the_session_is_not_one_of_the_call_that_runs():
+    server, heard = Server("both"), []
+
+    @server.tool
+    async def both(ctx: Context) -> None:
+        ctx.session.log("info", "of the session")
+        await ctx.info("of the call")
+
+    with trio.fail_after(60):
+        async with over_http(server, revision=OLD) as client:
+            await client.request("logging/setLevel", {"level": "info"})  # which opens the stream
+            await client._hearing.opened()
+            await client.call_tool("both", on_notification=lambda _, params: heard.append(params["data"]))
+            assert (await client.next_notification())[1]["data"] == "of the session"
+    assert heard == ["of the call"]
 
 
 @pytest.mark.parametrize("revision", OLDER)

@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from upstreams import ELICITATION, NEW, OLD
 
 from mcpbus import ProtocolError
-from mcpbus.testing import open_bus
+from mcpbus.testing import open_bus, open_probe
 from mcpbus.upstream.pipe import IDLE_SECONDS
 
 
@@ -123,3 +123,104 @@ async def test_what_is_said_late_of_a_call_that_was_cancelled_comes_to_no_other_
         said = {"on_notification": lambda *each: heard.append(each), "log_level": "info"}
         await bob.call_tool("t", {"who": "bob"}, **said)
         assert [*heard, *bob.notifications] == []
+
+
+@asynccontextmanager
+async def hanging_calls(scripted, number, *, streaming=True, **options):
+    """A session over HTTP behind a proxy, its GET stream, and calls that run in it: of each the wire, the id there, and the recording."""
+    async with open_bus(scripted.proxy(**options)) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize(capabilities=ELICITATION)
+        stream = await session.get().begun() if streaming else None
+        calls = []
+        for _ in range(number):
+            recording = session.request("tools/call", {"name": "t", "arguments": {}})
+            await wait_all_tasks_blocked()
+            [wire, request] = scripted.running[-1]
+            calls.append((wire, request, recording))
+        yield session, stream, calls
+
+
+def hanging(**options):
+    """A server whose calls end when a test says so."""
+    scripted = Scripted(
+        OLD, tools_call=lambda wire, request, _: scripted.running.append((wire, request)), **options
+    )
+    scripted.running = []
+    return scripted
+
+
+def methods(recording):
+    return [each.get("method", "reply") for each in recording.messages]
+
+
+LOG = "notifications/message", {"level": "info", "data": "of the session"}
+CUSTOM = "notifications/acme", {"of": "the session"}
+
+
+@pytest.mark.parametrize(("method", "params"), [LOG, CUSTOM])
+@pytest.mark.parametrize(("scoped", "within_call"), [(True, False), (True, True), (False, False)])
+async def test_over_http_the_stream_tells_of_which_call_a_message_is(
+    scoped, within_call, method, params, autojump_clock
+):
+    """A connection without streams leaves a guess for messages of extensions alone, and takes log lines for those of the session."""
+    scripted = hanging(scoped=scoped)
+    async with hanging_calls(scripted, 1) as (_, stream, [(wire, request, call)]):
+        wire.say(method, params, within=request if within_call else None)
+        await wait_all_tasks_blocked()
+        wire.reply(request, SAID)
+        await call.ended()
+        guessed = not scoped and method == CUSTOM[0]
+        assert methods(call) == ([method, "reply"] if within_call or guessed or not scoped else ["reply"])
+        assert methods(stream) == ([] if methods(call)[0] == method else [method])
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_a_question_that_names_no_call_is_asked_once_and_outlives_the_call_on_whose_stream_it_was(
+    streaming, autojump_clock
+):
+    answers = []
+
+    async def ask(wire):
+        answers.append(await wire.ask("q"))
+
+    scripted = hanging()
+    async with hanging_calls(scripted, 3, streaming=streaming, program=True) as (session, stream, calls):
+        (wire, *_), *_ = calls
+        wire.soon(ask, wire)
+        await wait_all_tasks_blocked()
+        for each, request, call in reversed(calls[1:]):
+            each.reply(request, SAID)
+            await call.ended()
+        [question] = [said for *_, call in calls for said in call.messages if "method" in said]
+        await session.answer(question["id"], {"action": "decline"}).ended()
+        await wait_all_tasks_blocked()
+        assert [each["result"] for each in answers] == [{"action": "decline"}]
+        assert [methods(call) for *_, call in calls] == [[], ["reply"], ["elicitation/create", "reply"]]
+        assert stream is None or stream.messages == []
+
+
+async def test_a_question_on_the_get_stream_is_asked_on_the_get_stream(autojump_clock):
+    scripted = hanging(scoped=True)
+    async with hanging_calls(scripted, 1) as (_, stream, [(wire, request, call)]):
+        wire.soon(wire.ask, "q")
+        await wait_all_tasks_blocked()
+        wire.reply(request, SAID)
+        await call.ended()
+        assert (methods(stream), methods(call)) == (["elicitation/create"], ["reply"])
+
+
+@pytest.mark.parametrize(("running", "kept"), [(1, False), (2, True)])
+async def test_a_question_that_names_no_call_ends_with_the_last_call_that_is_cancelled(
+    running, kept, autojump_clock
+):
+    scripted = hanging()
+    async with hanging_calls(scripted, running) as (session, stream, calls):
+        wire, _, call = calls[-1]
+        wire.soon(wire.ask, "q")
+        await wait_all_tasks_blocked()
+        await session.notify("notifications/cancelled", {"requestId": running}).ended()
+        await wait_all_tasks_blocked()
+        assert methods(call) == ["elicitation/create"]
+        refused = [each for each in scripted.heard if each.get("id") == "q"]
+        assert len(refused) == (0 if kept else 1)
+        assert methods(stream) == ([] if kept else ["notifications/cancelled"])

@@ -1,6 +1,7 @@
 """Server-sent events, read back by the rules of the WHATWG parser."""
 
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -120,8 +121,33 @@ def test_an_event_has_a_type_and_what_is_no_field_of_it_is_skipped():
     ) == [Event("/post", type="endpoint")]
 
 
-@pytest.mark.parametrize("stream", [b"data: 123456789", b"data: 1234\n" * 2, b":\n" * 21])
+@pytest.mark.parametrize("stream", [b"data: 123456789", b"data: 1234\n" * 3, b"data\n" * 13, b":" * 13])
 def test_an_event_that_is_too_long_is_refused(stream):
     with pytest.raises(ValueError, match="more than 12 bytes"):
         decode(*(bytes([byte]) for byte in stream), most=12)
     assert decode(b"data: 123456\n\n" * 9, most=12) == [Event("123456")] * 9
+
+
+@pytest.mark.parametrize("line", [b":\n", b": keep-alive\n", b"unknown: x\n", b"id: 7\n", b"event: x\n"])
+def test_lines_without_data_take_no_memory_though_no_empty_line_follows(line):
+    decoder = EventDecoder(1_000_000)
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            assert list(decoder.feed(line * 5_000)) == []
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 10_000
+
+
+def test_data_in_many_lines_takes_no_more_memory_than_its_limit():
+    decoder = EventDecoder(1_000_000)
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            assert list(decoder.feed(b"data:ab\n" * 5_000)) == []
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_500_000

@@ -125,21 +125,27 @@ class Event:
 
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
+_TELLING: Final = {b"data", b"id", b"retry"}
+_FIELDS: Final = {*_TELLING, b"event"}
+_LONGEST_FIELD: Final = max(map(len, _FIELDS))
 
 
 class EventDecoder:
     """Reads a stream of events, however it is cut (WHATWG HTML, section 9.2.6).
 
+    A line is read as soon as it ends. Of an event that has not ended only its data and its last id are held, so comments and
+    unknown fields take no memory, however many follow each other without an empty line.
+
     Args:
-        most: How many bytes an event may have.
+        most: Bytes that an event may have: its data, and the line that has not ended.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._lines: list[bytes] = []
-        # Of the line that has not ended: its pieces, and how many bytes it and the lines of its event have.
-        self._rest: list[bytes] = []
-        self._held = 0
+        self._line = bytearray()
+        # The data of the event, with a line feed behind each of its lines; and its other fields.
+        self._data = bytearray()
+        self._fields: dict[bytes, bytes] = {}
         self._after_cr = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -154,39 +160,47 @@ class EventDecoder:
             # The line feed after a carriage return that ended the last piece.
             data = data.removeprefix(b"\n")
         self._after_cr = data.endswith(b"\r")
-        first, *others = _LINE_END.split(data)
-        self._hold(first)
-        for piece in others:
-            line = b"".join(self._rest)
-            self._rest = []
-            if line:
-                self._lines.append(line)
+        *lines, rest = _LINE_END.split(data)
+        for line in lines:
+            if self._line:
+                self._line += line
+                begun, self._line = self._line, bytearray()
+                self._read(begun)
+            elif line:
+                self._read(line)
+            elif self._fields.keys() & _TELLING:
+                yield self._complete()
             else:
-                yield from self._complete()
-            self._hold(piece)
+                self._fields.clear()
+        self._line += rest
+        self._check()
 
-    def _hold(self, piece: bytes) -> None:
-        self._held += len(piece)
-        if self._held > self._most:
+    def _read(self, line: bytes | bytearray) -> None:
+        end = line.find(b":")
+        name = bytes(line if end < 0 else line[:end]) if end <= _LONGEST_FIELD else b""
+        if name not in _FIELDS:
+            return
+        value = b"" if end < 0 else line[end + 2 if line.startswith(b" ", end + 1) else end + 1 :]
+        if name == b"data":
+            self._data += value
+            self._data += b"\n"
+            self._check()
+            value = b""
+        self._fields[name] = bytes(value)
+
+    def _check(self) -> None:
+        if len(self._data) + len(self._line) > self._most:
             raise ValueError(f"an event of more than {self._most:,} bytes")
-        if piece:
-            self._rest.append(piece)
 
-    def _complete(self) -> Iterator[Event]:
-        fields: dict[bytes, bytes] = {}
-        data: list[bytes] = []
-        for line in self._lines:
-            name, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if name == b"data":
-                data.append(value)
-            fields[name] = value
-        self._lines, self._held = [], 0
+    def _complete(self) -> Event:
+        fields, data = self._fields, self._data
+        self._fields, self._data = {}, bytearray()
         retry = fields.get(b"retry", b"")
-        if fields.keys() & {b"data", b"id", b"retry"}:
-            yield Event(
-                b"\n".join(data).decode(errors="replace"),
-                fields[b"id"].decode(errors="replace") if b"id" in fields else None,
-                fields.get(b"event", b"").decode(errors="replace") or "message",
-                int(retry) if retry.isdigit() else None,
-            )
+        if data:
+            del data[-1]
+        return Event(
+            data.decode(errors="replace"),
+            fields[b"id"].decode(errors="replace") if b"id" in fields else None,
+            fields.get(b"event", b"").decode(errors="replace") or "message",
+            int(retry) if retry.isdigit() and len(retry) < 10 else None,
+        )

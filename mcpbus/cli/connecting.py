@@ -187,7 +187,8 @@ def _connector(given: Connecting) -> _Connect:
             raise click.ClickException(str(error)) from None
         return partial(http.connect_http, given.target, headers=given.headers, revision=revision)
     if given.target.startswith(STDIO):
-        return partial(connect_process, command_of(given.target), revision=revision, env=os.environ)
+        command, echo = command_of(given.target), partial(click.echo, err=True)
+        return partial(connect_process, command, revision=revision, env=os.environ, on_stderr=echo)
     try:
         server = load_server(given.target)
     except LookupError as error:

@@ -67,6 +67,7 @@ class Client(Conversation):
         hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
         scoped: Whether the connection tells to which request belongs what the server says.
+        waiting: The messages that the server has not taken yet; None where it takes them immediately.
 
     Attributes:
         scoped: As given: over HTTP it does. Elsewhere log lines and questions of a server of an older revision are told apart by

@@ -13,6 +13,7 @@ import trio
 
 from mcpbus.client.errors import Disconnected, MalformedAnswerError
 from mcpbus.client.inbox import Inbox
+from mcpbus.client.outgoing import OnWaiting, Outgoing
 from mcpbus.client.pending import Listen, OnNotification, OnQuestion, Pending, received
 from mcpbus.client.server_questions import ServerQuestions
 from mcpbus.client.session_listens import SessionListens
@@ -79,6 +80,7 @@ class Conversation:
         hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
         scoped: Whether the connection tells to which request belongs what the server says.
+        waiting: The messages that the server has not taken yet; None where it takes them immediately.
     """
 
     def __init__(
@@ -92,8 +94,10 @@ class Conversation:
         hearing: Hearing | None = None,
         pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         scoped: bool = False,
+        waiting: Outgoing[Any] | None = None,
     ) -> None:
         self._pause = pause
+        self._waiting = waiting
         self.scoped = scoped
         self._hearing = hearing
         self.capabilities = capabilities
@@ -250,6 +254,16 @@ class Conversation:
         """
         self._inbox.tell(hear)
 
+    def count_waiting(self, count: OnWaiting) -> None:
+        """Call a function with the bytes that wait to be written to the server, each time that they change."""
+        if self._waiting is not None:
+            self._waiting.on_waiting = count
+
+    def withdraw_waiting(self, why: str) -> None:
+        """Fail the requests that wait to be written to the server."""
+        if self._waiting is not None:
+            self._waiting.withdraw(why)
+
     def answer(self, on_question: OnQuestion) -> None:
         """Have a function answer each question of a server of an older revision that belongs to no request, as far as that is known.
 
@@ -272,6 +286,12 @@ class Conversation:
         """Take an answer that comes straight from the server. For the connection."""
         self._settle(request_id, received(result) if isinstance(result, ProtocolError) else result)
 
+    def answered_badly(self, request_id: RequestId | None, why: str) -> bool:
+        """Fail the request whose answer came and cannot be read; return whether it waited for one. For the connection."""
+        waits = request_id in self._pending
+        self._settle(request_id, unreadable(why))
+        return waits
+
     def receive(self, data: bytes | str, owner: Pending | None = None) -> None:
         """Take a message of the server's. For the connection.
 
@@ -287,7 +307,12 @@ class Conversation:
         except Undecodable as fault:
             if not fault.array or not self.revision.batches:
                 raise
-            messages = [message for message in decode_batch(data) if not isinstance(message, Undecodable)]
+            messages = []
+            for message in decode_batch(data):
+                if isinstance(message, Undecodable):
+                    self.answered_badly(message.id, str(message))
+                else:
+                    messages.append(message)
         unread: Exception | None = None
         for message in messages:
             try:

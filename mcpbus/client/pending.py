@@ -38,9 +38,10 @@ class Pending:
         on_question: As given.
         result: The encoded result object, or the error; None until there is either.
         begun: Whether the server has begun to look at it.
+        on_settled: Called when there is a result or an error; None if the request waits in no queue.
     """
 
-    __slots__ = ("_task", "begun", "on_notification", "on_question", "result", "tool")
+    __slots__ = ("_task", "begun", "on_notification", "on_question", "on_settled", "result", "tool")
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Pending:
         self.on_question = on_question
         self.result: bytes | msgspec.Raw | Exception | None = None
         self.begun = False
+        self.on_settled: Callable[[], object] | None = None
         # An event would cost more than all else here; and there is one task that can wait.
         self._task: trio.lowlevel.Task | None = None
 
@@ -61,6 +63,8 @@ class Pending:
         """Say what came of it. What comes later changes nothing."""
         if self.result is None:
             self.result = result
+            if self.on_settled is not None:
+                self.on_settled()
             if self._task is not None:
                 task, self._task = self._task, None
                 trio.lowlevel.reschedule(task)

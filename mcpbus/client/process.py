@@ -1,33 +1,54 @@
 """A client of a program: a child that reads messages from its standard input and writes them to its standard output, one a line."""
 
+import logging
 import os
+import re
 import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import msgspec
 import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
 from mcpbus.client.environment import environment_of_a_program
-from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.errors import ClientError
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.options import check_client, check_command, check_environment, check_folder
+from mcpbus.client.outgoing import Outgoing
 from mcpbus.client.pending import OnQuestion, Pending
+from mcpbus.client.stderr_lines import OnLine, StderrLines
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
-from mcpbus.protocol.jsonrpc import Undecodable
+from mcpbus.client.yielding import Yielder
+from mcpbus.protocol.jsonrpc import Request, Undecodable
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, named
+
+_log = logging.getLogger("mcpbus")
 
 _PROBE_SECONDS: Final = 10
 """How long a child may take to answer the first modern request, before it is taken to be of an older revision."""
 _END_SECONDS: Final = 2
 """How long a child may take to end, after the end of its input, and again after it was told to."""
+_STDERR_SECONDS: Final = 0.5
+"""How long the standard error is read after the child's output has ended: a grandchild may hold it open."""
 _MOST_NOISE: Final = 1_000
 """How many lines a child may print that are no messages."""
+_ID: Final = rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")'
+_VERSION: Final = rb'"jsonrpc"\s*:\s*"2\.0"'
+_ANSWERED: Final = (
+    re.compile(
+        rb"\s*\{\s*(?:%b\s*,\s*)?%b\s*,\s*(?:%b\s*,\s*)?\"(?:result|error)\"" % (_VERSION, _ID, _VERSION)
+    ),
+    re.compile(rb"[\]}\"\w]\s*,\s*(?:%b\s*,\s*)?%b\s*(?:,\s*%b\s*)?\}\s*\Z" % (_VERSION, _ID, _VERSION)),
+)
+"""A response whose id comes before its result, or behind it."""
+_ID_BYTES: Final = 400
+"""How much of the end of a line is searched for an id."""
 
 
 @asynccontextmanager
@@ -40,8 +61,12 @@ async def connect_process(
     on_question: OnQuestion | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    on_stderr: OnLine | None = None,
 ) -> AsyncIterator[Client]:
-    """Start a program and connect a client to it; the end of the block ends it. It inherits standard error.
+    """Start a program and connect a client to it; the end of the block ends it.
+
+    Each line of its standard error goes to `on_stderr`. If that is left out, the logger ``mcpbus.stderr`` logs it with level INFO,
+    with the program's name. Of a flood, 50 lines a second are passed on, and the program is slowed down.
 
     Args:
         command: The program and its arguments.
@@ -50,6 +75,7 @@ async def connect_process(
         on_question: Answers what the server asks, as for `Bus.connect`.
         env: Variables of its environment, besides what any program needs, such as ``PATH``; ``os.environ`` for all that this one has.
         cwd: The folder that it works in; that of this program if left out.
+        on_stderr: Called with each line of its standard error, whose control characters are escaped.
 
     Raises:
         TypeError: Something is not of its type.
@@ -60,12 +86,15 @@ async def connect_process(
     fixed = None if revision is None else named(revision)
     check_command(command)
     check_client(capabilities, on_question)
+    if on_stderr is not None and not callable(on_stderr):
+        raise TypeError(f"on_stderr is a function of a line of text, not {on_stderr!r}")
     raised: Exception | None = None
     try:
         process = await trio.lowlevel.open_process(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=environment_of_a_program(check_environment(env)),
             cwd=check_folder(cwd),
         )
@@ -73,16 +102,18 @@ async def connect_process(
         raise ClientError(_why_not(command[0], cwd, error)) from None
     try:
         async with trio.open_nursery() as nursery:
-            connection = _ProcessConnection(process, command[0])
+            connection = _ProcessConnection(process, command[0], on_stderr)
             client = connection.client = Client(
                 fixed or LATEST,
                 connection.send,
                 nursery,
                 capabilities=dict(capabilities or {}),
                 on_question=on_question,
+                waiting=connection.waiting,
             )
             nursery.start_soon(connection.write)
             nursery.start_soon(connection.read)
+            nursery.start_soon(connection.read_stderr)
             try:
                 await negotiate(client, fixed, probe_seconds=_PROBE_SECONDS)
                 yield client
@@ -120,6 +151,8 @@ async def _end(process: trio.Process) -> None:
     with trio.move_on_after(_END_SECONDS):
         await process.wait()
     await process.stdout.aclose()
+    if process.stderr is not None:
+        await process.stderr.aclose()
     if process.returncode is None:
         process.terminate()
         with trio.move_on_after(_END_SECONDS):
@@ -129,39 +162,49 @@ async def _end(process: trio.Process) -> None:
         await process.wait()
 
 
+@attrs.frozen(eq=False)
+class _Line:
+    """A message as it is written, with the request that it is, if it is one."""
+
+    text: bytes
+    request: Pending | None
+
+    @property
+    def size(self) -> int:
+        return len(self.text)
+
+
 class _ProcessConnection:
     """The pipes of one child."""
 
     client: Client
 
-    def __init__(self, process: trio.Process, name: str) -> None:
+    def __init__(self, process: trio.Process, name: str, on_stderr: OnLine | None) -> None:
         self._process = process
         self._name = name
         self._noise = 0
-        self._sender, self._receiver = trio.open_memory_channel[bytes](1024)
+        self._stderr = StderrLines(name, on_stderr)
+        self._stderr_scope = trio.CancelScope()
+        self.waiting: Outgoing[_Line] = Outgoing(name)
 
     def send(self, message: Message, pending: Pending | None) -> None:
         """Send a message."""
-        try:
-            self._sender.send_nowait(encode_message(message) + b"\n")
-        except trio.WouldBlock:
-            raise Disconnected(f"{self._name} reads nothing") from None
-        except trio.ClosedResourceError:
-            raise Disconnected("the client was closed") from None
-        if pending is not None:
-            pending.begun = True
+        request = pending if isinstance(message, Request) else None
+        self.waiting.put(_Line(encode_message(message) + b"\n", request))
 
     def end(self) -> None:
         """Send no more: what was sent is still written, and then the child's input ends."""
-        self._sender.close()
+        self.waiting.close()
 
     async def write(self) -> None:
         """Write what is sent."""
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - it was asked for
         try:
-            async for line in self._receiver:
-                await stdin.send_all(line)
+            while (line := await self.waiting.take()) is not None:
+                if line.request is not None:
+                    line.request.begun = True
+                await stdin.send_all(line.text)
             await stdin.aclose()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # the end of its output tells why
@@ -172,7 +215,15 @@ class _ProcessConnection:
         try:
             why = await self._deliver() or await self._ended()
         finally:
+            self._stderr_scope.deadline = trio.current_time() + _STDERR_SECONDS
             self.client.disconnected(why)
+
+    async def read_stderr(self) -> None:
+        """Pass on the lines of standard error, until it ends, or the child's output has ended."""
+        stderr = self._process.stderr
+        assert stderr is not None  # noqa: S101 - it was asked for
+        with self._stderr_scope:
+            await self._stderr.read(stderr)
 
     async def _ended(self) -> str:
         """Tell how the child has ended, whose output has."""
@@ -180,32 +231,41 @@ class _ProcessConnection:
             await self._process.wait()
         status = self._process.returncode
         ended = "closed its output" if status is None else f"ended with status {status}"
-        return f"{self._name} {ended} before it answered"
+        with trio.move_on_after(_STDERR_SECONDS):
+            await self._stderr.ended.wait()
+        last = f": {self._stderr.last}" if self._stderr.last else ""
+        return f"{self._name} {ended} before it answered{last}"
 
     async def _deliver(self) -> str | None:
         """Deliver each line; return what is wrong, if it is not the end."""
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - it was asked for
-        rest: list[bytes | bytearray] = []
-        held = 0
+        begun, turn = bytearray(), Yielder()
         async for piece in stdout:
             *lines, last = piece.split(b"\n")
             for line in lines:
-                rest.append(line)
-                self._receive(b"".join(rest))
-                rest, held = [], 0
-            rest.append(last)
-            held += len(last)
-            if held > MOST_MESSAGE_BYTES:
+                begun += line
+                whole, begun = begun, bytearray()
+                self._receive(whole)
+                await turn.pause()
+            begun += last
+            if len(begun) > MOST_MESSAGE_BYTES:
                 return f"{self._name} wrote a line of more than {MOST_MESSAGE_BYTES:,} bytes"
             if self._noise > _MOST_NOISE:
                 return f"{self._name} speaks no MCP: what it prints are no messages"
         return None
 
-    def _receive(self, line: bytes) -> None:
+    def _receive(self, line: bytearray) -> None:
         if line.isspace() or not line:
             return
         try:
-            self.client.receive(line)
-        except (Undecodable, msgspec.DecodeError, RecursionError):
+            self.client.receive(bytes(line))
+        except (Undecodable, msgspec.DecodeError, RecursionError) as fault:
             self._noise += 1
+            self._fail_answered(line, fault)
+
+    def _fail_answered(self, line: bytearray, fault: Exception) -> None:
+        """Fail the call that a line answers, if its id can be found in a line that cannot be read."""
+        found = _ANSWERED[0].match(line) or _ANSWERED[1].search(line, max(0, len(line) - _ID_BYTES))
+        if found is not None and self.client.answered_badly(msgspec.json.decode(found[1]), str(fault)):
+            _log.warning("%s answered a call with a line that cannot be read: %s", self._name, fault)

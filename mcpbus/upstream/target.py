@@ -1,6 +1,7 @@
 """Where the other server is, and how a client of it is connected."""
 
 import importlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,6 +19,8 @@ from mcpbus.client.oauth.grant import Grant, check_grant
 from mcpbus.client.options import check_command, check_environment, check_fields, check_folder
 from mcpbus.client.process import connect_process
 from mcpbus.protocol.revisions import named
+
+_stderr_log = logging.getLogger("mcpbus.stderr")
 
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Client]]
 """Connects a client of the `capabilities` that it is given by keyword: ``async with connect(capabilities={}) as client``."""
@@ -92,9 +95,10 @@ def read_upstream(
         )
     check_command(target)
     given = {"env": check_environment(env), "cwd": check_folder(cwd), "revision": revision}
-    program = PurePath(os.fspath(target[0])).name
-    connect = partial(connect_process, target, **given)
-    return Upstream(name or program, connect, program=True, negotiates=revision is None)
+    called = name or PurePath(os.fspath(target[0])).name
+    log = partial(_stderr_log.info, "%s: %s", called)
+    connect = partial(connect_process, target, **given, on_stderr=log)
+    return Upstream(called, connect, program=True, negotiates=revision is None)
 
 
 def _at_url(

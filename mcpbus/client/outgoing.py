@@ -1,0 +1,108 @@
+"""Messages that wait to be written to a server, counted in items and bytes; a request leaves the queue when its call ends."""
+
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+import attrs
+import trio
+
+from mcpbus.client.errors import Disconnected
+from mcpbus.client.pending import Pending
+from mcpbus.client.wire import MOST_MESSAGE_BYTES
+
+MOST_WAITING: Final = 1024
+"""Messages that wait for one server."""
+MOST_WAITING_BYTES: Final = MOST_MESSAGE_BYTES
+"""Bytes of the messages that wait for one server. A message that is alone may have more."""
+
+OnWaiting = Callable[[int], object]
+"""Called with the bytes that wait now, each time that they change."""
+
+
+class _Waiting(Protocol):
+    @property
+    def request(self) -> Pending | None:
+        """The request that the message is; None for notifications and answers."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the message."""
+
+
+_T = TypeVar("_T", bound=_Waiting)
+
+
+@attrs.define(eq=False)
+class Outgoing(Generic[_T]):
+    """A queue of messages to one server, the oldest first.
+
+    Args:
+        name: The server's name, for errors.
+
+    Attributes:
+        size: Bytes that wait.
+        on_waiting: Called when `size` changes.
+    """
+
+    _name: str
+    size: int = attrs.field(default=0, init=False)
+    on_waiting: OnWaiting | None = attrs.field(default=None, init=False)
+    # A dict, so that a message in the middle can leave.
+    _messages: dict[_T, None] = attrs.field(factory=dict, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+    _stirred: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def put(self, message: _T) -> None:
+        """Queue a message. A request leaves the queue by itself when it is settled.
+
+        Raises:
+            Disconnected: The server takes no messages, or the client was closed.
+        """
+        if self._closed:
+            raise Disconnected("the client was closed")
+        full = len(self._messages) >= MOST_WAITING or self.size + message.size > MOST_WAITING_BYTES
+        if self._messages and full:
+            raise Disconnected(
+                f"{self._name} reads nothing: {len(self._messages):,} messages with {self.size:,} bytes wait for it"
+            )
+        self._messages[message] = None
+        self._count(message.size)
+        if message.request is not None:
+            message.request.on_settled = lambda: self._remove(message)
+        self._stirred.unpark()
+
+    async def take(self) -> _T | None:
+        """Wait for the oldest message and remove it. None once the queue is closed and empty. A checkpoint if it waits."""
+        while not self._messages:
+            if self._closed:
+                return None
+            await self._stirred.park()
+        message = next(iter(self._messages))
+        self._remove(message)
+        return message
+
+    def withdraw(self, why: str) -> None:
+        """Remove all requests that wait. Their calls fail with `Disconnected`."""
+        for message in [*self._messages]:
+            if message.request is not None:
+                message.request.settle(Disconnected(why))
+
+    def close(self) -> None:
+        """Accept no more messages."""
+        self._closed = True
+        self._stirred.unpark_all()
+
+    def _remove(self, message: _T) -> None:
+        if message in self._messages:
+            del self._messages[message]
+            self._count(-message.size)
+            if message.request is not None:
+                message.request.on_settled = None
+
+    def _count(self, change: int) -> None:
+        self.size += change
+        if self.on_waiting is not None:
+            self.on_waiting(self.size)

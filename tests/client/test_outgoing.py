@@ -1,0 +1,99 @@
+"""The queue of messages that a server has not taken yet."""
+
+import attrs
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from mcpbus.client import outgoing
+from mcpbus.client.errors import Disconnected
+from mcpbus.client.outgoing import Outgoing
+from mcpbus.client.pending import Pending
+
+
+@attrs.frozen(eq=False)
+class Message:
+    size: int
+    request: Pending | None = None
+
+
+@pytest.fixture
+def sizes():
+    return []
+
+
+@pytest.fixture
+def queue(sizes):
+    made = Outgoing("files")
+    made.on_waiting = sizes.append
+    return made
+
+
+async def test_messages_are_taken_in_order_and_their_bytes_are_counted_until_then(queue, sizes):
+    first, second = Message(3), Message(4)
+    queue.put(first)
+    queue.put(second)
+    assert [await queue.take(), await queue.take(), queue.size] == [first, second, 0]
+    assert sizes == [3, 7, 4, 0]
+
+
+async def test_a_request_leaves_the_queue_when_its_call_ends(queue, sizes):
+    pending, last = Pending(), Message(1)
+    queue.put(Message(100, pending))
+    queue.put(last)
+    pending.settle(Disconnected("it was cancelled"))
+    assert (queue.size, len(queue), await queue.take()) == (1, 1, last)
+    assert sizes == [100, 101, 1, 0]
+
+
+async def test_a_request_that_was_taken_is_not_counted_again_when_its_call_ends(queue, sizes):
+    pending = Pending()
+    queue.put(Message(100, pending))
+    await queue.take()
+    pending.settle(b"{}")
+    assert sizes == [100, 0]
+
+
+@pytest.mark.parametrize(("most", "value"), [("MOST_WAITING", 2), ("MOST_WAITING_BYTES", 9)])
+async def test_a_queue_that_is_full_accepts_no_more(queue, most, value, monkeypatch):
+    monkeypatch.setattr(outgoing, most, value)
+    queue.put(Message(4))
+    queue.put(Message(5))
+    with pytest.raises(Disconnected, match="files reads nothing: 2 messages with 9 bytes wait for it"):
+        queue.put(Message(1))
+    assert queue.size == 9
+
+
+async def test_one_message_may_be_longer_than_all_that_may_wait(queue, monkeypatch):
+    monkeypatch.setattr(outgoing, "MOST_WAITING_BYTES", 9)
+    queue.put(Message(20))
+    with pytest.raises(Disconnected):
+        queue.put(Message(1))
+
+
+async def test_requests_are_withdrawn_together_and_their_calls_fail(queue):
+    pending, notification = Pending(), Message(1)
+    queue.put(Message(5, pending))
+    queue.put(notification)
+    queue.withdraw("memory is full")
+    with pytest.raises(Disconnected, match="memory is full"):
+        await pending.wait()
+    assert (queue.size, await queue.take()) == (1, notification)
+
+
+async def test_a_closed_queue_is_emptied_and_ends(queue, autojump_clock):
+    message, taken = Message(1), []
+
+    async def take():
+        while (each := await queue.take()) is not None:
+            taken.append(each)
+        taken.append("end")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(take)
+        await wait_all_tasks_blocked()
+        queue.put(message)
+        queue.close()
+    assert taken == [message, "end"]
+    with pytest.raises(Disconnected, match="the client was closed"):
+        queue.put(message)

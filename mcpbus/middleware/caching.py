@@ -13,7 +13,7 @@ from mcpbus.features.schemas import jsontypes
 from mcpbus.features.tool import Tool
 from mcpbus.middleware.per_run import PerRun
 from mcpbus.protocol.keywords import explained
-from mcpbus.protocol.principals import digest_of
+from mcpbus.protocol.principals import content_digest, digest_of
 from mcpbus.protocol.validators import check_positive
 
 
@@ -59,9 +59,12 @@ class ResponseCachingMiddleware:
             return await call_next(invocation)
         kept, given = self._kept.get(), dict(invocation.arguments)
         arguments = jsontypes.encode(given)
-        # By the tool itself and not by its name, which a session's own tool may have too; by what is not encoded too, such as a
-        # secret of pydantic's; and by the principal itself, since several may be counted as one owner.
-        key = (tool, arguments, digest_of(given), digest_of(invocation.context.principal))
+        # The encoded arguments leave out secrets, so their content counts too. The tool itself counts and not its name, which a
+        # session's own tool may have too. The principal counts and not the owner, whose quota several may share.
+        content = content_digest(given)
+        if content is None:  # no later call could be known to have the same arguments
+            return await call_next(invocation)
+        key = (tool, arguments, content, digest_of(invocation.context.principal))
         until, result = kept.get(key, (float("-inf"), None))
         if trio.current_time() < until:
             kept.move_to_end(key)

@@ -1,51 +1,43 @@
-"""Whose something is: the one rule by which sessions, parked calls, tasks and states that travel know their principal again.
+"""Equality of principals: the one rule for sessions, suspended calls, tasks, sealed states, caches and upstream connections.
 
-While what is somebody's is in this process, so is the principal it was made for, and the two are compared by ``==``. What
-comes back from elsewhere, out of a store or by way of a client, brings a digest of the principal's content instead: it is the
-same in every process, and in none does it depend on a ``repr``, a hash or the order of a set.
+Two principals are the same if they are one object, or if their digests are equal. A digest covers the class of a principal and its
+content, so it is the same in every process; see `mcpbus.protocol.content` for the classes whose content is known. A principal
+of any other class is equal to itself alone. Such a class can define ``mcpbus_key``.
 """
 
-import enum
 import hashlib
 import logging
 import os
-from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from contextlib import suppress
 from typing import Any, Final
-from weakref import WeakKeyDictionary
+from weakref import WeakSet, ref
 
-import attrs
-import msgspec
+from mcpbus.protocol.content import KEY, UnknownContentError, has_same_content, write_content
 
 _log = logging.getLogger("mcpbus")
 
 _UNKNOWN: Final = object()
-_WRITTEN_OUT: Final = frozenset({type(None), bool, int, float, complex, str, bytes})
-"""Types whose ``repr`` is all of a value, the same in every process."""
-_CONTAINERS: Final = frozenset({list, tuple, dict})
-_SETS: Final = (set, frozenset)
-_DEEPEST: Final = 32
 
-_tokens: "WeakKeyDictionary[Any, bytes]" = WeakKeyDictionary()
+_single: dict[int, tuple["ref[Any]", bytes]] = {}
+"""The digests of principals that are equal to themselves alone, by id, as long as they live."""
+_reported: "WeakSet[type]" = WeakSet()
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two principals are one. If they cannot be compared they are not, and the log says why."""
+    """Return whether two principals are the same."""
     if one is other:
         return True
     try:
-        return bool(one == other)
-    except Exception:  # noqa: BLE001 - the author's own code; nobody is let in by its failure
-        kinds = type(one).__qualname__, type(other).__qualname__
-        _log.exception("principals of type %s and %s cannot be compared, and are taken for two", *kinds)
-        return False
+        return has_same_content(one, other)
+    except Exception:  # noqa: BLE001 - the log gets it with the digest
+        return digest_of(one) == digest_of(other)
 
 
 class Owner:
-    """The principal that something is bound to; see the module.
+    """The principal that owns something, or its digest.
 
     Args:
-        principal: Whom `authenticate` found.
+        principal: The principal.
     """
 
     __slots__ = ("_digest", "_principal")
@@ -56,100 +48,67 @@ class Owner:
 
     @classmethod
     def stored(cls, digest: bytes) -> "Owner":
-        """Return the owner of whom this digest was kept."""
+        """Return the owner with a digest that was stored."""
         owner = cls(_UNKNOWN)
         owner._digest = digest
         return owner
 
     @property
     def digest(self) -> bytes:
-        """What is kept of it elsewhere."""
+        """Its digest, to be stored."""
         if self._digest is None:
             self._digest = digest_of(self._principal)
         return self._digest
 
     def admits(self, principal: Any) -> bool:
-        """Tell whether `principal` is the owner."""
-        if self._principal is _UNKNOWN:
-            return digest_of(principal) == self.digest
-        return is_same(self._principal, principal)
+        """Return whether `principal` is the owner."""
+        return principal is self._principal or digest_of(principal) == self.digest
 
 
 def digest_of(principal: Any) -> bytes:
-    """Return a digest of a principal's content: 32 bytes, equal for equal content of the same type, in every process.
+    """Return the digest of a principal: 32 bytes, equal for equal content of the same class, in every process.
 
-    A principal that is compared by identity, or whose content cannot be written down, has one that nobody else has, for as
-    long as the object lives; if it cannot be referred to weakly, not even that.
+    The digest of a principal with unknown content is random. It stays the same as long as the object lives. An object without
+    weak references gets another one each time.
     """
     try:
-        return hashlib.sha256(_write(principal, 0)).digest()
-    except Exception:  # noqa: BLE001 - the author's own code, and there is another way
-        fresh = os.urandom(32)
-        try:
-            return _tokens.setdefault(principal, fresh)
-        except Exception:  # noqa: BLE001 - as above
-            return fresh
+        return hashlib.sha256(write_content(principal)).digest()
+    except UnknownContentError as unknown:
+        _report(principal, unknown)
+    except Exception:  # noqa: BLE001 - the author's own code
+        _log.exception("the content of a principal of type %s cannot be read", type(principal).__qualname__)
+    return _digest_of_one(principal)
 
 
-def _write(value: Any, depth: int) -> bytes:
-    """Write down what a value holds.
-
-    Raises:
-        TypeError: It is itself and nothing else, or too deep.
-        Exception: It cannot be taken apart, and says so in its own way.
-    """
-    kind = type(value)
-    if kind in _WRITTEN_OUT:
-        return _join(kind, repr(value).encode())
-    if depth > _DEEPEST:
-        raise TypeError("it is too deep")
-    if isinstance(value, enum.Enum):
-        return _join(kind, value.name.encode())
-    parts = [_write(part, depth + 1) for part in _take_apart(value)]
-    if kind is dict or isinstance(value, _SETS):
-        parts.sort()
-    return _join(kind, *parts)
+def content_digest(value: Any) -> bytes | None:
+    """Return a digest of any value as `digest_of` does; None if its content is not known."""
+    try:
+        return hashlib.sha256(write_content(value)).digest()
+    except Exception:  # noqa: BLE001 - the author's own code
+        return None
 
 
-def _take_apart(value: Any) -> Iterable[Any]:
-    """Return the parts of a value that are compared when it is."""
-    kind = type(value)
-    if kind is dict:
-        value = value.items()
-    if kind in _CONTAINERS or isinstance(value, _SETS):
-        return list(value)
-    if isinstance(value, type):
-        return value.__module__, value.__qualname__
-    names = _compared(kind)
-    return _reduce(value) if names is None else [getattr(value, name) for name in names]
+def _digest_of_one(principal: Any) -> bytes:
+    known = _single.get(id(principal))
+    if known is not None and known[0]() is principal:
+        return known[1]
+    digest, name = os.urandom(32), id(principal)
+    with suppress(TypeError):  # it has no weak references
+        _single[name] = ref(principal, lambda _: _single.pop(name, None)), digest
+    return digest
 
 
-def _compared(kind: Any) -> Iterable[str] | None:
-    """Return the names of the fields by which values of a type are compared; None if it has no fields.
-
-    Raises:
-        TypeError: They are compared by identity.
-    """
-    if kind.__eq__ is object.__eq__ or (issubclass(kind, msgspec.Struct) and not kind.__struct_config__.eq):
-        raise TypeError("it is itself, and nothing else is")
-    if issubclass(kind, msgspec.Struct):
-        return tuple(kind.__struct_fields__)
-    if attrs.has(kind):
-        return [field.name for field in attrs.fields(kind) if field.eq]
-    return [field.name for field in fields(kind) if field.compare] if is_dataclass(kind) else None
-
-
-def _reduce(value: Any) -> Iterable[Any]:
-    """Return what a copy of a value would be made of, as `pickle` has it."""
-    reduced = value.__reduce_ex__(4)
-    if isinstance(reduced, str):
-        return (reduced,)
-    make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-    # A mapping's pairs have no order; that of a list's items is part of it.
-    return make.__qualname__, arguments, state, list(items or ()), dict(pairs or ())
-
-
-def _join(kind: type, *parts: bytes) -> bytes:
-    """Put parts together so that no others give the same bytes."""
-    named = f"{kind.__module__}.{kind.__qualname__}".encode()
-    return b"".join([b"%d:%b" % (len(part), part) for part in (named, *parts)])
+def _report(principal: Any, unknown: UnknownContentError) -> None:
+    """Log once that a class has to state its content."""
+    kind = unknown.kind
+    if kind is None or kind in _reported:
+        return
+    _reported.add(kind)
+    _log.warning(
+        "each principal of type %s counts as another one: %s; define %s in %s, a property or a method that returns a str or another "
+        "plain value",
+        type(principal).__qualname__,
+        unknown,
+        KEY,
+        kind.__qualname__,
+    )

@@ -23,6 +23,7 @@ from mcpbus.core.context import Context
 from mcpbus.core.places import Place, Places
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.session import Session
+from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
@@ -158,7 +159,8 @@ class Pool:
         """Find out which connection a call goes over; see the module."""
         capabilities = asked_by_way(context.client.capabilities, context.revision)
         owner, reached, session = context.owner, context.bus.reached, context.session
-        principal = None if context.principal is None else owner
+        # Not the owner, whose quota several principals may share.
+        principal = None if context.principal is None else digest_of(context.principal)
         legacy = bool(self._modern) and session is not None and self._may_be_legacy(session, owner)
         if self._modern and not legacy:
             use = Use(principal) if self._upstream.program else PLAIN

@@ -379,7 +379,7 @@ class Silent:
 
 
 class Plain:
-    """Compares by content, and has the repr of every object."""
+    """Compares by a rule of its own, states its content, and has the repr of every object."""
 
     def __init__(self, name):
         self.name = name
@@ -388,6 +388,10 @@ class Plain:
         return isinstance(other, Plain) and other.name == self.name
 
     __hash__ = None
+
+    @property
+    def mcpbus_key(self):
+        return self.name
 
 
 class Itself:

@@ -461,6 +461,33 @@ async def test_arguments_that_differ_in_a_secret_have_results_of_their_own(autoj
     assert len(asked) == 2
 
 
+class Odd(pydantic.BaseModel):
+    """One that is compared by a rule of its own."""
+
+    name: str
+
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = None
+
+
+async def test_arguments_with_unknown_content_are_not_cached(autojump_clock):
+    server, asked = Server("s", middleware=[ResponseCachingMiddleware(max_items=1)]), []
+
+    @server.tool(annotations=READS)
+    async def price(odd: Odd | None = None) -> str:
+        asked.append(odd)
+        return str(len(asked))
+
+    async with open_client(server) as client:
+        told = [
+            await text(client, "price", **given)
+            for given in ({}, {"odd": {"name": "a"}}, {"odd": {"name": "a"}}, {})
+        ]
+    assert told == ["1", "2", "3", "1"]
+
+
 async def test_failures_and_what_is_too_large_are_not_kept(autojump_clock):
     cache = ResponseCachingMiddleware(max_item_size=200)
     async with open_client(counting(cache, annotations=READS)) as client:

@@ -93,6 +93,33 @@ async def test_a_program_of_2026_is_one_process_for_each_principal(autojump_cloc
         assert bus.statistics().limits_reached == {}
 
 
+class Guest:
+    """A principal that is itself alone, and so has the quota of its address."""
+
+
+class Custom(Guest):
+    """One that is compared by a rule of its own, and has the hash of all of its kind."""
+
+    def __eq__(self, other):
+        return self is other
+
+    def __hash__(self):
+        return 1
+
+
+@pytest.mark.parametrize("kind", [Guest, Custom])
+async def test_principals_with_one_quota_have_processes_of_their_own(kind, autojump_clock):
+    async with served(NEW, program=True) as (reached, bus), AsyncExitStack() as stack:
+        started = []
+        for principal in (ann := kind(), kind(), ann):
+            client = await stack.enter_async_context(
+                bus.connect(revision=NEW, principal=principal, **asked())
+            )
+            assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
+            started.append(reached.connected)
+        assert started == [2, 3, 3]  # besides the one that lists
+
+
 @pytest.mark.parametrize(
     ("there", "scoped", "declared", "level", "connections"),
     [

@@ -7,6 +7,7 @@ Source: specification 2026-07-28, basic/versioning; requirements D-12, D-13 and 
 
 import math
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Final
 
 import attrs
@@ -16,7 +17,10 @@ from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
 from mcpbus.protocol.errors import (
     HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
+    SERVER_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
 )
@@ -24,6 +28,19 @@ from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY, REVISIONS, Era, Rev
 
 _CREDENTIALS: Final = {401, 403, 407}
 """Statuses that say nothing about revisions."""
+
+_NOT_IN_THIS_REVISION: Final = {
+    INVALID_REQUEST,
+    INVALID_PARAMS,
+    SERVER_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+}
+"""The errors with which servers refuse ``initialize`` of a revision that they do not know, instead of offering another one."""
+
+_OLDER: Final = (
+    f"; the server may know only revisions before {LATEST_LEGACY.name}: fix an older one, as by revision='2025-06-18' "
+    "(--revision on the command line)"
+)
 
 
 async def negotiate(client: Client, fixed: Revision | None, *, probe_seconds: float = math.inf) -> None:
@@ -46,8 +63,15 @@ async def negotiate(client: Client, fixed: Revision | None, *, probe_seconds: fl
             await _greet(client, LATEST_LEGACY)
         except ProtocolError as error:
             # A server that was slow to answer the first request may have taken that for its client's choice.
-            if error.code != UNSUPPORTED_PROTOCOL_VERSION or not await _discover(client, LATEST, math.inf):
+            if error.code == UNSUPPORTED_PROTOCOL_VERSION and await _discover(client, LATEST, math.inf):
+                return
+            if error.code not in _NOT_IN_THIS_REVISION:
                 raise
+            raise ProtocolError(error.code, f"{error.message}{_OLDER}", error.data) from None
+        except StatusError as error:
+            if error.status != HTTPStatus.BAD_REQUEST:
+                raise
+            raise StatusError(error.status, f"{error}{_OLDER}") from None
 
 
 async def _insist(client: Client, revision: Revision) -> None:

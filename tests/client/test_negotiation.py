@@ -107,6 +107,20 @@ async def test_the_newest_that_both_know_is_spoken(
         (StatusError(403, "it does not want you"), [], "it does not want you"),
         (StatusError(404, "404"), StatusError(404, "nothing there"), "nothing there"),
         (error(-32601), error(-32601), "no (-32601)"),
+        # A server that refuses the revision instead of offering its own leaves it to the user to fix one.
+        (
+            StatusError(400, "400"),
+            StatusError(400, "answered 400 Bad Request"),
+            "the server may know only revisions before 2025-11-25: fix an older one, as by revision='2025-06-18'",
+        ),
+        *(
+            (
+                error(-32601),
+                error(code),
+                f"as by revision='2025-06-18' (--revision on the command line) ({code})",
+            )
+            for code in (-32600, -32602, -32000)
+        ),
         (error(-32601), initialized("2031-01-01"), "the server offers revision '2031-01-01'"),
         (error(-32601), initialized("2026-07-28"), "the server offers revision '2026-07-28'"),
         (error(-32601), {}, "the server offers revision None"),
@@ -130,6 +144,8 @@ async def test_a_server_with_which_nothing_is_in_common_is_told(discover, initia
         ("2026-07-28", error(-32601), [], "the server does not speak 2026-07-28"),
         ("2026-07-28", error(-32022, supported=["2025-06-18"]), [], "the server does not speak 2026-07-28"),
         ("2025-06-18", [], initialized("2025-06-18"), "2025-06-18"),
+        # A revision that the user has fixed needs no hint.
+        ("2025-06-18", [], StatusError(400, "400"), "400"),
         (
             "2025-06-18",
             [],

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import click
 import trio
@@ -38,10 +38,12 @@ def login_at(
     at_terminal, server = sys.stderr.isatty(), told(url)
 
     async def show(page: str) -> str | None:
-        host = urlsplit(page).hostname
+        parts = urlsplit(page)
+        scopes = " ".join(parse_qs(parts.query).get("scope", []))
+        allowing = f" that allows {scopes}" if scopes else ""
         click.echo(
             printable(
-                f"{server} asks for a login. Log in at {host}, in the browser, or open this page:\n{page}"
+                f"{server} asks for a login{allowing}. Log in at {parts.hostname}, in the browser, or open this page:\n{page}"
             ),
             err=True,
         )

@@ -9,6 +9,8 @@ import trio
 
 from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError, told
 from mcpbus.client.http_library import httpx2
+from mcpbus.client.oauth.errors import shown
+from mcpbus.client.oauth.refusal import read_refusal
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
@@ -123,12 +125,17 @@ def status_error(url: str, answer: httpx2.Response) -> ClientError:
     where = answer.headers.get("location")
     moved = f", and names {told(where)} instead" if answer.is_redirect and where else ""
     said = f"{told(url)} answered {answer.status_code} {answer.reason_phrase}".rstrip()
-    return StatusError(answer.status_code, said + moved + _way_out(url, answer.status_code))
+    return StatusError(answer.status_code, said + moved + _way_out(url, answer))
 
 
-def _way_out(url: str, status: int) -> str:
+def _way_out(url: str, answer: httpx2.Response) -> str:
     """What whoever wrote the URL may do about a status."""
+    status = answer.status_code
     if status in {401, 403}:
+        refusal = read_refusal(status, answer.headers.get_list("www-authenticate"), None)
+        if refusal is not None and refusal.scopes:
+            needed = shown(" ".join(refusal.scopes))
+            return f": log in, or give a token with the scopes {needed!r} in a header field, such as 'Authorization: Bearer TOKEN'"
         return ": give credentials in a header field, such as 'Authorization: Bearer TOKEN'"
     if status not in {404, 405, 501}:
         return ""

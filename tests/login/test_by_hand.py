@@ -1,10 +1,11 @@
 """To log in before anything is asked, and to log out."""
 
 import pytest
+import trio
 from internet import answer
 from login_world import META, call
 
-from mcpbus.client import LoginError, LoginRefusedError, MemoryStore, StatusError
+from mcpbus.client import FileStore, LoginError, LoginRefusedError, MemoryStore, StatusError
 from mcpbus.client.oauth.by_hand import LoggedOut, log_in, log_out
 
 ISSUER = "https://id.example"
@@ -89,6 +90,24 @@ async def test_who_logs_out_is_logged_out_everywhere(world, store, autojump_cloc
     assert revoked == ["refresh_token", "access_token"]
     assert await store.load(world.url) is None
     assert await log_out(world.url, store) == LoggedOut()
+
+
+async def test_a_logout_that_is_cut_off_forgets_the_login_all_the_same(world, tmp_path, autojump_clock):
+    """Ctrl-C while the issuer does not answer. Only a store that waits before it writes shows the difference."""
+    store = FileStore(tmp_path / "logins")
+    await log_in(world.url, world.auth(store=store))
+    world.net.slow["id.example"] = 8
+    with trio.move_on_after(1) as scope:
+        await log_out(world.url, store)
+    assert scope.cancelled_caught
+    assert await store.load(world.url) is None
+
+
+@pytest.mark.parametrize("status", [200, 201, 204])
+async def test_each_status_of_success_takes_a_login_back(status, world, store, autojump_clock):
+    await log_in(world.url, world.auth(store=store))
+    world.issuer.instead["/revoke"] = lambda request: answer(status)
+    assert await log_out(world.url, store) == LoggedOut(ISSUER, revoked=True)
 
 
 @pytest.mark.parametrize("how", ["no endpoint", "it refuses", "it is down", "no tokens"])

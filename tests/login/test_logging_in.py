@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 from internet import Body, answer
-from login_world import META, call, open_world
+from login_world import META, call, now, open_world
 
 from mcpbus.client import (
     ClientCredentials,
@@ -17,9 +17,11 @@ from mcpbus.client import (
     StatusError,
     connect_http,
 )
+from mcpbus.client.oauth.errors import IssuerUnavailableError
 from mcpbus.client.oauth.login import decode_login
 
 OLD = "2025-11-25"
+ROOT = "/.well-known/oauth-protected-resource"
 
 
 def stored(store, world):
@@ -82,12 +84,30 @@ async def test_without_auth_nothing_is_different(world, autojump_clock):
             pass
 
 
-async def test_a_server_that_wants_something_else_than_a_token_is_left_alone(world, autojump_clock):
+@pytest.mark.parametrize(
+    "fields", [{}, {"www_authenticate": "Negotiate"}, {"www_authenticate": 'Basic realm="x"'}]
+)
+async def test_a_challenge_of_another_scheme_leads_to_the_metadata(fields, world, autojump_clock):
+    guard = world._guard
+
+    def guard_otherwise(request):
+        refused = guard(request)
+        return refused if refused is None or refused.status_code != 401 else answer(401, **fields)
+
+    world._guard = guard_otherwise
+    world.needs = {"": []}
+    async with world.connect() as client:
+        assert await call(client) == "read"
+    assert world.pages == 1
+
+
+async def test_a_server_that_takes_no_token_is_told_from_one_that_does(world, autojump_clock):
     world._guard = lambda request: answer(401, www_authenticate='Basic realm="x"')
-    with pytest.raises(StatusError, match="401"):
+    world.document = None
+    with pytest.raises(LoginError, match="if it takes a token or a key, give that as a header"):
         async with world.connect():
             pass
-    assert [visit.path for visit in world.net.visits] == ["/mcp"]
+    assert world.pages == 0
 
 
 # -- where it is found out --------------------------------------------------------------------------
@@ -144,18 +164,107 @@ async def test_a_challenge_that_leads_nowhere_is_made_up_for(place, world, autoj
 async def test_a_page_for_everything_is_no_metadata(world, autojump_clock):
     """As those of web applications that answer whatever they do not know with their first page."""
     world.challenges = False
-    root = "/.well-known/oauth-protected-resource"
     world.instead = {
         META: lambda request: answer(body=b"<!doctype html>"),
-        root: lambda request: answer(json=world.document),
+        ROOT: lambda request: answer(json=world.document),
     }
     async with world.connect() as client:
         assert await call(client) == "read"
 
 
-async def test_a_server_of_2025_03_26_is_its_own_issuer(autojump_clock):
+@pytest.mark.parametrize("status", [201, 400, 403, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("challenges", [True, False])
+async def test_a_failure_at_one_place_leaves_the_other_places_to_ask(
+    status, challenges, world, autojump_clock
+):
+    """A proxy in front of a server may forward only some of the places."""
+    world.challenges, world.document["scopes_supported"] = challenges, ["read"]
+    world.instead = {META: lambda request: answer(status), ROOT: lambda request: answer(json=world.document)}
+    place = "/.well-known/oauth-authorization-server"
+    world.issuer.instead = {place: answer(status)}
+    world.issuer.instead["/.well-known/openid-configuration"] = answer(json=world.issuer.metadata)
+    async with world.connect() as client:
+        assert await call(client) == "read"
+
+
+async def test_a_login_at_another_issuer_outlasts_a_failure_of_the_servers_metadata(world, autojump_clock):
+    store = MemoryStore()
+    async with world.connect(world.auth(store=store)) as client:
+        await call(client)
+        # Its own origin has metadata of an issuer, too, at which it has not logged in.
+        own = {**world.issuer.metadata, "issuer": "https://mcp.example"}
+        world.instead["/.well-known/oauth-authorization-server"] = answer(json=own)
+        world.instead[META] = world.instead[ROOT] = lambda request: answer(502)
+        world.issuer.tokens.clear()
+        before = stored(store, world)
+        with pytest.raises(IssuerUnavailableError, match="answered 502"):
+            await call(client)
+    assert stored(store, world) == before
+
+
+@pytest.mark.parametrize("status", [201, 202])
+async def test_an_issuer_may_answer_with_another_status_of_success(status, world, autojump_clock):
+    """Issuers answer 201 where a token, or a client, is created."""
+    for name in ("_issue", "_register"):
+        made = getattr(world.issuer, name)
+
+        def otherwise(*given, made=made):
+            said = made(*given)
+            said.status_code = status
+            return said
+
+        setattr(world.issuer, name, otherwise)
+    world.issuer.life = 60.0
+    store = MemoryStore()
+    async with world.connect(world.auth(store=store)) as client:
+        assert await call(client) == "read"
+        first = stored(store, world).tokens
+        await trio.sleep(60)  # the token expires, and is renewed
+        assert await call(client) == "read"
+    assert stored(store, world).tokens.refresh != first.refresh
+    assert world.pages == 1
+    own = ClientCredentials(client_id="known", client_secret="s3cret", issuer="https://id.example", clock=now)
+    async with world.connect(own) as client:
+        assert await call(client) == "read"
+
+
+@pytest.mark.parametrize("error", ['error="insufficient_scope", ', ""])
+async def test_a_403_that_names_scopes_to_a_request_without_a_token_leads_to_a_login(
+    error, world, autojump_clock
+):
+    guard = world._guard
+
+    def guard_otherwise(request):
+        if b"tools/call" not in request.content:
+            return None
+        refused = guard(request)
+        forbidden = refused is not None and refused.status_code == 401
+        return answer(403, www_authenticate=f'Bearer {error}scope="read"') if forbidden else refused
+
+    world._guard = guard_otherwise
+    async with world.connect() as client:
+        assert world.pages == 0
+        assert await call(client) == "read"
+    assert [asked["scope"] for asked in world.issuer.asked] == ["read"]
+
+
+async def test_the_scopes_that_a_token_of_the_users_own_lacks_are_named(world, autojump_clock):
+    world._guard = lambda request: answer(
+        403, www_authenticate='Bearer error="insufficient_scope", scope="a b"'
+    )
+    with pytest.raises(
+        StatusError, match=r"403.*log in, or give a token with the scopes 'a b' in a header field"
+    ):
+        async with world.connect(headers={"Authorization": "Bearer mine"}):
+            pass
+    assert world.pages == 0
+
+
+@pytest.mark.parametrize("failing", [(), (META,), (META, ROOT)])
+async def test_a_server_of_2025_03_26_is_its_own_issuer(failing, autojump_clock):
     async with open_world(issuer="https://mcp.example") as world:
         world.document, world.challenges = None, False
+        world.instead = {path: lambda request: answer(502) for path in failing}
         issuer = world.issuer
 
         async def serve(request):
@@ -166,7 +275,8 @@ async def test_a_server_of_2025_03_26_is_its_own_issuer(autojump_clock):
             return await (issuer(request) if of_issuer else world._serve(request))
 
         world.net.hosts["mcp.example"] = serve
-        for metadata in ({}, {"issuer": None}):
+        # A server whose metadata cannot be asked for is not guessed at.
+        for metadata in ({},) if failing else ({}, {"issuer": None}):
             issuer.metadata = {**issuer.metadata, **metadata}
             if metadata:
                 issuer.instead["/.well-known/oauth-authorization-server"] = answer(404)

@@ -81,7 +81,7 @@ def test_without_a_terminal_it_says_what_to_do_and_then_all_commands_are_logged_
     out, err = run(env, "login", site.url)
     assert re.fullmatch(rf"Logged in to {site.url} at http://127\.0\.0\.1:\d+\.\n", out)
     assert (
-        f"{site.url} asks for a login. Log in at 127.0.0.1, in the browser, or open this page:\nhttp://127.0.0.1"
+        f"{site.url} asks for a login that allows read. Log in at 127.0.0.1, in the browser, or open this page:\nhttp://127.0.0.1"
         in err
     )
     for command in (["list", site.url], ["inspect", site.url], ["call", site.url, "read"]):

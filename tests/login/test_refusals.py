@@ -42,9 +42,9 @@ PLACE = "https://mcp.example/meta"
             None,
             Refusal(None, too_little=False, place=PLACE),
         ),
-        # Who wants something else than a token is not given one.
-        (401, ['Basic realm="x"'], None, None),
-        (401, ["Negotiate", "NTLM"], "t", None),
+        # A server that names another scheme, or the proxy in front of it, may take a token all the same: its metadata tells.
+        (401, ['Basic realm="x"'], None, Refusal(None, too_little=False)),
+        (401, ["Negotiate", "NTLM"], "t", Refusal("t", too_little=False)),
         # 403: it is to allow more.
         (
             403,
@@ -58,9 +58,22 @@ PLACE = "https://mcp.example/meta"
             "t",
             Refusal("t", too_little=True, scopes=("a",), why="insufficient_scope"),
         ),
-        (403, ['Bearer error="insufficient_scope", scope="a"'], None, None),
-        (403, ['Bearer scope="a"'], "t", None),
+        # A request that came without a token needs one.
+        (
+            403,
+            ['Bearer error="insufficient_scope", scope="a"'],
+            None,
+            Refusal(None, too_little=False, scopes=("a",), why="insufficient_scope"),
+        ),
+        (403, ['Bearer scope="a b"'], None, Refusal(None, too_little=False, scopes=("a", "b"))),
+        # A server that names scopes wants them, whether or not it names the error.
+        (403, ['Bearer scope="a"'], "t", Refusal("t", too_little=True, scopes=("a",))),
+        (403, ["Negotiate", 'Bearer scope="a"'], "t", Refusal("t", too_little=True, scopes=("a",))),
+        (403, ['Bearer error="invalid_token", scope="a"'], "t", None),
         (403, ['Bearer error="invalid_token"'], "t", None),
+        (403, ['Bearer scope=""'], "t", None),
+        (403, ['Bearer realm="x"'], None, None),
+        (403, ['Basic realm="x", scope="a"'], "t", None),
         (403, [], "t", None),
     ],
 )

@@ -1,10 +1,19 @@
 """What a token does not allow is asked for when it is needed, and no more often than there is a point in it."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
+import trio
 from internet import answer
 from login_world import call
 
-from mcpbus.client import InsufficientScopeError, LoginNeededError, MemoryStore, StatusError
+from mcpbus.client import (
+    InsufficientScopeError,
+    LoginNeededError,
+    LoginRefusedError,
+    MemoryStore,
+    StatusError,
+)
 from mcpbus.client.oauth.by_hand import log_in
 
 
@@ -165,3 +174,111 @@ async def test_what_nobody_was_there_for_is_asked_for_the_next_time(world, autoj
     async with world.connect(world.auth(store=store, open_page=None)) as client:
         assert await call(client, "write") == "written"
     assert [asked["scope"] for asked in world.issuer.asked] == ["read", "read write"]
+
+
+# -- an issuer that has forgotten the client -----------------------------------------------------------
+
+
+async def forgotten_by(world, store):
+    """Log in, and have the issuer forget the client; return what stays of the person's pages."""
+    world.document["scopes_supported"] = [
+        "read",
+        "write",
+    ]  # so that the client need not register for more scopes
+    async with world.connect(world.auth(store=store)) as client:
+        await call(client)
+    [name] = [name for name in world.issuer.clients if name != "known"]
+    del world.issuer.clients[name]
+    return name
+
+
+def clients_asked(world):
+    return [asked["client_id"] for asked in world.issuer.asked]
+
+
+@pytest.mark.parametrize("gives_up", ["after its time", "by a cancellation"])
+async def test_a_page_that_led_nowhere_is_followed_by_one_of_a_client_that_registers_again(
+    gives_up, world, autojump_clock
+):
+    store = MemoryStore()
+    name = await forgotten_by(world, store)
+
+    async def error_page(page):
+        if world.issuer.clients.keys() & {*parse_qs(urlsplit(page).query)["client_id"]}:
+            return world.issuer.authorize(page)
+        return await trio.sleep_forever()
+
+    # Each is a program of its own, as `mcpbus call` is.
+    with trio.move_on_after(20 if gives_up == "by a cancellation" else 1000):
+        async with world.connect(world.auth(store=store, open_page=error_page, timeout=300)) as client:
+            with pytest.raises(LoginNeededError, match="within 300 s") as raised:
+                await call(client, "write")
+            assert raised.value.person_asked
+            assert await call(client, "read") == "read"
+    async with world.connect(world.auth(store=store, open_page=error_page, timeout=300)) as client:
+        assert await call(client, "write") == "written"
+    assert clients_asked(world)[0] == name
+    assert name not in clients_asked(world)[1:]
+
+
+@pytest.mark.parametrize("at", ["the page", "the token endpoint"])
+@pytest.mark.parametrize("code", ["invalid_client", "unauthorized_client"])
+async def test_an_issuer_that_reports_that_it_has_forgotten_the_client_gets_another_one_at_once(
+    at, code, world, autojump_clock
+):
+    store = MemoryStore()
+    name = await forgotten_by(world, store)
+    if at == "the token endpoint" and code == "unauthorized_client":
+        token = world.issuer._token
+        world.issuer._token = lambda request, form: (
+            answer(400, json={"error": code}) if form.get("client_id") == name else token(request, form)
+        )
+
+    async def person(page):
+        forgotten = f"client_id={name}" in page
+        back = {"code": None, "error": code} if forgotten and at == "the page" else {}
+        return world.issuer.authorize(page, **back)
+
+    async with world.connect(world.auth(store=store, open_page=person)) as client:
+        assert await call(client, "write") == "written"
+    assert clients_asked(world).count(name) == 2
+    assert clients_asked(world)[-1] != name
+
+
+async def test_a_person_who_declines_at_a_known_client_does_not_make_it_register_again(world, autojump_clock):
+    store = MemoryStore()
+    world.document["scopes_supported"] = ["read", "write"]
+    async with world.connect(world.auth(store=store)) as client:
+        await call(client)
+
+    async def decline(page):
+        return world.issuer.authorize(page, code=None, error="access_denied")
+
+    async with world.connect(world.auth(store=store, open_page=decline)) as client:
+        with pytest.raises(LoginRefusedError):
+            await call(client, "write")
+    async with world.connect(world.auth(store=store)) as client:
+        assert await call(client, "write") == "written"
+    assert len({*clients_asked(world)}) == 1
+
+
+async def test_a_client_that_was_given_is_not_replaced_where_the_issuer_has_forgotten_it(
+    world, autojump_clock
+):
+    given = {"client_id": "known", "client_secret": "s3cret", "store": MemoryStore()}
+    async with world.connect(world.auth(**given)) as client:
+        await call(client)
+        del world.issuer.clients["known"]
+        with pytest.raises(LoginRefusedError, match="invalid_client"):
+            await call(client, "write")
+    assert clients_asked(world) == ["known", "known"]
+
+
+async def test_an_issuer_that_does_not_let_the_forgotten_client_register_is_asked_once(world, autojump_clock):
+    store = MemoryStore()
+    await forgotten_by(world, store)
+    world.issuer.instead["/register"] = answer(403, json={"error": "access_denied"})
+    async with world.connect(world.auth(store=store)) as client:
+        with pytest.raises(LoginRefusedError, match="does not let this client register") as raised:
+            await call(client, "write")
+    assert raised.value.person_asked

@@ -82,6 +82,12 @@ def test_what_an_issuer_issues(said, tokens):
     assert judge_tokens(200, {**GOOD, **said}, ISSUER, 1000.0) == tokens
 
 
+@pytest.mark.parametrize("status", [200, 201, 202, 203, 206])
+@pytest.mark.parametrize("before", [None, Tokens("old", 1.0, 0.9, "r", ("a",))])
+def test_each_status_of_success_issues_a_token(status, before):
+    assert judge_tokens(status, GOOD, ISSUER, 1000.0, before).access == "t0ken"
+
+
 def test_what_is_not_said_anew_still_holds():
     before = Tokens("old", 1.0, 0.9, "r", ("a",))
     assert judge_tokens(200, GOOD, ISSUER, 1000.0, before) == Tokens("t0ken", None, None, "r", ("a",))
@@ -121,7 +127,9 @@ def test_what_is_no_token_that_could_be_used(said):
         (400, {}, "400"),
         (404, {}, "404"),
         (302, {}, "302"),
-        (201, GOOD, "201"),
+        (302, GOOD, "302"),
+        (199, GOOD, "199"),
+        (400, GOOD, "400"),
     ],
 )
 def test_an_issuer_that_refuses(status, said, code):

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -23,9 +22,8 @@ from mcpbus.client.oauth.person import OAuth
 from mcpbus.client.oauth.refusal import Refusal
 from mcpbus.client.oauth.store import LoginStore
 from mcpbus.client.oauth.token_requests import for_the_end
+from mcpbus.client.oauth.web import succeeded
 from mcpbus.protocol.errors import ProtocolError
-
-_TAKEN_BACK: Final = 200
 
 
 async def log_in(url: str, auth: OAuth) -> str:
@@ -166,6 +164,6 @@ async def _revoke(url: str, login: Login) -> bool:
             answer = await web.post_form(endpoint, said, headers)
         except LoginError:
             break
-        taken_back.append(answer.status == _TAKEN_BACK)
+        taken_back.append(succeeded(answer.status))
     # The first is that with which more could be had. One that says itself what it allows, as JWTs do, many issuers cannot take back.
     return taken_back[:1] == [True]

@@ -14,10 +14,10 @@ import attrs
 from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError, said_why, shown
 from mcpbus.client.oauth.login import DOCUMENT, GIVEN, REGISTERED, KnownClient, Login
 from mcpbus.client.oauth.metadata import Issuer, same_issuer
+from mcpbus.client.oauth.web import succeeded
 
 NONE, BASIC, POST = "none", "client_secret_basic", "client_secret_post"
 _WITH_SECRET: Final = (BASIC, POST)
-_CREATED: Final = {200, 201}
 
 
 @attrs.frozen
@@ -150,7 +150,7 @@ def judge_registration(
         LoginError: It gives no name, or not the secret that it wants to be shown.
     """
     where = shown(issuer.name)
-    if status not in _CREATED or "error" in said:
+    if not succeeded(status) or "error" in said:
         code = shown(said.get("error", status))
         raise LoginRefusedError(
             f"{where} does not let this client register ({code}{said_why(said)}): register one there, and give its client_id",

@@ -18,9 +18,10 @@ from mcpbus.client.oauth.metadata import (
     judge_resource,
     origin_of,
     resource_places,
+    same_issuer,
     server_uri,
 )
-from mcpbus.client.oauth.web import Answer, Web
+from mcpbus.client.oauth.web import Answer, Web, succeeded
 from mcpbus.protocol.http.addresses import read_address
 
 _LATER: Final = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}
@@ -59,32 +60,52 @@ async def discover(web: Web, url: str, named: str | None, wanted: Sequence[str |
         MetadataError: What the server, or the issuer, says cannot be used.
         IssuerUnavailableError: One of them cannot be asked now.
     """
-    resource = await find_resource(web, url, named)
+    failure: IssuerUnavailableError | None = None
+    try:
+        resource = await find_resource(web, url, named)
+    except IssuerUnavailableError as error:
+        resource, failure = None, error
     if resource is not None:
         name = choose_issuer(resource, *wanted)
         return Found(told(url), resource.identifier, await _find_issuer(web, name), resource.scopes)
+    own = origin_of(url)
+    if failure is not None and any(name is not None and not same_issuer(name, own) for name in wanted):
+        # The server has another issuer. A login there outlasts a failure of the server's metadata.
+        raise failure
     # It may be of 2025-03-26, where each server is its own issuer.
     identifier = server_uri(url).partition("?")[0]  # a page shows it, and a browser keeps it
     try:
-        return Found(told(url), identifier, await _find_issuer(web, origin_of(url)))
-    except _NoMetadataError:
+        return Found(told(url), identifier, await _find_issuer(web, own))
+    except MetadataError as error:
+        if failure is not None:
+            raise failure from None
+        if not isinstance(error, _NoMetadataError):
+            raise
         return Found(told(url), identifier, default_issuer(url), guessed=True)
 
 
 async def find_resource(web: Web, url: str, named: str | None) -> Resource | None:
     """Ask a server who issues tokens for it; None if it does not say.
 
+    A failure at one place, such as 502 from a proxy that forwards only ``/mcp``, leaves the other places to ask.
+
     Raises:
         MetadataError: What it says cannot be used.
-        IssuerUnavailableError: It cannot be asked now.
+        IssuerUnavailableError: No place has a document, and at least one could not be asked.
     """
+    failure: IssuerUnavailableError | None = None
     for place in resource_places(url, named):
         if place == named and not _may_be_asked(place):
             continue  # a server behind a proxy that ends TLS may say http://; it has its metadata at the usual place, too
-        answer = await web.get(place)
-        document = _document(answer, place)
+        try:
+            document = _document(await web.get(place), place)
+        except IssuerUnavailableError as error:
+            failure = failure or error
+            continue
         if document is not None:
             return judge_resource(document, place, url)
+    if failure is not None:
+        raise failure
     return None
 
 
@@ -126,4 +147,4 @@ def _document(answer: Answer, place: str) -> Mapping[str, Any] | None:
     """
     if answer.status in _LATER or answer.status > HTTPStatus.NOT_IMPLEMENTED:
         raise IssuerUnavailableError(f"{shown(told(place))} answered {answer.status}")
-    return answer.document if answer.status == 200 else None
+    return answer.document if succeeded(answer.status) else None

@@ -70,6 +70,8 @@ class Login:
         tokens: None once they are no good.
         wanted: What the server wants besides, and nobody was there to log in for: it is asked for the next time.
         reach: How near the server was.
+        page_unanswered: Whether the last page for more scopes led nowhere. The issuer may have forgotten the client then, and shows an
+            error instead of a login, so the next page is for a client that registers again.
     """
 
     resource: str
@@ -79,6 +81,7 @@ class Login:
     tokens: Tokens | None = None
     wanted: tuple[str, ...] = ()
     reach: Nearness = Nearness.ANYWHERE
+    page_unanswered: bool = False
 
 
 def encode_login(login: Login) -> bytes:

@@ -38,7 +38,7 @@ from mcpbus.client.oauth.options import (
 )
 from mcpbus.client.oauth.pages import open_browser
 from mcpbus.client.oauth.store import LoginStore, MemoryStore
-from mcpbus.client.oauth.token_requests import for_code
+from mcpbus.client.oauth.token_requests import FORGOTTEN, for_code
 from mcpbus.client.oauth.web import Web
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive, check_text, flag
@@ -148,28 +148,51 @@ class OAuth:
         preferred = last.redirect if last is not None and last.how == REGISTERED else ""
         async with open_listener(self.redirect, preferred) as listener:
             redirect = listener.redirect
-            if client is None and last is not None and before is not None:
+            if client is None and last is not None and before is not None and not before.page_unanswered:
                 same = before.issuer.name == issuer.name
                 client = last if same and may_go_on_as(last, redirect, scopes, self.clock()) else None
-            if client is None:
-                client = await self._register(web, found, listener, scopes)
-                redirect = client.redirect
-            request = make_request(
-                issuer,
-                client,
-                redirect,
-                resource=found.resource,
-                scopes=scopes,
-                assume_pkce=self.assume_pkce,
-            )
+            forgotten = False
+            if client is not None:
+                try:
+                    return await self._log_in_as(web, found, client, redirect, scopes, listener)
+                except LoginRefusedError as error:
+                    forgotten = client.how == REGISTERED and error.code in FORGOTTEN
+                    if not forgotten:
+                        raise
             try:
-                code = await self._log_in(request, listener, self.open_page)
-                form = for_code(code, request, found.resource)
-                tokens = await ask_for_tokens(web, issuer, client, form, clock=self.clock)
+                client = await self._register(web, found, listener, scopes)
             except LoginError as error:
-                error.person_asked = True
+                error.person_asked = forgotten
                 raise
-        return Login(found.resource, issuer, client, tuple(scopes), tokens)
+            return await self._log_in_as(web, found, client, client.redirect, scopes, listener)
+
+    async def _log_in_as(  # noqa: PLR0917 - each is another thing
+        self,
+        web: Web,
+        found: Found,
+        client: KnownClient,
+        redirect: str,
+        scopes: Sequence[str],
+        listener: Listener,
+    ) -> Login:
+        """Log the person in as a client that the issuer should know."""
+        assert self.open_page is not None  # noqa: S101 - `obtain` has refused
+        request = make_request(
+            found.issuer,
+            client,
+            redirect,
+            resource=found.resource,
+            scopes=scopes,
+            assume_pkce=self.assume_pkce,
+        )
+        try:
+            code = await self._log_in(request, listener, self.open_page)
+            form = for_code(code, request, found.resource)
+            tokens = await ask_for_tokens(web, found.issuer, client, form, clock=self.clock)
+        except LoginError as error:
+            error.person_asked = True
+            raise
+        return Login(found.resource, found.issuer, client, tuple(scopes), tokens)
 
     async def _register(
         self, web: Web, found: Found, listener: Listener, scopes: Sequence[str]

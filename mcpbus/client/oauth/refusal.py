@@ -41,20 +41,32 @@ def read_refusal(status: int, fields: Sequence[str], token: str | None) -> Refus
     """
     if status not in {401, 403}:
         return None
-    challenges = read_challenges(fields)
-    mine = [each for each in challenges if each.scheme == _BEARER]
+    mine = [each for each in read_challenges(fields) if each.scheme == _BEARER]
     challenge = next(
         (each for each in mine if "resource_metadata" in each.parameters), mine[0] if mine else None
     )
     if status == 403:
-        wants_more = next(
-            (each for each in mine if each.parameters.get("error") == "insufficient_scope"), None
+        wants_more = min(
+            (each for each in mine if _asks_for_scopes(each)), key=_leaves_error_out, default=None
         )
-        return None if wants_more is None or token is None else _refusal(wants_more, token, too_little=True)
+        # A request without a token is refused for the lack of one, whatever the status.
+        return None if wants_more is None else _refusal(wants_more, token, too_little=token is not None)
     if challenge is None:
-        # Servers leave the field out, and are asked where to log in all the same; one that wants something else says so.
-        return None if challenges else Refusal(token, too_little=False)
+        # Servers leave the field out, and a proxy in front of one writes Negotiate or Basic of its own. The metadata tells.
+        return Refusal(token, too_little=False)
     return _refusal(challenge, token, too_little=False)
+
+
+def _asks_for_scopes(challenge: Challenge) -> bool:
+    """Whether a challenge with 403 asks for more scopes. Some servers name the scopes and leave the error out."""
+    said = challenge.parameters
+    if _leaves_error_out(challenge):
+        return bool(read_scopes(said.get("scope")))
+    return said["error"] == "insufficient_scope"
+
+
+def _leaves_error_out(challenge: Challenge) -> bool:
+    return "error" not in challenge.parameters
 
 
 def _refusal(challenge: Challenge, token: str | None, *, too_little: bool) -> Refusal:

@@ -10,6 +10,7 @@ from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, Login
 from mcpbus.client.oauth.login import Login, Tokens
 from mcpbus.client.oauth.metadata import Issuer
 from mcpbus.client.oauth.scopes import read_scopes
+from mcpbus.client.oauth.web import succeeded
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _NOT_NOW: Final = {408, 425, 429}
@@ -18,7 +19,9 @@ _EARLY_PART: Final = 0.1
 """How long before its end a token is renewed: so long, or that part of its life where it is short."""
 _LONGEST_LIFE: Final = 10 * 365 * 24 * 3600.0
 
-GONE: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
+FORGOTTEN: Final = frozenset({"invalid_client", "unauthorized_client"})
+"""The error codes with which an issuer reports that it does not know a client (RFC 6749, sections 4.1.2.1 and 5.2)."""
+GONE: Final = FORGOTTEN | {"invalid_grant"}
 """With what an issuer says that a refresh token, or the client that has it, is no good any more."""
 
 
@@ -83,7 +86,7 @@ def judge_tokens(
         raise LoginRefusedError(f"{where} issues no token ({code}{said_why(said)})", code)
     if status in _NOT_NOW or status >= 500:
         raise IssuerUnavailableError(f"{where} issues no token now: it answered {status}")
-    if status != 200:
+    if not succeeded(status):
         raise LoginRefusedError(f"{where} issues no token: it answered {status}", str(status))
     access, kind = said.get("access_token"), said.get("token_type")
     if not isinstance(access, str) or not _TOKEN.fullmatch(access):

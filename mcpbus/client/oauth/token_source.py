@@ -192,10 +192,19 @@ class TokenSource:
             if self._has_another_than(refusal.token):
                 return Way.FOUND
             wanted = tuple(scope for scope in scopes if scope not in login.asked)
-            await self._keep(attrs.evolve(login, wanted=wanted))
+            unanswered = login.page_unanswered or error.person_asked
+            await self._keep(attrs.evolve(login, wanted=wanted, page_unanswered=unanswered))
             needed = LoginNeededError(f"{_too_little(self._told, refusal)}; {error}")
             needed.person_asked = error.person_asked
             raise needed from None
+        except Exception:
+            raise
+        except (
+            BaseException
+        ):  # a cancellation, perhaps by a person who gave up before a page that shows an error
+            if login is not None and refusal.too_little:
+                await self._note_unanswered(login)
+            raise
         if new is None:
             return Way.FOUND
         granted = None if new.tokens is None else new.tokens.granted
@@ -260,6 +269,13 @@ class TokenSource:
             if self.tokens == last:  # else somebody has logged in by hand meanwhile, or out
                 await self._keep(attrs.evolve(login, tokens=tokens))
         return self.tokens is not None
+
+    async def _note_unanswered(self, login: Login) -> None:
+        """Keep that a page led nowhere, unless the login is another one by now."""
+        with trio.CancelScope(shield=True):
+            await self.load()
+            if self.tokens == login.tokens:
+                await self._keep(attrs.evolve(login, page_unanswered=True))
 
     async def _keep(self, login: Login) -> None:
         self.login = login

@@ -6,6 +6,11 @@ from typing import Any, Protocol
 import attrs
 
 
+def succeeded(status: int) -> bool:
+    """Whether a status reports success. Issuers answer 200, 201 and 204 where their RFC names only one of them."""
+    return 200 <= status < 300
+
+
 @attrs.frozen
 class Answer:
     """What was answered.

@@ -15,6 +15,10 @@ class MalformedAnswerError(ClientError):
     """What came for an answer is none of the protocol's."""
 
 
+class SessionLostError(ClientError):
+    """The server ended each session soon after it opened it, or does not know its own: the request has not run."""
+
+
 class StatusError(ClientError):
     """The answer was an HTTP status, and nothing of the protocol's.
 

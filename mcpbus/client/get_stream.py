@@ -36,6 +36,8 @@ _TELLING: Final = {"resources/subscribe", "logging/setLevel"}
 """What has a server tell something outside of requests."""
 _NOT_NOW: Final = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS}
 """Statuses that may be others the next time; the second where a server has not noticed that the last stream has broken."""
+_UNKNOWN_SESSION: Final = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
+"""With what servers refuse a session that they do not know, among others."""
 _UNKNOWN_EVENT: Final = {HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND}
 """With what servers refuse an event id that they do not know any more (rule W-26)."""
 
@@ -152,8 +154,8 @@ class GetStream:
         """Tell whether another attempt may have another answer."""
         if not isinstance(refusal, StatusError):
             return False
-        if refusal.status == HTTPStatus.NOT_FOUND and place.session is not None:
-            # The end of the session, but for servers that know a POST alone at this address. A request tells which, and if it is
+        if refusal.status in _UNKNOWN_SESSION and place.session is not None:
+            # The end of the session as a rule, but for servers that know a POST alone at this address. A request tells which, and if it is
             # the end, has a new one opened, where there is another stream.
             with trio.move_on_after(_PING_SECONDS), suppress(ClientError, ProtocolError):
                 await client.request("ping")

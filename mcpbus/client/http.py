@@ -92,6 +92,7 @@ async def connect_http(
             on_question=on_question,
             hearing=connection.stream,
             scoped=True,
+            waiting=connection.waiting,
         )
         if on_question is not None:
             connection.stream.want()

@@ -1,7 +1,10 @@
 """What a client makes of an answer over HTTP: its body, and in a sentence what is wrong where it has nothing of the protocol's."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -13,6 +16,7 @@ from mcpbus.client.oauth.errors import shown
 from mcpbus.client.oauth.refusal import read_refusal
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
+from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from mcpbus.protocol.http.sse import EventDecoder
 from mcpbus.protocol.jsonrpc import Request, Response, Undecodable, decode
@@ -20,48 +24,46 @@ from mcpbus.protocol.jsonrpc import Request, Response, Undecodable, decode
 _LEAVE_SECONDS: Final = 0.1
 """How long a server has to end a stream by itself once the answer has come, so that the connection can be used again."""
 
-_NOT_FOUND_SECONDS: Final = 5.0
-"""How long the body of a 404 may take: without it nobody knows whether the session has ended."""
+_ERROR_SECONDS: Final = 5.0
+"""How long the body of an error may take: it tells whether the session has ended."""
+_TOLD_BYTES: Final = 4_096
+"""How much of such a body is searched."""
+_LOST: Final = re.compile(
+    r"\bsession\b.{0,80}\b(?:not found|not exist|not valid|unknown|invalid|expired|terminated|closed|ended|gone|missing|required|no longer)\b"
+    r"|\b(?:no valid|no such|no active|invalid|unknown|missing|expired|unrecogni[sz]ed|cannot find|could not find)\b.{0,40}\bsession\b"
+    r"|\bnot (?:yet )?(?:been )?initiali[sz]ed\b|\bexpect\w* (?:an? )?initialize\b",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How servers write that they do not know a session: the official SDKs and their examples, mcp-go, rmcp and others."""
 
 _NOT_FOUND: Final = {METHOD_NOT_FOUND: "", RESOURCE_NOT_FOUND: "resources/"}
 """The errors that a server may tell with the status 404, too, as 2026-07-28 has it for the first, and how methods begin that may have them."""
 
 
-async def read_pieces(answer: httpx2.Response, take: Callable[[bytes], bool]) -> None:
-    """Read a body piece by piece, until it ends, or `take` wants no more of it or fails.
+async def read_messages(answer: httpx2.Response, place: StreamPlace, take: Callable[[str], bool]) -> None:
+    """Read a stream of events until it ends, or `take` wants no more of its messages or fails.
 
-    It is left by a cancellation then: an iteration that is merely given up is closed nobody knows when.
+    Other tasks run in between, however many messages come in one piece.
+
+    Raises:
+        ValueError: An event has more bytes than a message may have.
     """
+    decoder, turn = EventDecoder(MOST_MESSAGE_BYTES), Yielder()
     failure: Exception | None = None
+    # Left by a cancellation: an iteration that is given up otherwise is closed by the garbage collector, at any time.
     with trio.CancelScope() as scope:
         async for piece in answer.aiter_raw():
             try:
-                if failure is None and not take(piece):
-                    scope.deadline = min(scope.deadline, trio.current_time() + _LEAVE_SECONDS)
+                for event in decoder.feed(piece) if failure is None else ():
+                    message = place.read(event)
+                    if message is not None and not take(message):
+                        scope.deadline = min(scope.deadline, trio.current_time() + _LEAVE_SECONDS)
+                    await turn.pause()
             except Exception as error:  # noqa: BLE001 - raised again below
                 failure = error
                 scope.cancel()
     if failure is not None:
         raise failure
-
-
-async def read_messages(answer: httpx2.Response, place: StreamPlace, take: Callable[[str], bool]) -> None:
-    """Read a stream of events until it ends, or `take` wants no more of its messages or fails.
-
-    Raises:
-        ValueError: An event has more bytes than a message may have.
-    """
-    decoder = EventDecoder(MOST_MESSAGE_BYTES)
-
-    def take_piece(piece: bytes) -> bool:
-        wanted = True
-        for event in decoder.feed(piece):
-            message = place.read(event)
-            if message is not None:
-                wanted = take(message)
-        return wanted
-
-    await read_pieces(answer, take_piece)
 
 
 async def read_body(answer: httpx2.Response) -> bytes:
@@ -71,38 +73,64 @@ async def read_body(answer: httpx2.Response) -> bytes:
         MalformedAnswerError: It has more bytes than a message may have.
     """
     body = bytearray()
-
-    def take(piece: bytes) -> bool:
-        body.extend(piece)
-        if len(body) > MOST_MESSAGE_BYTES:
-            raise MalformedAnswerError(f"the answer has more than {MOST_MESSAGE_BYTES:,} bytes")
-        return True
-
-    await read_pieces(answer, take)
+    with trio.CancelScope() as scope:
+        async for piece in answer.aiter_raw():
+            body += piece
+            if len(body) > MOST_MESSAGE_BYTES:
+                scope.cancel()
+    if len(body) > MOST_MESSAGE_BYTES:
+        raise MalformedAnswerError(f"the answer has more than {MOST_MESSAGE_BYTES:,} bytes")
     return bytes(body)
 
 
-async def read_not_found(answer: httpx2.Response, request: Request) -> bytes | None:
-    """Read what came with 404 in a session, and return it if it is the answer to its request: no such method, or no such resource.
+class Refusal(Enum):
+    """The meaning of an error status in a session."""
 
-    Any other is the end of the session (rule W-34). The id alone does not tell: servers, this one among them, say with it that the
-    session has ended. A body that cannot be read, or does not come, changes nothing.
-    """
+    OF_REQUEST = "the request alone was refused"
+    OF_SESSION = "the session has ended, and nothing has looked at the request"
+    UNCLEAR = "the text is that of an ended session, in an answer to the request itself, which may have run"
+
+
+async def read_error_body(answer: httpx2.Response) -> bytes:
+    """Read the body of an error; empty where it cannot be read, or does not come in time."""
     with (
-        trio.move_on_after(_NOT_FOUND_SECONDS),
-        suppress(httpx2.HTTPError, MalformedAnswerError, Undecodable, ValueError, RecursionError),
+        trio.move_on_after(_ERROR_SECONDS),
+        suppress(httpx2.HTTPError, MalformedAnswerError),
     ):
-        body = await read_body(answer)
+        return await read_body(answer)
+    return b""
+
+
+def judge_error(status: int, body: bytes, request: Request | None) -> Refusal:
+    """Find out whether an error that came in a session is the end of that session (rule W-34).
+
+    A 404 is, unless it is the answer to its request: no such method, or no such resource. Its id alone does not tell, since servers send
+    it with the end of a session, too. Servers that end a session with another status write so in the body.
+
+    Args:
+        status: The status of the answer.
+        body: Its body.
+        request: The request that it answers; None for notifications and answers.
+    """
+    said = None
+    with suppress(Undecodable):
         said = decode(body)
-        if (
-            isinstance(said, Response)
-            and said.id == request.id
-            and said.error is not None
-            and (prefix := _NOT_FOUND.get(said.error.code)) is not None
-            and request.method.startswith(prefix)
-        ):
-            return body
-    return None
+    own = isinstance(said, Response) and request is not None and said.id == request.id
+    if status == HTTPStatus.NOT_FOUND:
+        code = said.error.code if own and isinstance(said, Response) and said.error is not None else None
+        prefix = None if code is None else _NOT_FOUND.get(code)
+        is_answer = request is not None and prefix is not None and request.method.startswith(prefix)
+        return Refusal.OF_REQUEST if is_answer else Refusal.OF_SESSION
+    if status == HTTPStatus.GONE:
+        return Refusal.OF_SESSION
+    if not _LOST.search(body[:_TOLD_BYTES].decode(errors="replace")):
+        return Refusal.OF_REQUEST
+    may_have_run = own or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return (
+        Refusal.UNCLEAR
+        if may_have_run and request is not None and request.method != "ping"
+        else Refusal.OF_SESSION
+    )
 
 
 def media_type(answer: httpx2.Response) -> str:

@@ -1,8 +1,7 @@
 """The requests of one client to its server over HTTP: each message is a POST, and a session that has ended is followed by a new one."""
 
 from contextlib import suppress
-from http import HTTPStatus
-from typing import Final, TypeGuard
+from typing import Final
 
 import attrs
 import msgspec
@@ -10,40 +9,57 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
-from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, told
+from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, SessionLostError, told
 from mcpbus.client.get_stream import GetStream
 from mcpbus.client.http_answers import (
+    Refusal,
     check_encoding,
     explain,
+    judge_error,
     media_type,
     read_body,
+    read_error_body,
     read_messages,
-    read_not_found,
     status_error,
 )
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
-from mcpbus.client.http_session import HttpSession
+from mcpbus.client.http_session import MOST_REFUSALS, HttpSession
 from mcpbus.client.mirroring import MirroredTools
+from mcpbus.client.outgoing import Outgoing
 from mcpbus.client.pending import Pending
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import encode_message
-from mcpbus.protocol.jsonrpc import Notification, Request, Undecodable
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable
 from mcpbus.protocol.revisions import Era
 
 _TELL_SECONDS: Final = 30
 """How long a server may take to accept what it owes no answer."""
 _MOST_APART: Final = 1_000
 """How many answers and cancellations are on their way at once, before others wait for them."""
+_PING_SECONDS: Final = 5.0
+_LOST_EACH: Final = (
+    "{url} has refused the request in {times} sessions that it had just opened: do several replicas answer there that do not share "
+    "their sessions? Route by Mcp-Session-Id, or use revision 2026-07-28, which has none"
+)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Outgoing:
-    """A message to post, with the request whose it is, and whether an ended session has refused it already."""
+    """A message to post, with the request whose it is."""
 
     message: Message
     pending: Pending | None
-    repeated: bool = False
+
+    @property
+    def request(self) -> Pending | None:
+        return self.pending if isinstance(self.message, Request) else None
+
+    @property
+    def size(self) -> int:
+        message = self.message
+        return len((message.result or b"") if isinstance(message, Response) else message.params)
 
 
 @attrs.frozen
@@ -78,12 +94,12 @@ class HttpConnection:
         self._requests = requests
         self._url = url
         self._nursery = nursery
-        self._session = HttpSession(nursery, self._repeat, self._leave_session)
         self.stream = GetStream(requests, url, nursery, self._session_headers)
         self._tools = MirroredTools()
         self._posts: dict[int | str, _Post] = {}
         # Posts in the order in which they were sent; see `run`.
-        self._sender, self._receiver = trio.open_memory_channel[_Outgoing](1024)
+        self.waiting: Outgoing[_Outgoing] = Outgoing("the server")
+        self._session = HttpSession(nursery, self.waiting, self._leave_session)
         self._posted = trio.Event()
 
     def send(self, message: Message, pending: Pending | None) -> None:
@@ -94,21 +110,7 @@ class HttpConnection:
                 post.scope.cancel()
             if self.client.revision.era is Era.MODERN:
                 return
-        self._put(_Outgoing(message, pending))
-
-    def _put(self, outgoing: _Outgoing) -> None:
-        try:
-            self._sender.send_nowait(outgoing)
-        except trio.WouldBlock:
-            raise Disconnected("the server accepts nothing") from None
-
-    def _repeat(self, request: Request, pending: Pending) -> None:
-        """Post a request that the last session has refused, or would have."""
-        if pending.result is None:  # else it was given up meanwhile
-            try:
-                self._put(_Outgoing(request, pending, repeated=True))
-            except Disconnected as error:
-                pending.settle(error)
+        self.waiting.put(_Outgoing(message, pending))
 
     async def run(self) -> None:
         """Post what is sent.
@@ -118,25 +120,25 @@ class HttpConnection:
         """
         try:
             async with trio.open_nursery() as apart:
-                async for outgoing in self._receiver:
+                while (outgoing := await self.waiting.take()) is not None:
                     message, pending = outgoing.message, outgoing.pending
                     if not isinstance(message, Request):
                         if _opens_session(message):
                             self._session.enter()
                         if _stands_alone(message) and len(apart.child_tasks) < _MOST_APART:
-                            apart.start_soon(self._tell, message, pending, self._session.id)
+                            apart.start_soon(self._tell, outgoing, self._session.id)
                         else:
-                            await self._tell(message, pending, self._session.id)
+                            await self._tell(outgoing, self._session.id)
                         if _opens_session(message):
                             self.stream.enter(self.client, self._session.id)
-                    elif (
-                        pending is not None
-                        and pending.result is None  # else it was given up meanwhile
-                        and not self._session.hold(message, pending)
-                    ):
+                    elif pending is None:
+                        self.waiting.written(outgoing)
+                    elif self._session.renewing and message.method != "initialize":
+                        self.waiting.park(outgoing)
+                    else:
                         self.stream.asked(message.method)
                         pending.begun = True
-                        self._nursery.start_soon(self._ask, message, pending, outgoing.repeated)
+                        self._nursery.start_soon(self._ask, outgoing, message, pending)
         finally:
             self._posted.set()
 
@@ -152,20 +154,20 @@ class HttpConnection:
 
     async def close(self) -> None:
         """Post what is left, and end the session."""
-        self._sender.close()
+        self.waiting.close()
         await self._posted.wait()
-        async for outgoing in self._receiver:  # which a cancellation has left
+        while (outgoing := self.waiting.take_nowait()) is not None:  # which a cancellation has left
             if not isinstance(outgoing.message, Request):
-                await self._tell(outgoing.message, outgoing.pending, self._session.id)
+                await self._tell(outgoing, self._session.id)
         if self._session.id is not None:
             headers = self._session_headers(self._session.id)
             with suppress(httpx2.HTTPError, ClientError):  # the server ends it by itself, in time
                 async with self._requests.send("DELETE", headers):
                     pass
 
-    async def _tell(self, message: Message, owner: Pending | None, session: str | None) -> None:
+    async def _tell(self, outgoing: _Outgoing, session: str | None) -> None:
         """Post what is owed no answer. A call whose question stays unanswered for it, fails."""
-        problem = "the server accepts nothing"
+        message, problem = outgoing.message, "the server accepts nothing"
         with trio.move_on_after(_TELL_SECONDS):
             try:
                 headers = self._post_headers(message, session)
@@ -175,24 +177,28 @@ class HttpConnection:
                 ) as answer:
                     if answer.is_success:
                         return
-                    if _has_ended(session, answer) and not _opens_session(message):
-                        self._session.ended(session, self.client)
-                        return
+                    if session is not None and not _opens_session(message):
+                        body = await read_error_body(answer)
+                        if judge_error(answer.status_code, body, None) is Refusal.OF_SESSION:
+                            self._session.ended(session, self.client)
+                            return
                     problem = str(status_error(self._url, answer))
             except httpx2.HTTPError as error:
                 problem = explain(self._url, error)
             except ClientError as error:
                 problem = str(error)
+            finally:
+                self.waiting.written(outgoing)
         if not isinstance(message, Notification):
-            self.client.unanswered(owner, problem)
+            self.client.unanswered(outgoing.pending, problem)
 
-    async def _ask(self, request: Request, pending: Pending, repeated: bool) -> None:
+    async def _ask(self, outgoing: _Outgoing, request: Request, pending: Pending) -> None:
         session = None if request.method == "initialize" else self._session.id
         refused = False
         with trio.CancelScope() as scope:
             self._posts[request.id] = _Post(scope, pending, session)
             try:
-                await self._exchange(request, pending, session, repeated)
+                await self._exchange(request, pending, session)
             except _RefusedError:
                 refused = True
             except httpx2.HTTPError as error:
@@ -201,23 +207,27 @@ class HttpConnection:
                 pending.settle(error)
             except (Undecodable, ValueError, RecursionError) as error:
                 pending.settle(MalformedAnswerError(f"what {told(self._url)} answers is no MCP: {error}"))
-        del self._posts[request.id]
+            finally:
+                del self._posts[request.id]
+                if not refused:
+                    self.waiting.written(outgoing)
         if refused and session is not None:
             pending.begun = False
-            self._session.ended(session, self.client, (request, pending))
+            pending.refusals += 1
+            if pending.refusals > MOST_REFUSALS:
+                pending.settle(
+                    SessionLostError(_LOST_EACH.format(url=told(self._url), times=pending.refusals))
+                )
+            self.waiting.park(outgoing)
+            self._session.ended(session, self.client)
 
-    async def _exchange(
-        self, request: Request, pending: Pending, session: str | None, repeated: bool
-    ) -> None:
+    async def _exchange(self, request: Request, pending: Pending, session: str | None) -> None:
         place = StreamPlace(session)
         headers = self._post_headers(request, session)
         said = encode_message(request)
         async with self._requests.send("POST", headers, said, may_ask=True) as answer:
-            if _has_ended(session, answer) and not repeated:
-                body = await read_not_found(answer, request)
-                if body is None:
-                    raise _RefusedError
-                self.client.receive(body, pending)
+            if session is not None and answer.is_error:
+                await self._read_error(answer, request, pending, session)
                 return
             check_encoding(self._url, answer)
             kind = media_type(answer)
@@ -231,6 +241,34 @@ class HttpConnection:
                 raise status_error(self._url, answer)
         while pending.result is None:
             await self._return(request, pending, place)
+
+    async def _read_error(
+        self, answer: httpx2.Response, request: Request, pending: Pending, session: str
+    ) -> None:
+        """Read an error that came in a session.
+
+        Raises:
+            _RefusedError: The session has ended.
+            ClientError: The error is nothing of the protocol's.
+        """
+        body = await read_error_body(answer)
+        refusal = judge_error(answer.status_code, body, request)
+        if refusal is Refusal.UNCLEAR:
+            # A request without an effect tells whether it is the session. If so, that request has a new one opened, and this one
+            # does not end with the old one.
+            self._posts[request.id] = attrs.evolve(self._posts[request.id], session=None)
+            with trio.move_on_after(_PING_SECONDS), suppress(ClientError, ProtocolError):
+                await self.client.request("ping")
+            if self._session.id != session and answer.is_client_error:
+                refusal = Refusal.OF_SESSION
+        if refusal is Refusal.OF_SESSION:
+            raise _RefusedError
+        check_encoding(self._url, answer)
+        if media_type(answer) == "application/json" and answer.status_code not in {401, 403}:
+            with suppress(Undecodable, ValueError):
+                self._receive(body, request, pending)
+        if pending.result is None:
+            raise status_error(self._url, answer)
 
     async def _read_json(self, answer: httpx2.Response, request: Request, pending: Pending) -> None:
         body = await read_body(answer)
@@ -266,8 +304,10 @@ class HttpConnection:
         headers |= self._session_headers(place.session)
         try:
             async with self._requests.send("GET", headers, may_ask=True) as answer:
-                if _has_ended(place.session, answer):
-                    self._session.ended(place.session, self.client)
+                if place.session is not None and answer.is_error:
+                    body = await read_error_body(answer)
+                    if judge_error(answer.status_code, body, None) is Refusal.OF_SESSION:
+                        self._session.ended(place.session, self.client)
                 check_encoding(self._url, answer)
                 if media_type(answer) != "text/event-stream" or not answer.is_success:
                     raise status_error(self._url, answer)
@@ -303,8 +343,3 @@ def _stands_alone(message: Message) -> bool:
 
 def _opens_session(message: Message) -> bool:
     return isinstance(message, Notification) and message.method == "notifications/initialized"
-
-
-def _has_ended(session: str | None, answer: httpx2.Response) -> TypeGuard[str]:
-    """Tell whether the answer to what was sent in a session says that it has ended (rule W-34), but see `read_not_found`."""
-    return session is not None and answer.status_code == HTTPStatus.NOT_FOUND

@@ -6,7 +6,7 @@ from typing import Final, Generic, Protocol, TypeVar
 import attrs
 import trio
 
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.pending import Pending
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
 
@@ -40,15 +40,18 @@ class Outgoing(Generic[_T]):
         name: The server's name, for errors.
 
     Attributes:
-        size: Bytes that wait.
-        on_waiting: Called when `size` changes.
+        size: Bytes that wait in the queue.
+        writing: Bytes that were taken and are not written yet.
+        on_waiting: Called with the sum of the two when it changes.
     """
 
     _name: str
     size: int = attrs.field(default=0, init=False)
+    writing: int = attrs.field(default=0, init=False)
     on_waiting: OnWaiting | None = attrs.field(default=None, init=False)
     # A dict, so that a message in the middle can leave.
     _messages: dict[_T, None] = attrs.field(factory=dict, init=False)
+    _parked: dict[_T, None] = attrs.field(factory=dict, init=False)
     _closed: bool = attrs.field(default=False, init=False)
     _stirred: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -63,30 +66,59 @@ class Outgoing(Generic[_T]):
         """
         if self._closed:
             raise Disconnected("the client was closed")
-        full = len(self._messages) >= MOST_WAITING or self.size + message.size > MOST_WAITING_BYTES
+        full = (
+            len(self._messages) + len(self._parked) >= MOST_WAITING
+            or self.size + message.size > MOST_WAITING_BYTES
+        )
         if self._messages and full:
             raise Disconnected(
                 f"{self._name} reads nothing: {len(self._messages):,} messages with {self.size:,} bytes wait for it"
             )
-        self._messages[message] = None
-        self._count(message.size)
-        if message.request is not None:
-            message.request.on_settled = lambda: self._remove(message)
+        self._add(message, self._messages)
         self._stirred.unpark()
 
     async def take(self) -> _T | None:
-        """Wait for the oldest message and remove it. None once the queue is closed and empty. A checkpoint if it waits."""
-        while not self._messages:
-            if self._closed:
-                return None
+        """Wait for the oldest message, which is to be `written`. None once the queue is closed and empty. A checkpoint if it waits."""
+        while not (self._messages or self._closed):
             await self._stirred.park()
-        message = next(iter(self._messages))
-        self._remove(message)
+        return self.take_nowait()
+
+    def take_nowait(self) -> _T | None:
+        """Return the oldest message, as `take` does; None if none waits."""
+        message = next(iter(self._messages), None)
+        if message is not None:
+            self.writing += message.size
+            self._remove(message)
         return message
+
+    def written(self, message: _T) -> None:
+        """Count a message that was taken no longer."""
+        self.writing -= message.size
+        self._tell()
+
+    def park(self, message: _T) -> None:
+        """Keep a message that was taken until `release`: the server does not accept it now. It counts as before."""
+        self.writing -= message.size
+        if message.request is None or message.request.result is None:
+            self._add(message, self._parked)
+        else:
+            self._tell()
+
+    def release(self) -> None:
+        """Queue all messages that are parked."""
+        self._messages |= self._parked
+        self._parked.clear()
+        self._stirred.unpark()
+
+    def fail_parked(self, error: ClientError) -> None:
+        """Fail the requests that are parked."""
+        for message in [*self._parked]:
+            if message.request is not None:
+                message.request.settle(error)
 
     def withdraw(self, why: str) -> None:
         """Remove all requests that wait. Their calls fail with `Disconnected`."""
-        for message in [*self._messages]:
+        for message in [*self._messages, *self._parked]:
             if message.request is not None:
                 message.request.settle(Disconnected(why))
 
@@ -95,14 +127,21 @@ class Outgoing(Generic[_T]):
         self._closed = True
         self._stirred.unpark_all()
 
-    def _remove(self, message: _T) -> None:
-        if message in self._messages:
-            del self._messages[message]
-            self._count(-message.size)
-            if message.request is not None:
-                message.request.on_settled = None
+    def _add(self, message: _T, lane: dict[_T, None]) -> None:
+        lane[message] = None
+        self.size += message.size
+        if message.request is not None:
+            message.request.on_settled = lambda: self._remove(message)
+        self._tell()
 
-    def _count(self, change: int) -> None:
-        self.size += change
+    def _remove(self, message: _T) -> None:
+        lane = self._messages if message in self._messages else self._parked
+        del lane[message]
+        self.size -= message.size
+        if message.request is not None:
+            message.request.on_settled = None
+        self._tell()
+
+    def _tell(self) -> None:
         if self.on_waiting is not None:
-            self.on_waiting(self.size)
+            self.on_waiting(self.size + self.writing)

@@ -38,10 +38,20 @@ class Pending:
         on_question: As given.
         result: The encoded result object, or the error; None until there is either.
         begun: Whether the server has begun to look at it.
+        refusals: How many sessions have refused it.
         on_settled: Called when there is a result or an error; None if the request waits in no queue.
     """
 
-    __slots__ = ("_task", "begun", "on_notification", "on_question", "on_settled", "result", "tool")
+    __slots__ = (
+        "_task",
+        "begun",
+        "on_notification",
+        "on_question",
+        "on_settled",
+        "refusals",
+        "result",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -54,6 +64,7 @@ class Pending:
         self.on_question = on_question
         self.result: bytes | msgspec.Raw | Exception | None = None
         self.begun = False
+        self.refusals = 0
         self.on_settled: Callable[[], object] | None = None
         # An event would cost more than all else here; and there is one task that can wait.
         self._task: trio.lowlevel.Task | None = None

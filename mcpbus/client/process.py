@@ -205,6 +205,7 @@ class _ProcessConnection:
                 if line.request is not None:
                     line.request.begun = True
                 await stdin.send_all(line.text)
+                self.waiting.written(line)
             await stdin.aclose()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # the end of its output tells why

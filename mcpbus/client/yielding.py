@@ -21,7 +21,7 @@ class Yielder:
         self._until = time.perf_counter() + SLICE_SECONDS
 
     async def pause(self) -> None:
-        """Let other tasks run, if the slice is used up. Only then a checkpoint."""
+        """Let other tasks run, if the slice is used up. No cancel point."""
         if time.perf_counter() >= self._until:
-            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.cancel_shielded_checkpoint()
             self._until = time.perf_counter() + SLICE_SECONDS

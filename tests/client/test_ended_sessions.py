@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
 
 from mcpbus.client import http_answers
-from mcpbus.client.errors import Disconnected, StatusError
+from mcpbus.client.errors import Disconnected, SessionLostError, StatusError
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.errors import ProtocolError
 
@@ -127,7 +127,7 @@ async def test_a_404_that_is_too_long_is_the_end_of_the_session(monkeypatch):
 
 
 async def test_a_404_whose_body_does_not_come_is_the_end_of_the_session(monkeypatch):
-    monkeypatch.setattr(http_answers, "_NOT_FOUND_SECONDS", 0.01)
+    monkeypatch.setattr(http_answers, "_ERROR_SECONDS", 0.01)
 
     async def stalled(stream):
         await stream.send_all(not_found(content_length=1000))
@@ -163,11 +163,102 @@ async def test_a_session_that_the_server_has_ended_is_followed_by_another(revisi
             nursery.cancel_scope.cancel()
 
 
-async def test_a_request_is_repeated_once():
-    async with connected(GONE, AGAIN, TAKEN, GONE) as (client, sent):
-        with pytest.raises(ProtocolError, match="Session not found"):
+@pytest.mark.parametrize("refusals", [2, 10])
+async def test_a_request_is_repeated_until_a_session_takes_it(refusals):
+    """As where two replicas answer in random order."""
+    async with connected(*[GONE, AGAIN, TAKEN] * refusals, TOOLS) as (client, sent):
+        assert await client.list_tools() == [{"name": "late"}]
+    assert [method for method, _ in heard(sent)].count("initialize") == refusals
+
+
+async def test_a_request_that_each_session_refuses_fails_and_the_error_names_the_cause():
+    async with connected(*[GONE, AGAIN, TAKEN] * 11) as (client, sent):
+        with pytest.raises(SessionLostError, match=r"in 11 sessions .* several replicas"):
             await client.list_tools()
-        assert len(sent) == 4
+    assert [method for method, _ in heard(sent)].count("list") == 11
+
+
+def refusal(status, text=None, *, number=None, code=-32000):
+    said = {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": text}}
+    return answer(json.dumps(said).encode(), status=status)
+
+
+BAD = "400 Bad Request"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        refusal(BAD, "Bad Request: No valid session ID provided"),
+        refusal(BAD, "Bad Request: Server not initialized"),
+        refusal(BAD, "Bad Request: Missing session ID", number="server-error", code=-32600),
+        refusal(BAD, "Session has been terminated"),
+        refusal(BAD, "Session a1b2 is no longer valid: not found on this server"),
+        refusal("409 Conflict", "Unknown session"),
+        answer(b"Invalid session ID", "text/plain", BAD),
+        answer(b"Invalid or missing session ID", "text/plain", BAD),
+        answer(b"Unauthorized: Session not found", "text/plain", "401 Unauthorized"),
+        answer(b"Unexpected message, expect initialize request", "text/plain", "422 Unprocessable Entity"),
+        answer(status="410 Gone"),
+    ],
+)
+async def test_a_session_that_another_status_ends_is_followed_by_a_new_one_too(said):
+    async with connected(said, AGAIN, TAKEN, TOOLS) as (client, sent):
+        assert (await client.call_tool("t"))["tools"] == [{"name": "late"}]
+    assert heard(sent)[:4] == [("call", "s1"), ("initialize", None), ("initialized", "s2"), ("call", "s2")]
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (refusal(BAD, "the city is missing", code=-32602, number=2), ProtocolError),
+        (refusal(BAD, "the city is missing"), ProtocolError),
+        (refusal("403 Forbidden", "no"), StatusError),
+        (answer(b"invalid arguments", "text/plain", BAD), StatusError),
+        (answer(b"Unauthorized", "text/plain", "401 Unauthorized"), StatusError),
+    ],
+)
+async def test_an_error_that_does_not_name_the_session_is_of_its_request(said, kind):
+    async with connected(said, TOOLS) as (client, sent):
+        with pytest.raises(kind):
+            await client.call_tool("t")
+        await client.list_tools()
+    assert [method for method, _ in heard(sent)] == ["call", "list", "DELETE"]
+
+
+async def test_a_call_that_may_have_run_is_not_repeated_though_its_error_is_that_of_a_lost_session():
+    """A browser's session, say: a ping tells that the protocol's is still there."""
+    own = refusal(BAD, "Session not found", number=2)
+    pong = result({}, 3)
+    async with connected(own, pong, TOOLS) as (client, sent):
+        with pytest.raises(ProtocolError, match="Session not found"):
+            await client.call_tool("t")
+        await client.list_tools()
+    assert [method for method, _ in heard(sent)] == ["call", "ping", "list", "DELETE"]
+
+
+async def test_a_server_that_repeats_the_id_of_what_it_refuses_is_asked_whether_it_means_the_session():
+    own = refusal(BAD, "Session not found", number=2)
+    async with connected(own, GONE, AGAIN, TAKEN, result({}, 3), TOOLS) as (client, sent):
+        assert (await client.call_tool("t"))["tools"] == [{"name": "late"}]
+    assert [method for method, _ in heard(sent)][:5] == ["call", "ping", "initialize", "initialized", "ping"]
+
+
+async def test_a_call_that_failed_with_its_server_is_not_repeated_and_the_session_is_opened_anew():
+    broken = refusal("500 Internal Server Error", "session not found in store")
+    async with connected(broken, GONE, AGAIN, TAKEN, result({}, 3), TOOLS) as (client, sent):
+        with pytest.raises(ProtocolError, match="not found in store"):
+            await client.call_tool("t")
+        await client.list_tools()
+    assert [method for method, _ in heard(sent)].count("call") == 1
+    assert heard(sent)[-2] == ("list", "s2")
+
+
+async def test_a_server_that_opens_no_new_session_in_time_fails_what_waits_for_it(monkeypatch):
+    monkeypatch.setattr("mcpbus.client.http_session.OPEN_SECONDS", 0.05)
+    async with connected(GONE, never) as (client, _):
+        with pytest.raises(Disconnected, match="opens no new one: it did not answer within"):
+            await client.list_tools()
 
 
 @pytest.mark.parametrize("status", ["503 Slow Down", "404 Not Found"])

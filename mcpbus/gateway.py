@@ -14,6 +14,7 @@ from mcpbus.client.oauth.grant import Grant
 from mcpbus.features.keywords import check_kinds
 from mcpbus.proxy import Proxy
 from mcpbus.server import Server
+from mcpbus.upstream.pool import Isolation
 
 _MEMBERS: Final = ("mcpServers", "servers")
 """Under which the servers are: as most clients have it, and as VS Code has."""
@@ -26,7 +27,7 @@ _HTTP: Final = {"http", "streamable-http", "streamableHttp"}
 
 
 class _Entry(msgspec.Struct):
-    """What of an entry is looked at: what clients have in it, and the `revision`; clients have more in it, which is theirs."""
+    """What of an entry is looked at: what clients have in it, the `revision` and the `isolation`; clients have more in it, which is theirs."""
 
     type: str | None = None
     command: str | None = None
@@ -36,6 +37,7 @@ class _Entry(msgspec.Struct):
     url: str | None = None
     headers: dict[str, str] = {}
     revision: str | None = None
+    isolation: Isolation = "client"
     disabled: bool = False
 
     def __post_init__(self) -> None:
@@ -171,10 +173,19 @@ def _proxy(key: str, entry: _Entry) -> Proxy:
                 headers=entry.headers,
                 login=_kept_login(),
                 revision=entry.revision,
+                isolation=entry.isolation,
                 optional=True,
             )
         command = [str(entry.command), *entry.args]
-        return Proxy(command, name=key, env=entry.env, cwd=entry.cwd, revision=entry.revision, optional=True)
+        return Proxy(
+            command,
+            name=key,
+            env=entry.env,
+            cwd=entry.cwd,
+            revision=entry.revision,
+            isolation=entry.isolation,
+            optional=True,
+        )
     except (TypeError, ValueError) as fault:
         raise ValueError(f"server {key!r}: {fault}") from None
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_args
 
 import msgspec
 
@@ -22,9 +22,11 @@ from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.messages import Icon, Implementation
 from mcpbus.server import Server
 from mcpbus.upstream.live import Live, Terms
+from mcpbus.upstream.pool import Isolation
 from mcpbus.upstream.target import Target, read_upstream
 
 _UNKNOWN: Final = {"version": "0.0.0"}
+_ISOLATIONS: Final = get_args(Isolation)
 
 
 class Proxy(Server[None]):
@@ -48,6 +50,8 @@ class Proxy(Server[None]):
         revision: The only revision of the other server that will do; the newest that both know if left out.
         optional: Whether it begins although the other server cannot be reached, and tries again by itself.
         connections: How many connections, or processes, there may be at once. A call that finds none waits for half a minute.
+        isolation: The owner of a connection, and so of the state that the upstream server keeps for it: ``"client"``, ``"call"`` for a
+            connection for each call, or ``"none"`` for one that all clients share, at servers that keep no state.
         timeout: Seconds after which a call is cancelled and fails; no limit if left out.
         scopes: What a token has to allow for all that it offers; see `mcpbus.auth`.
         version: Which version clients are told; if left out, that of the other server.
@@ -85,6 +89,7 @@ class Proxy(Server[None]):
         revision: str | None = None,
         optional: bool = False,
         connections: int = 100,
+        isolation: Isolation = "client",
         timeout: float | None = None,
         scopes: Iterable[str] = (),
         version: str | None = None,
@@ -111,6 +116,8 @@ class Proxy(Server[None]):
         check_kinds("Proxy", {"connections": connections, "optional": optional})
         if connections < 1:
             raise ValueError(f"Proxy: connections is at least 1, not {connections}")
+        if isolation not in _ISOLATIONS:
+            raise ValueError(f"Proxy: isolation is one of {', '.join(_ISOLATIONS)}, not {isolation!r}")
         check_lists(icons=icons)
         images = list(icons)
         own = {
@@ -144,7 +151,7 @@ class Proxy(Server[None]):
         self._told = instructions
         self._upstream = upstream
         self._terms = Terms(
-            connections, check_timeout(timeout, "Proxy"), check_scopes(scopes, "Proxy"), optional
+            connections, check_timeout(timeout, "Proxy"), check_scopes(scopes, "Proxy"), optional, isolation
         )
         self.connection: Live | None = None
         self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")

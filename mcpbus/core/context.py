@@ -15,6 +15,7 @@ from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.open_questions import answered_within
 from mcpbus.core.pending_questions import Ask
 from mcpbus.core.receipt import Receipt
+from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
 from mcpbus.core.state import PrincipalT, StateT, state_of
@@ -102,6 +103,11 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         """Whom `auth` or `authenticate` found behind the request; None without authentication."""
         principal: PrincipalT = self._call.context.principal
         return principal
+
+    @property
+    def request_context(self) -> RequestContext:
+        """The request with all that is known of it. For the bus."""
+        return self._call.context
 
     @property
     def owner(self) -> Hashable:

@@ -19,7 +19,7 @@ from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import Hearing
 from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import PLAIN, Pipe
-from mcpbus.upstream.pool import Pool
+from mcpbus.upstream.pool import Isolation, Pool
 from mcpbus.upstream.relay import Relay
 from mcpbus.upstream.target import Upstream
 from mcpbus.upstream.watch import Watch
@@ -36,12 +36,14 @@ class Terms:
         timeout: Seconds after which a call fails; None for no limit.
         scopes: What a token has to allow for all that it offers.
         optional: Whether it begins although the other server cannot be reached.
+        isolation: The owner of each connection.
     """
 
     connections: int
     timeout: float | None
     scopes: tuple[str, ...]
     optional: bool
+    isolation: Isolation = "client"
 
 
 class Live:
@@ -73,7 +75,7 @@ class Live:
         self._sorted: list[str] = []
         self._sorted_of = 0
         self._hearing = Hearing(self._look, updated, self._lost)
-        self._pool = Pool(upstream, terms.connections, self._hear)
+        self._pool = Pool(upstream, terms.connections, self._hear, terms.isolation)
         relay = Relay(upstream.name, self._pool, self._hearing)
         self._mirror = Mirror(upstream.name, features, relay, terms.scopes, terms.timeout)
         self._watch = Watch(

@@ -35,21 +35,26 @@ Say: TypeAlias = Callable[[str, dict[str, Any]], object]
 
 @attrs.frozen
 class Use:
-    """What a connection is for. Those of equal uses are as good as each other.
+    """The owner of a connection, and what the connection declares. Those of equal uses are as good as each other.
 
     Attributes:
-        who: The session whose own it is, or the principal who may share it among calls; None for everybody.
+        who: The id of the session, or the key of the principal or peer address, that owns it; None if no client does.
         capabilities: What its client declares, encoded.
-        level: From which level its calls want log lines, where that is said once for all of them.
+        shared: Whether calls of different clients may keep state on it, since the operator chose so.
     """
 
     who: Hashable = None
     capabilities: bytes = b"{}"
-    level: LogLevel | None = None
+    shared: bool = False
+
+    @property
+    def owned(self) -> bool:
+        """Whether all its calls are of one client."""
+        return self.who is not None
 
 
 PLAIN: Final = Use()
-"""For calls of which nothing is to be told from other calls."""
+"""The connection that belongs to no client: it shows what the server offers to all."""
 
 
 class Pipe:
@@ -117,7 +122,7 @@ class Pipe:
 
         Over HTTP the stream tells. Elsewhere it may belong to a call of another client that was cancelled a moment ago.
         """
-        return not (self.client.scoped or (self.session is None and self.client.unclear))
+        return not (self.client.scoped or (not self.use.owned and self.client.unclear))
 
     def may_be(self, modern: bool | None) -> bool:
         """Whether it is `modern`, or not, as far as that matters, and is known yet."""
@@ -163,16 +168,17 @@ class Pipe:
     async def answer(self, method: str, params: dict[str, Any]) -> Any:
         """Return the client's answer to a question that names no call.
 
-        Over HTTP such a question belongs to the session, as its stream shows. Elsewhere it may belong to any call of the session, and is
-        asked on the stream of the newest one.
+        Over HTTP such a question belongs to the session, as its stream shows. Elsewhere it may belong to any call of the client that owns
+        the connection, and is asked on the stream of the newest one.
 
         Raises:
             ProtocolError: The question may belong to any of several clients, or the client gives no answer.
         """
         if self.session is None:
-            if len(self.answerers) != 1:
+            sole = len(self.answerers) == 1 and not self.client.unclear
+            if not self.answerers or not (self.use.owned or sole):
                 raise method_not_found(method)
-            return await self.answerers[0](method, params)
+            return await self.answerers[-1](method, params)
         if self.answerers and not self.client.scoped:
             return await self.answerers[-1](method, params)
         [answer] = await self.session.relay_questions({None: RelayedQuestion(method, params)})
@@ -242,11 +248,17 @@ class Pipe:
     async def want_log_lines(self, level: LogLevel | None) -> None:
         """Have a server of an older revision send log lines of this level and above from now on, if it sends any.
 
+        While calls without a session run, the level only becomes more verbose: each call leaves out the lines below its own.
+
         Raises:
             ProtocolError: It refused.
             ClientError: There is no answer.
         """
-        if level is None or self.modern or (level, self.client.losses) == self._level:
+        if level is None or self.modern:
+            return
+        if self.session is None and self.calls and self._level is not None:
+            level = min(level, self._level[0])
+        if (level, self.client.losses) == self._level:
             return
         if "logging" in (await self.client.describe()).capabilities:
             await self.client.request("logging/setLevel", {"level": level.value})

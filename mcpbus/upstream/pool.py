@@ -1,11 +1,9 @@
-"""The connections to the other server, and which call goes over which.
+"""The connections to the upstream server, and the one that each call takes.
 
-A server of 2026-07-28 keeps nothing between requests, each of which says who its client is and what it can be asked: one connection is
-for all. Of a program, which may keep what it likes, each principal has a process of its own. One of an older revision knows its client by
-the connection. So a session of ours has one of its own there, and what the clients without a session ask goes over connections on which
-the same was declared, by the same principal. Where such a connection does not say to which call belongs what the server says, as that of
-a program, it has one call at a time that can be asked something, or wants log lines. With our sessions an older revision is spoken to
-servers of 2026-07-28, too, if they let it: they have what they would have there themselves.
+The state that an upstream server keeps for a connection belongs to one client. A legacy session has a connection of its own. A client
+without a session has the connection of its principal, or of its peer address if it is anonymous, with the capabilities that it declares.
+Only a server of 2026-07-28 at a URL keeps nothing between requests, and has one connection for all clients. Legacy sessions use a legacy
+revision at servers of 2026-07-28, too, where these speak one. `Isolation` names the two other rules that an operator may choose.
 """
 
 import logging
@@ -13,18 +11,18 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import attrs
 import msgspec
 import trio
 
-from mcpbus.core.context import Context
 from mcpbus.core.places import Place, Places
 from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.principals import digest_of
-from mcpbus.protocol.revisions import Era, Revision
+from mcpbus.protocol.revisions import Revision
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
 from mcpbus.upstream.target import Upstream
@@ -45,23 +43,57 @@ _ASKABLE: Final = {"elicitation": ("form", "url"), "roots": (), "sampling": ("to
 """What a client of ours can be asked, and so the other server may ask by way of this one, with the features of each."""
 
 
+Isolation: TypeAlias = Literal["client", "call", "none"]
+"""The owner of an upstream connection: one client, one call, or all clients that declare the same."""
+
+
 @attrs.frozen
-class _Wanted:
-    """Which connection a call goes over.
+class Requester:
+    """The client for which a request goes to the upstream server.
 
     Attributes:
-        use: What the connection is for.
-        alone: Whether it has this call alone meanwhile.
-        session: The session of ours whose own it is.
-        capabilities: What the client can be asked.
-        owner: To whom a new one is counted.
-        reached: What counts that all are taken.
-        modern: Whether it leads to a server that keeps nothing between requests, as others do; None if that does not matter.
-        legacy: Whether it is to speak an older revision, though the server has 2026-07-28.
+        session: Its legacy session, or None.
+        who: The key of its state at the upstream server, if it has no session.
+        owner: The owner to which a new connection is counted.
+        capabilities: The input requests that it accepts, see `asked_by_way`.
+        reached: The counter of limits that were reached.
+    """
+
+    session: Session | None
+    who: Hashable
+    owner: Hashable
+    capabilities: dict[str, Any]
+    reached: ReachedLimits
+
+    @classmethod
+    def of(cls, context: RequestContext, reached: ReachedLimits) -> Self:
+        """Return the client that sent a request."""
+        owner, principal = context.owner, context.principal
+        # The owner's quota may be one that several principals share.
+        who = owner if principal is None else digest_of(principal)
+        declared = asked_by_way(context.client_capabilities, context.revision)
+        return cls(context.legacy_session, who, owner, declared, reached)
+
+
+class _OneCall:
+    """The key of a connection for one call."""
+
+
+@attrs.frozen
+class _Wanted:
+    """The connection that a call takes.
+
+    Attributes:
+        use: The owner of the connection, and what its client declares.
+        session: The legacy session that owns it, if one does.
+        capabilities: What its client declares.
+        owner: The owner to which a new one is counted.
+        reached: The counter of limits that were reached.
+        modern: Whether the upstream server has to speak 2026-07-28 on it; None if that does not matter.
+        legacy: Whether to speak a legacy revision although the server has 2026-07-28.
     """
 
     use: Use
-    alone: bool
     session: Session | None
     capabilities: dict[str, Any]
     owner: Hashable
@@ -86,10 +118,18 @@ class Pool:
         upstream: The other server.
         connections: How many there may be at once.
         hear: Hears what is said outside of calls on one of them, until it is lost.
+        isolation: The owner of each connection.
     """
 
-    def __init__(self, upstream: Upstream, connections: int, hear: Callable[[Pipe], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        connections: int,
+        hear: Callable[[Pipe], Awaitable[None]],
+        isolation: Isolation = "client",
+    ) -> None:
         self._upstream = upstream
+        self._isolation = isolation
         self._hear = hear
         self._pipes: dict[Use, list[Pipe]] = {}
         self._places = Places(
@@ -97,7 +137,6 @@ class Pool:
         )
         # Those that wait for room.
         self._waiting: set[Pipe] = set()
-        self._scoped = False
         self._modern: bool | None = None  # not known yet
         # From when on a server of 2026-07-28 is asked to speak an older revision with sessions of ours, which have one.
         self._legacy_from = -math.inf if upstream.negotiates else math.inf
@@ -115,17 +154,17 @@ class Pool:
     # -- lending ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def lend(self, context: Context) -> AsyncIterator[Pipe]:
-        """Lend a connection to a call of a client of ours.
+    async def lend(self, requester: Requester) -> AsyncIterator[Pipe]:
+        """Lend a connection for a request of a client.
 
         Raises:
             UpstreamError: There is none, and none can be opened.
         """
         if self._modern is None:
-            async with self.lend_plain(context.bus.reached):
+            async with self.lend_plain(requester.reached):
                 pass
         for _ in range(_MOST_ERAS):
-            wanted = self._wanted(context)
+            wanted = self._wanted(requester)
             async with AsyncExitStack() as stack:
                 try:
                     pipe = await stack.enter_async_context(self._lend(wanted, to_call=True))
@@ -141,42 +180,52 @@ class Pool:
 
     @asynccontextmanager
     async def lend_plain(self, reached: ReachedLimits) -> AsyncIterator[Pipe]:
-        """Lend the connection that is for everybody; as `lend` in all else."""
-        wanted = _Wanted(PLAIN, alone=False, session=None, capabilities={}, owner=None, reached=reached)
+        """Lend the connection that belongs to no client; as `lend` in all else."""
+        wanted = _Wanted(PLAIN, session=None, capabilities={}, owner=None, reached=reached)
         async with self._lend(wanted, to_call=False) as pipe:
             yield pipe
 
     def of_session(self, session: Session) -> list[Pipe]:
         """Return the connections that are a session's own."""
-        return [pipe for pipe in self._pipes.get(Use(session.id), ()) if not pipe.closing]
+        return self._of(Use(session.id))
+
+    def _of(self, use: Use) -> list[Pipe]:
+        return [pipe for pipe in self._pipes.get(use, ()) if not pipe.closing]
 
     def forget(self, session: Session) -> None:
         """Close what was the own of a session that has ended."""
         for pipe in self.of_session(session):
             pipe.close()
 
-    def _wanted(self, context: Context) -> _Wanted:
-        """Find out which connection a call goes over; see the module."""
-        capabilities = asked_by_way(context.client.capabilities, context.revision)
-        owner, reached, session = context.owner, context.bus.reached, context.session
-        # Not the owner, whose quota several principals may share.
-        principal = None if context.principal is None else digest_of(context.principal)
-        legacy = bool(self._modern) and session is not None and self._may_be_legacy(session, owner)
+    def _wanted(self, requester: Requester) -> _Wanted:
+        """Return the connection that a request takes; see the module."""
+        session, capabilities = requester.session, requester.capabilities
+        owner, reached = requester.owner, requester.reached
+        own = self._own(requester)
+        legacy = bool(self._modern) and session is not None and self._may_be_legacy(own, owner)
         if self._modern and not legacy:
-            use = Use(principal) if self._upstream.program else PLAIN
-            return _Wanted(use, False, None, {}, owner, reached, modern=True)
-        if session is not None:
-            own = Use(session.id)
-            return _Wanted(own, False, session, capabilities, owner, reached, modern=False, legacy=legacy)
-        # One of an older revision without a session has no way to say that it wants some.
-        level = context.log_level if context.revision.era is Era.MODERN else None
-        use = Use(principal, _encode(capabilities), level)
-        alone = not self._scoped and (bool(capabilities) or level is not None)
-        return _Wanted(use, alone, None, capabilities, owner, reached, modern=False)
+            use = Use(requester.who) if self._upstream.program else PLAIN
+            if self._isolation != "client":
+                use = PLAIN if self._isolation == "none" else own
+            return _Wanted(use, None, {}, owner, reached, modern=True)
+        session = session if own.who == getattr(session, "id", None) else None
+        return _Wanted(own, session, capabilities, owner, reached, modern=False, legacy=legacy)
 
-    def _may_be_legacy(self, session: Session, owner: Hashable) -> bool:
+    def _own(self, requester: Requester) -> Use:
+        """Return the connection on which a server with sessions keeps the state of a client."""
+        capabilities = _encode(requester.capabilities)
+        match self._isolation:
+            case "call":
+                return Use(_OneCall(), capabilities)
+            case "none":
+                return Use(None, capabilities, shared=True)
+            case "client":
+                session = requester.session
+                return Use(requester.who, capabilities) if session is None else Use(session.id)
+
+    def _may_be_legacy(self, own: Use, owner: Hashable) -> bool:
         """Whether a session is to speak an older revision to a server of 2026-07-28: it does, or may do so and takes no place from anybody."""
-        if any(pipe.may_be(False) for pipe in self.of_session(session)):
+        if any(pipe.may_be(False) for pipe in self._of(own)):
             return True
         return trio.current_time() >= self._legacy_from and self._places.has_room(owner)
 
@@ -199,20 +248,16 @@ class Pool:
                 await pipe.opened()
             if patience.cancelled_caught:
                 raise NotYetError(f"there was no connection within {WAIT_SECONDS:g} seconds")
-            try:
-                yield pipe
-            except trio.Cancelled:
-                if wanted.alone:
-                    pipe.close()  # the server may not have stopped, and what it says then is none of the next call's
-                raise
+            yield pipe
         finally:
             pipe.give_back()
-            if not pipe.lent and (pipe in self._waiting or self._is_wanted(pipe)):
+            once = isinstance(pipe.use.who, _OneCall)
+            if not pipe.lent and (once or pipe in self._waiting or self._is_wanted(pipe)):
                 pipe.close()
 
     def _find(self, wanted: _Wanted) -> Pipe | None:
         for pipe in self._pipes.get(wanted.use, ()):
-            if not (pipe.closing or (wanted.alone and pipe.lent)) and pipe.may_be(wanted.modern):
+            if not pipe.closing and pipe.may_be(wanted.modern):
                 return pipe
         return None
 
@@ -259,7 +304,6 @@ class Pool:
             del self._pipes[pipe.use]
 
     async def _hear_first(self, pipe: Pipe) -> None:
-        self._scoped = pipe.client.scoped
         if not pipe.legacy:
             self._modern = pipe.modern
             self._failures.pop(_encode(pipe.capabilities), None)

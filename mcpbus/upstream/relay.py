@@ -32,7 +32,7 @@ from mcpbus.protocol.routes import Kind
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import OF_NO_CALL, Hearing
 from mcpbus.upstream.pipe import Pipe
-from mcpbus.upstream.pool import Pool, asked_by_way
+from mcpbus.upstream.pool import Pool, Requester, asked_by_way
 from mcpbus.upstream.question import RelayedQuestion
 
 _log = logging.getLogger("mcpbus")
@@ -109,7 +109,7 @@ class Relay:
             ProtocolError: What was answered; or that nothing was, of which the log has the reason.
         """
         try:
-            async with self._pool.lend(context) as pipe:
+            async with self._pool.lend(Requester.of(context.request_context, context.bus.reached)) as pipe:
                 result = await _Passage(context, pipe, self._hearing).pass_on(method, params)
                 kind = result.get("resultType", "complete") if pipe.modern else "complete"
         except (UpstreamError, ClientError) as error:

@@ -47,10 +47,11 @@ async def test_each_session_has_a_connection_of_its_own(autojump_clock):
         assert reached.connected == 1, "those of sessions that have ended are still there"
 
 
+@pytest.mark.parametrize("scoped", [False, True])
 async def test_clients_without_sessions_share_a_connection_with_who_is_the_same_and_can_be_asked_the_same(
-    autojump_clock,
+    scoped, autojump_clock
 ):
-    async with served(scoped=True) as (reached, bus), AsyncExitStack() as stack:
+    async with served(scoped=scoped) as (reached, bus), AsyncExitStack() as stack:
 
         async def connect(principal=None, **given):
             return await stack.enter_async_context(bus.connect(revision=NEW, principal=principal, **given))
@@ -65,7 +66,7 @@ async def test_clients_without_sessions_share_a_connection_with_who_is_the_same_
             await connect("bob", **asked()),
         ]
         assert [await counted(each) for each in clients] == ["1", "2", "1", "2", "1", "1", "1"]
-        assert reached.declared == [{}, ELICITATION, {}, ELICITATION, ELICITATION]
+        assert reached.declared == [{}, {}, ELICITATION, {}, ELICITATION, ELICITATION]
 
 
 async def test_all_share_one_connection_to_a_server_of_2026(autojump_clock):
@@ -79,8 +80,8 @@ async def test_all_share_one_connection_to_a_server_of_2026(autojump_clock):
         assert reached.declared == [{}]
 
 
-async def test_a_program_of_2026_is_one_process_for_each_principal(autojump_clock):
-    """The one of nobody in particular hears of changes, and is there besides those that are counted."""
+async def test_a_program_of_2026_is_one_process_for_each_client(autojump_clock):
+    """The one that belongs to no client hears of changes, and is there besides those that are counted."""
     async with served(NEW, program=True, connections=1) as (reached, bus), AsyncExitStack() as stack:
         started = []
         for principal in (None, "ada", "bob"):
@@ -89,7 +90,7 @@ async def test_a_program_of_2026_is_one_process_for_each_principal(autojump_cloc
                 client = await stack.enter_async_context(connecting)
                 assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
                 started.append((len(reached.clients), reached.connected))
-        assert started == [(1, 1), (1, 1), (2, 2), (2, 2), (3, 2), (3, 2)]
+        assert started == [(2, 2), (2, 2), (3, 2), (3, 2), (4, 2), (4, 2)]
         assert bus.statistics().limits_reached == {}
 
 
@@ -123,16 +124,16 @@ async def test_principals_with_one_quota_have_processes_of_their_own(kind, autoj
 @pytest.mark.parametrize(
     ("there", "scoped", "declared", "level", "connections"),
     [
-        (OLD, False, {}, None, 1),
-        (OLD, False, ELICITATION, None, 4),
-        (OLD, False, {}, "info", 4),
+        (OLD, False, {}, None, 2),
+        (OLD, False, ELICITATION, None, 2),
+        (OLD, False, {}, "info", 2),
         (OLD, True, ELICITATION, "info", 2),
         (NEW, False, ELICITATION, None, 1),
         (NEW, False, {}, "info", 1),
         (NEW, True, ELICITATION, "info", 1),
     ],
 )
-async def test_where_it_is_not_said_to_which_call_things_belong_calls_that_may_hear_some_have_a_connection_each(
+async def test_the_calls_of_one_client_go_over_one_connection(
     *, there, scoped, declared, level, connections, autojump_clock
 ):
     async with served(there, scoped=scoped) as (reached, bus), trio.open_nursery() as nursery:
@@ -172,7 +173,7 @@ async def test_lines_and_questions_of_calls_at_once_come_to_the_call_that_they_a
                 return {"action": "accept", "content": {"value": f"{params['message']} {number}"}}
 
             given = {"capabilities": ELICITATION, "on_question": answer}
-            async with bus.connect(revision=NEW, **given) as client:
+            async with bus.connect(revision=NEW, principal=f"client {number}", **given) as client:
                 lines = []
                 asking = await client.call_tool("ask", {"times": 2})
                 await client.call_tool(
@@ -504,11 +505,11 @@ async def test_a_process_that_nobody_uses_ends_and_the_proxy_offers_what_it_did(
         assert await counted(client) == "1"
 
 
-async def test_a_process_of_2026_stays_and_is_for_all(autojump_clock):
+async def test_a_process_of_2026_stays_to_hear_of_changes(autojump_clock):
     async with served(NEW, program=True) as (reached, bus), bus.connect(revision=OLD, **asked()) as client:
         await trio.sleep(IDLE_SECONDS + 1)
         assert (await client.call_tool("ask"))["content"][0]["text"] == "Ada"
-        assert len(reached.clients) == 1
+        assert (len(reached.clients), reached.connected) == (2, 2)
 
 
 async def test_whoever_connects_may_be_refused(autojump_clock):

@@ -49,6 +49,13 @@ def test_a_url_has_its_header_fields():
     assert proxy._upstream.connect.__self__._connect.keywords["headers"] == {"X-Key": "k"}
 
 
+def test_a_server_has_its_isolation():
+    made = gateway(
+        {"a": CHILD, "b": {**CHILD, "isolation": "call"}, "c": {"url": "https://c", "isolation": "none"}}
+    )
+    assert [proxy._terms.isolation for proxy in made.mounted()] == ["client", "call", "none"]
+
+
 NESTED: list = []
 for _ in range(5_000):
     NESTED = [NESTED]
@@ -62,6 +69,7 @@ for _ in range(5_000):
         ({"a": 5}, "what is given, server 'a': Expected `object`, got `int`"),
         ({"a": {}}, 'server \'a\': it has neither "command" nor "url"'),
         ({"a": {"command": "x", "args": "y"}}, "server 'a': Expected `array`, got `str` - at `$.args`"),
+        ({"a": {"command": "x", "isolation": "session"}}, "Invalid enum value 'session' - at `$.isolation`"),
         ({"a": {"command": ""}}, "server 'a': command is empty: it needs at least the program"),
         (
             {"a": {"url": "ftp://user:secret@a"}},

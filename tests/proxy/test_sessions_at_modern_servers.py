@@ -48,10 +48,11 @@ async def test_each_has_one_of_its_own_and_who_has_no_session_has_none(program, 
             assert [await called(ada), await called(ada), await called(bob)] == ["1", "2", "1"]
             assert await called(ada, "ask") == "Ada"
             assert await called(cid, "ask") == "Ada"
-            assert revisions(reached) == [NEW, OLD, OLD]
-            assert reached.declared == [{}, ELICITATION, {}]
+            own = [NEW] if program else []  # the process of who has no session
+            assert revisions(reached) == [NEW, OLD, OLD, *own]
+            assert reached.declared == [{}, ELICITATION, {}, *({} for _ in own)]
         await wait_all_tasks_blocked()
-        assert reached.connected == 1, "those of sessions that have ended are still there"
+        assert reached.connected == 1 + len(own), "those of sessions that have ended are still there"
 
 
 async def test_where_it_can_have_none_it_goes_over_what_is_everybodys_and_that_is_tried_again_later(

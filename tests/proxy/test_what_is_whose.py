@@ -1,6 +1,6 @@
 """What is one client's comes to no other one, whatever happens to the connections."""
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -114,8 +114,8 @@ async def test_what_is_said_late_of_a_call_that_was_cancelled_comes_to_no_other_
     given = {"capabilities": ELICITATION, "on_question": answer}
     async with (
         open_bus(scripted.proxy()) as bus,
-        bus.connect(revision=NEW, **given) as ada,
-        bus.connect(revision=here, **given) as bob,
+        bus.connect(revision=NEW, principal="ada", **given) as ada,
+        bus.connect(revision=here, principal="bob", **given) as bob,
     ):
         with trio.move_on_after(1):
             await ada.call_tool("t", {"who": "ada"}, log_level="info")
@@ -224,3 +224,183 @@ async def test_a_question_that_names_no_call_ends_with_the_last_call_that_is_can
         refused = [each for each in scripted.heard if each.get("id") == "q"]
         assert len(refused) == (0 if kept else 1)
         assert methods(stream) == ([] if kept else ["notifications/cancelled"])
+
+
+class Kept:
+    """A server that keeps a value for each connection: `put` answers with the one before."""
+
+    def __init__(self):
+        self.values = {}
+
+    def __call__(self, wire, _request, params):
+        before = self.values.get(wire)
+        self.values[wire] = params["arguments"]["value"]
+        return {"content": [{"type": "text", "text": str(before)}]}
+
+
+async def put(client, value):
+    return (await client.call_tool("t", {"value": value}))["content"][0]["text"]
+
+
+@asynccontextmanager
+async def kept(there=OLD, *, program=False, scoped=False, **options):
+    scripted = Scripted(there, tools_call=Kept(), scoped=scoped)
+    async with open_bus(scripted.proxy(program=program, **options)) as bus:
+        yield scripted, bus
+
+
+WAYS = pytest.mark.parametrize(
+    ("there", "program"), [(OLD, False), (OLD, True), (NEW, True)], ids=["url", "program", "modern program"]
+)
+
+
+def at(host, app):
+    """An application as clients of an address see it."""
+
+    async def of_host(scope, receive, send):
+        await app({**scope, "client": (host, 1234)}, receive, send)
+
+    return of_host
+
+
+class Unlike:
+    """A principal that no rule can tell from others of its class, but by being another object."""
+
+
+@WAYS
+async def test_two_calls_of_one_client_have_the_same_state_there_and_other_clients_have_none_of_it(
+    there, program, autojump_clock
+):
+    async with kept(there, program=program) as (_, bus), AsyncExitStack() as stack:
+        asked = {"capabilities": ELICITATION, "on_question": None}
+        for owner in (None, "ada", "bob", {"sub": "cid"}, Unlike(), Unlike()):
+            client = await stack.enter_async_context(bus.connect(revision=NEW, principal=owner))
+            assert [await put(client, 1), await put(client, 2)] == ["None", "1"], owner
+            again = await stack.enter_async_context(bus.connect(revision=NEW, principal=owner))
+            assert await put(again, 3) == "2", owner
+        session = await stack.enter_async_context(bus.connect(revision=OLD, principal="dan"))
+        assert [await put(session, 1), await put(session, 2)] == ["None", "1"]
+        other = await stack.enter_async_context(bus.connect(revision=OLD, principal="dan", **asked))
+        assert await put(other, 3) == ("2" if there == NEW else "None")
+
+
+@WAYS
+@pytest.mark.parametrize("addresses", [("192.0.2.1", "192.0.2.2"), ("2001:db8::1", "2001:db8:1::1")])
+async def test_anonymous_clients_at_different_addresses_share_no_state(
+    there, program, addresses, autojump_clock
+):
+    async with kept(there, program=program) as (_, bus), AsyncExitStack() as stack:
+        found = []
+        for host in (*addresses, addresses[0]):
+            probe = await stack.enter_async_context(open_probe(at(host, bus.asgi())))
+            params = {"name": "t", "arguments": {"value": host}}
+            [message] = (await probe.request("tools/call", params).ended()).messages
+            found.append(message["result"]["content"][0]["text"])
+    assert found == ["None", "None", addresses[0]]
+
+
+@WAYS
+async def test_each_call_has_a_connection_of_its_own_where_that_is_wanted(there, program, autojump_clock):
+    async with kept(there, program=program, isolation="call") as (scripted, bus):
+        for here in (OLD, NEW):
+            async with bus.connect(revision=here, capabilities=ELICITATION, on_question=None) as client:
+                before = len(scripted.wires)
+                assert [await put(client, 1), await put(client, 2)] == ["None", "None"]
+                assert len(scripted.wires) == before + 2
+                await wait_all_tasks_blocked()
+                assert scripted.connected <= 1
+
+
+@WAYS
+async def test_all_clients_share_a_connection_where_that_is_wanted(there, program, autojump_clock):
+    async with kept(there, program=program, isolation="none") as (_, bus), AsyncExitStack() as stack:
+        found = []
+        for here in (OLD, NEW):
+            for principal in (None, "ada", "bob"):
+                client = await stack.enter_async_context(bus.connect(revision=here, principal=principal))
+                found.append(await put(client, principal))
+    assert found == ["None", "None", "ada", "bob", "None", "ada"]
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_a_question_of_no_call_goes_to_the_newest_call_of_that_client_that_accepts_questions(
+    here, autojump_clock
+):
+    asked = []
+
+    def call(wire, request, params):
+        async def run():
+            await trio.sleep(params["arguments"]["seconds"])
+            if params["arguments"]["who"] == "asks":
+                answer = await wire.ask(f"q{request}", message="Who?")
+                asked.append(answer["result"]["content"]["value"])
+            wire.reply(request, SAID)
+
+        wire.soon(run)
+
+    scripted = Scripted(OLD, tools_call=call)
+
+    def declaring(name):
+        async def answer(_method, _params):
+            return {"action": "accept", "content": {"value": name}}
+
+        return {"capabilities": ELICITATION, "on_question": answer, "principal": name}
+
+    async with (
+        open_bus(scripted.proxy(program=True)) as bus,
+        bus.connect(revision=here, **declaring("ada")) as ada,
+        bus.connect(revision=NEW, principal="ada") as mute,
+        bus.connect(revision=NEW, **declaring("bob")) as bob,
+        trio.open_nursery() as nursery,
+    ):
+        for client, who, seconds in (
+            (ada, "asks", 5),
+            (ada, "waits", 20),
+            (mute, "waits", 20),
+            (bob, "waits", 20),
+        ):
+            nursery.start_soon(client.call_tool, "t", {"who": who, "seconds": seconds})
+            await trio.sleep(1)
+    assert asked == ["ada"]
+
+
+async def test_log_lines_of_no_call_come_to_that_client_and_each_call_has_its_level(autojump_clock):
+    def call(wire, request, params):
+        async def run():
+            await trio.sleep(params["arguments"]["seconds"])
+            for level in ("debug", "warning"):
+                wire.say("notifications/message", {"level": level, "data": f"{level} of {request}"})
+            wire.reply(request, SAID)
+
+        wire.soon(run)
+
+    scripted, heard = Scripted(OLD, tools_call=call), {}
+    async with (
+        open_bus(scripted.proxy(program=True)) as bus,
+        bus.connect(revision=NEW, principal="ada") as ada,
+        bus.connect(revision=NEW, principal="ada") as same,
+        bus.connect(revision=NEW, principal="bob") as bob,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def say(client, key, level, seconds):
+            heard[key] = []
+            await client.call_tool(
+                "t",
+                {"seconds": seconds},
+                log_level=level,
+                on_notification=lambda _, params: heard[key].append(params["level"]),
+            )
+
+        for key in (ada, "one", "debug", 10), (same, "two", "warning", 5), (bob, "bob", "warning", 20):
+            nursery.start_soon(say, *key)
+            await trio.sleep(1)
+    assert heard == {"one": ["debug", "warning"], "two": ["warning"], "bob": ["warning"]}
+    levels = [params["level"] for params in scripted.asked("logging/setLevel")]
+    assert levels == ["debug", "warning"]
+
+
+@pytest.mark.parametrize("isolation", ["clients", "", None])
+def test_an_isolation_that_is_none_is_refused(isolation):
+    with pytest.raises(ValueError, match="Proxy: isolation is one of client, call, none, not"):
+        Scripted(OLD).proxy(isolation=isolation)

@@ -12,16 +12,20 @@ from mcpbus.client.client import ServerDescription
 from mcpbus.client.oauth.grant import Grant
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
+from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.dispatch.runner import Middleware
+from mcpbus.features.completion import Completer
+from mcpbus.features.elsewhere import Difference, Refresh
 from mcpbus.features.keywords import check_kinds, check_lists
-from mcpbus.features.tool import Visible, check_scopes, check_timeout
+from mcpbus.features.prompt import Prompt
+from mcpbus.features.tool import Tool, Visible, check_scopes, check_timeout
 from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained
-from mcpbus.protocol.messages import Icon, Implementation
+from mcpbus.protocol.messages import Icon, Implementation, ListName
 from mcpbus.server import Server
-from mcpbus.upstream.live import Live, Terms
+from mcpbus.upstream.live import Clients, Live, Terms
 from mcpbus.upstream.pool import Isolation
 from mcpbus.upstream.target import Target, read_upstream
 
@@ -156,6 +160,7 @@ class Proxy(Server[None]):
         self.connection: Live | None = None
         self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")
         self.features.watchers.append(_Watcher(self))
+        self.features.elsewhere.append(_Elsewhere(self))
         self.on_session_end(self._session_ended)
         self.on_notification("notifications/roots/list_changed")(self._roots_changed)
 
@@ -171,7 +176,13 @@ class Proxy(Server[None]):
                 f"proxy {self.name!r} is open in another server already: mount one of its own in each"
             )
         live = self.connection = Live(
-            self._upstream, self.features, self._terms, learned=self._learned, updated=self.resource_updated
+            self._upstream,
+            self.features,
+            self._terms,
+            learned=self._learned,
+            clients=Clients(
+                self.resource_updated, self._buses.resource_updated_for, self._buses.list_changed_for
+            ),
         )
         try:
             async with background() as nursery:
@@ -224,6 +235,38 @@ class _Watcher:
         """See `UriWatcher.hearing`."""
         connection = self._proxy.connection
         return [] if connection is None else [partial(connection.until_heard, uris)]
+
+
+class _Elsewhere:
+    """The upstream server of a proxy, as the features above it ask for what is in no list; an `Elsewhere`."""
+
+    present = True
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+
+    def refreshing(self, client: RequestContext, name: ListName) -> list[Refresh]:
+        connection = self._proxy.connection
+        return [] if connection is None else [partial(connection.refresh, client, name)]
+
+    def difference(self, client: RequestContext) -> Difference | None:
+        connection = self._proxy.connection
+        return None if connection is None else connection.difference(client)
+
+    def rank(self, _name: str) -> int:
+        return 0
+
+    def tool(self, name: str) -> Tool | None:
+        connection = self._proxy.connection
+        return None if connection is None else connection.unlisted.unlisted_tool(name)
+
+    def prompt(self, name: str) -> Prompt | None:
+        connection = self._proxy.connection
+        return None if connection is None else connection.unlisted.unlisted_prompt(name)
+
+    def completer(self, ref: str, argument: str) -> Completer | None:
+        connection = self._proxy.connection
+        return None if connection is None else connection.unlisted.unlisted_completer(ref, argument)
 
 
 def _live(server: Server[Any]) -> AbstractAsyncContextManager[None]:

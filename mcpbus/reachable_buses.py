@@ -1,11 +1,13 @@
 """By which buses a server reaches clients: by its own, and by those of the servers that it is mounted in."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from mcpbus.bus import Bus
 from mcpbus.core.receipt import Broadcast
+from mcpbus.core.session import Session
 from mcpbus.features.mounting import Prefix
+from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.validators import check_text
 
 _Way: TypeAlias = tuple[Prefix, ...]
@@ -66,6 +68,16 @@ class ReachableBuses:
         """
         check_text("server.resource_updated()", uri=uri)
         return self._tell(lambda bus, way: bus.resource_updated(_uri_above(uri, way)))
+
+    def list_changed_for(self, key: Hashable, name: ListName) -> None:
+        """Tell the listens of one client without a session that a list has changed; `key` is their `RequestContext.state_key`."""
+        for bus, _ in self._open():
+            bus.list_changed_for(key, name)
+
+    def resource_updated_for(self, session: Session | None, key: Hashable, uri: str) -> None:
+        """Tell one client that a resource was updated; see `Hub.resource_updated_for`."""
+        for bus, way in self._open():
+            bus.resource_updated_for(session, key, _uri_above(uri, way))
 
     def _tell(self, tell: Callable[[Bus[Any], _Way], Broadcast]) -> Broadcast:
         if not self.is_open():

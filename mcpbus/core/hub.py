@@ -3,7 +3,7 @@
 Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back into bytes.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -140,6 +140,21 @@ class Hub(Services):
         self.check_thread(f"bus.{name}_changed")
         sessions = (session.address for session in self.sessions.values())
         return self.publish_list(name, [*sessions, *self.topics.in_list(name)])
+
+    def list_changed_for(self, key: Hashable, name: ListName) -> Broadcast:
+        """Tell the listens of one client without a session that a list has changed; `key` is their `RequestContext.state_key`."""
+        return self.publish_list(
+            name, [each for each in self.topics.in_list(name) if self.topics.key_of(each) == key]
+        )
+
+    def resource_updated_for(self, session: Session | None, key: Hashable, uri: str) -> Broadcast:
+        """Tell one client that a resource was updated, if it subscribed to it: a session, or the listens with a key as above."""
+        found = self.topics.in_uri(uri)
+        if session is not None:
+            recipients = [each for each in found if each is session.address]
+        else:
+            recipients = [each for each in found if self.topics.key_of(each) == key]
+        return self.tell_update(uri, recipients)
 
     # -- sessions and streams --------------------------------------------------------------------
 

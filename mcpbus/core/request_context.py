@@ -14,6 +14,7 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.meta import ModernClaim, Routing
 from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind, TransportKind
@@ -64,6 +65,12 @@ class RequestContext(msgspec.Struct, frozen=True):
     def owner(self) -> Hashable:
         """To whom it is counted, with all that is done for it: whoever opened its session, or else its sender."""
         return owner_of(self.principal, self.peer) if self.session is None else self.session.owner
+
+    @property
+    def state_key(self) -> Hashable:
+        """The key of the state that an upstream server keeps for its client, if it has no session: of its principal, or else its address."""
+        # The owner's quota may be one that several principals share.
+        return self.owner if self.principal is None else digest_of(self.principal)
 
     @property
     def legacy_session(self) -> Session | None:

@@ -83,6 +83,7 @@ class SubscriptionActor:
             lists=lists_of(granted),
             uris=granted.resource_subscriptions,
             tasks=granted.task_ids,
+            key=context.state_key if bus.backend.hears_elsewhere else None,
         )
         if elsewhere:
             self._early = {}

@@ -1,6 +1,6 @@
 """Who wants to hear of which change: an index from lists, resources and tasks to actors."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
 from mcpbus_actors import Address
@@ -36,7 +36,7 @@ def weigh_uri(uri: str) -> int:
 class Topics:
     """Actors by the lists, the resources and the tasks that they want to hear of."""
 
-    __slots__ = ("_lists", "_tasks", "_uris", "on_watched")
+    __slots__ = ("_keys", "_lists", "_tasks", "_uris", "on_watched")
 
     def __init__(self) -> None:
         self.on_watched: Callable[[str, bool], object] | None = None
@@ -44,6 +44,7 @@ class Topics:
         self._lists: dict[str, dict[_Address, None]] = {}
         self._uris: dict[str, dict[_Address, None]] = {}
         self._tasks: dict[str, dict[_Address, None]] = {}
+        self._keys: dict[_Address, Hashable] = {}
 
     def add(
         self,
@@ -52,8 +53,11 @@ class Topics:
         lists: Iterable[str] = (),
         uris: Iterable[str] = (),
         tasks: Iterable[str] = (),
+        key: Hashable = None,
     ) -> None:
-        """Enter an actor's interest in some lists, resources and tasks."""
+        """Enter an actor's interest in some lists, resources and tasks; with a key, it can be found as one of its client's."""
+        if key is not None:
+            self._keys[address] = key
         for kind in lists:
             self._lists.setdefault(kind, {})[address] = None
         for uri in uris:
@@ -74,6 +78,7 @@ class Topics:
         tasks: Iterable[str] = (),
     ) -> None:
         """Take back an actor's interest. Harmless where there is none."""
+        self._keys.pop(address, None)
         for index, keys in ((self._lists, lists), (self._uris, uris), (self._tasks, tasks)):
             for key in keys:
                 interested = index.get(key)
@@ -87,6 +92,10 @@ class Topics:
     def _tell_watched(self, uri: str, wanted: bool) -> None:
         if self.on_watched is not None:
             self.on_watched(uri, wanted)
+
+    def key_of(self, address: _Address) -> Hashable:
+        """Return the key with which an actor's interest was entered."""
+        return self._keys.get(address)
 
     @property
     def uris(self) -> list[str]:

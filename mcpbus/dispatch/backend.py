@@ -4,7 +4,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import trio
@@ -18,15 +18,17 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import Services
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
-from mcpbus.dispatch.methods import METHODS, initialize_result, prepare_extension
+from mcpbus.dispatch.handlers import ListElsewhere
+from mcpbus.dispatch.methods import METHODS, Answer, Method, initialize_result, prepare_extension
 from mcpbus.dispatch.runner import Runner
 from mcpbus.dispatch.scopes import needed_scopes
+from mcpbus.features.catalogue import Features
 from mcpbus.features.definition import Definition
 from mcpbus.features.hooks import NotificationHook, SessionHook
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import Request
-from mcpbus.protocol.messages import SubscriptionFilter, decode_params
+from mcpbus.protocol.messages import ListName, SubscriptionFilter, decode_params
 from mcpbus.protocol.meta import CallReader, Routing
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.task_extension import declares, undeclared
@@ -109,14 +111,13 @@ class FeaturesBackend:
                 return extension is not None and (
                     era is not _MODERN or self._runner.waits(extension.function)
                 )
-            return row.answer is None
+            return row.answer is None or (row.lists is not None and self._features.has_elsewhere)
         found = self._features.tools.get(name)
         return found is None or found.task is not None or self._runner.waits(found.function)
 
     def begin(self, context: RequestContext) -> bytes | Handler | None:
         """See `Backend.begin`."""
-        request, session = context.request, context.session
-        features = self._features if session is None or context.claim is not None else session.features
+        request, features = context.request, self._offered(context)
         method = METHODS.get(request.method)
         if method is None:
             return prepare_extension(context, features, self._runner)
@@ -126,8 +127,25 @@ class FeaturesBackend:
         params = None if method.params is None else decode_params(method.params, request.params)
         if method.prepare is None:
             assert method.answer is not None  # noqa: S101 - a method has the one or the other
-            return method.answer(params, context, features, self.server)
+            if method.lists is None or not features.has_elsewhere:
+                return method.answer(params, context, features, self.server)
+            return self._list_elsewhere(method, method.lists, method.answer, params, context)
         return method.prepare(params, context, features, self._runner)
+
+    def _offered(self, context: RequestContext) -> Features:
+        """Return what is offered to the client of a request, by the server and to its session."""
+        session = context.legacy_session
+        return self._features if session is None else session.features
+
+    def _list_elsewhere(
+        self, method: Method, name: ListName, answer: Answer, params: Any, context: RequestContext
+    ) -> Handler:
+        def page(features: Features) -> bytes:
+            return answer(params, context, features, self.server)
+
+        return ListElsewhere(
+            name, method.name, partial(self._offered, context), page, first=params.cursor is None
+        )
 
     def needed_scopes(
         self, request: Request, routing: Routing, session: Session | None, principal: object

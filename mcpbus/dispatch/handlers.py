@@ -5,10 +5,11 @@ client, everything else for the server's log alone.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Never
 
 import msgspec
+import trio
 from mcpbus_actors import split_failure
 
 from mcpbus.core.call import Call
@@ -16,6 +17,7 @@ from mcpbus.core.context import Context
 from mcpbus.dispatch.runner import Runner
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.asking.input_required import InputRequired
+from mcpbus.features.catalogue import Features
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
 from mcpbus.features.extension_method import ExtensionMethod
@@ -29,6 +31,7 @@ from mcpbus.protocol.errors import (
     invalid_params,
     resource_not_found,
 )
+from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import InvalidArguments, Revision
 from mcpbus.protocol.sole_cause import sole_cause
@@ -242,6 +245,29 @@ class ExtensionCall(msgspec.Struct, frozen=True):
             raise invalid_params(f"{error} - at `params`") from error
         except BaseException as error:  # noqa: BLE001  # translated
             _raise_translated(_failure(error, self.label), self.label)
+
+
+class ListElsewhere(msgspec.Struct, frozen=True):
+    """A page of a list that upstream servers may have changed, or that is another one for each client."""
+
+    name: ListName
+    label: str
+    features: Callable[[], Features]
+    answer: Callable[[Features], bytes]
+    first: bool
+    """Whether it is the first page: further ones are of the list that the first one began."""
+
+    replayable = False
+    rounds = False
+    task_support = None
+
+    async def run(self, call: Call) -> bytes:
+        """Ask the upstream servers, and answer with what they have for this client."""
+        if self.first:
+            async with trio.open_nursery() as nursery:
+                for refresh in self.features().refreshing(call.context, self.name):
+                    nursery.start_soon(refresh)
+        return self.answer(self.features().seen_by(call.context))
 
 
 def _failure(error: BaseException, label: str) -> BaseException:

@@ -64,6 +64,8 @@ class Method(msgspec.Struct, frozen=True):
     answer: Answer | None = None
     """Returns the encoded result object."""
     prepare: Prepare | None = None
+    lists: wire.ListName | None = None
+    """The list that it answers with a page of; upstream servers may have changed it."""
 
 
 def initialize_result(
@@ -198,7 +200,7 @@ def _call_tool(_params: None, context: RequestContext, features: Features, runne
 def _get_prompt(
     get: wire.GetPromptParams, _context: RequestContext, features: Features, runner: Runner
 ) -> Handler:
-    prompt = features.prompts.get(get.name)
+    prompt = features.find_prompt(get.name)
     if prompt is None:
         raise invalid_params(f"unknown prompt {quoted(get.name)} - at `params.name`")
     try:
@@ -226,13 +228,15 @@ def _complete(
             known = features.prompt_arguments(ref)
         case wire.ResourceTemplateReference(uri=ref):
             known = features.template_variables(ref)
+    chosen = (complete.context.arguments if complete.context is not None else None) or {}
+    if known is None and (asked := features.unlisted_completer(ref, argument.name)) is not None:
+        return Complete(runner, ref, asked, argument.value, chosen)
     if known is None:
         raise invalid_params(f"unknown prompt or resource template {quoted(ref)} - at `params.ref`")
     if argument.name not in known:
         raise invalid_params(
             f"{quoted(ref)} has no argument {quoted(argument.name)} - at `params.argument.name`"
         )
-    chosen = (complete.context.arguments if complete.context is not None else None) or {}
     return Complete(runner, ref, features.completers.get((ref, argument.name)), argument.value, chosen)
 
 
@@ -262,6 +266,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 wire.ListParams,
                 "tools",
                 answer=_list("tools", attrgetter("tools"), Features.visible_tools),
+                lists="tools",
             ),
             Method("tools/call", None, "tools", prepare=_call_tool),
             Method(
@@ -269,16 +274,22 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 wire.ListParams,
                 "resources",
                 answer=_list("resources", attrgetter("resources")),
+                lists="resources",
             ),
             Method(
                 "resources/templates/list",
                 wire.ListParams,
                 "resources",
                 answer=_list("resourceTemplates", attrgetter("templates")),
+                lists="resources",
             ),
             Method("resources/read", wire.ReadResourceParams, "resources", prepare=_read_resource),
             Method(
-                "prompts/list", wire.ListParams, "prompts", answer=_list("prompts", attrgetter("prompts"))
+                "prompts/list",
+                wire.ListParams,
+                "prompts",
+                answer=_list("prompts", attrgetter("prompts")),
+                lists="prompts",
             ),
             Method("prompts/get", wire.GetPromptParams, "prompts", prepare=_get_prompt),
             Method("completion/complete", wire.CompleteParams, "completions", prepare=_complete),

@@ -46,7 +46,7 @@ def _tool(features: Features, _: Request, routing: Routing, principal: Any) -> _
 
 
 def _prompt(features: Features, _: Request, routing: Routing, __: Any) -> _Found:
-    return () if routing.name is None else (features.prompts.get(routing.name),)
+    return () if routing.name is None else (features.find_prompt(routing.name),)
 
 
 def _resource(features: Features, _: Request, routing: Routing, __: Any) -> _Found:
@@ -56,7 +56,7 @@ def _resource(features: Features, _: Request, routing: Routing, __: Any) -> _Fou
 def _completed(features: Features, request: Request, _: Routing, __: Any) -> _Found:
     match decode_params(wire.CompleteParams, request.params).ref:
         case wire.PromptReference(name=name):
-            return (features.prompts.get(name),)
+            return (features.find_prompt(name),)
         case wire.ResourceTemplateReference(uri=uri):
             return (features.templates.get(uri),)
 

@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, Unpack
 
 from mcpbus.features.completion import Completer, make_completer
+from mcpbus.features.elsewhere import KINDS, Elsewhere, Refresh, owner_of_name
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.extension_method import ExtensionMethod, RequestOptions, make_extension_method
 from mcpbus.features.keywords import check_lists
@@ -36,6 +38,7 @@ class Features:
         extensions: as given, with those of mounted servers.
         unlisted: what may answer for URIs that are in no list.
         watchers: who has to know which URIs clients have subscribed to.
+        elsewhere: the upstream servers that may have what is in no list.
         mirrors: whether there ever was a tool here with arguments that HTTP mirrors into headers.
     """
 
@@ -70,11 +73,13 @@ class Features:
             )
             self.prompts: Registry[Prompt] = Registry("prompt", lambda: self._tell("prompts"))
             self.unlisted: list[Resource] = []
+            self.elsewhere: list[Elsewhere] = []
             self.completers: dict[tuple[str, str], Completer] = {}
             self.methods: Registry[ExtensionMethod] = Registry("request", self._tell_followers)
         else:
             self.resources, self.templates, self.prompts = base.resources, base.templates, base.prompts
             self.unlisted, self.completers, self.methods = base.unlisted, base.completers, base.methods
+            self.elsewhere = base.elsewhere
 
     @property
     def overlaid(self) -> bool:
@@ -121,7 +126,9 @@ class Features:
 
     def declare(self, capabilities: Iterable[Capability]) -> None:
         """Offer capabilities from now on, though nothing is registered under them yet."""
-        self._declared = self._declared.union(capabilities)
+        before, self._declared = self._declared, self._declared.union(capabilities)
+        if before != self._declared:
+            self._tell_followers()
 
     def offers(self, capability: Capability) -> bool:
         """Whether a client is told of `capability`: from the first registration on, for good (rules M-6 and M-13)."""
@@ -323,6 +330,7 @@ class Features:
         Raises:
             RegistrationError: it has what not every token allows, and nobody is asked for one here.
         """
+        self.declare(below._declared)  # noqa: SLF001 - its own kind
         self._has_tasks = self._has_tasks or below._has_tasks  # noqa: SLF001 - its own kind
         self.mirrors = self.mirrors or below.mirrors
         self._completes = self._completes or below._completes  # noqa: SLF001 - its own kind
@@ -342,6 +350,29 @@ class Features:
             return None
         return lambda principal, _tool: self._shows(tool, principal)
 
+    @property
+    def has_elsewhere(self) -> bool:
+        """Whether an upstream server may have what is in no list."""
+        return any(elsewhere.present for elsewhere in self.elsewhere)
+
+    def refreshing(self, client: Any, name: ListName) -> list[Refresh]:
+        """What asks upstream servers for a list on behalf of a client; see `Elsewhere`."""
+        return [refresh for elsewhere in self.elsewhere for refresh in elsewhere.refreshing(client, name)]
+
+    def seen_by(self, client: Any) -> "Features":
+        """These as a client sees them, with what it alone has on an upstream server."""
+        found = (elsewhere.difference(client) for elsewhere in self.elsewhere)
+        differences = [each for each in found if each]
+        if not differences:
+            return self
+        seen = copy(self)
+        for kind in KINDS:
+            new = {key: item for each in differences for key, item in each.new.get(kind, {}).items()}
+            gone = {key for each in differences for key in each.gone.get(kind, ())}
+            if new or gone:
+                setattr(seen, kind, getattr(self, kind).differing(new, gone))
+        return seen
+
     def prompt_arguments(self, name: str) -> list[str] | None:
         """The names of what a prompt takes; None if there is no such prompt."""
         return _argument_names(self.prompts.get(name))
@@ -351,11 +382,35 @@ class Features:
         return _argument_names(self.templates.get(uri))
 
     def find_tool(self, name: str, principal: Any) -> Tool | None:
-        """The tool of this name, if there is one and `principal` may see it."""
+        """The tool of this name, if there is one and `principal` may see it; or what may be one on an upstream server."""
         found = self.tools.get(name)
+        if found is None and self.elsewhere:
+            found = self.unlisted_tool(name)
         if found is None or (self._visible is None and found.visible is None):
             return found
         return found if self._shows(found, principal) else None
+
+    def unlisted_tool(self, name: str) -> Tool | None:
+        """What calls the tool of a name that is in no list, if it may be there on an upstream server."""
+        owner = None if self.tools.knows(name) else owner_of_name(self.elsewhere, name)
+        return None if owner is None else owner.tool(name)
+
+    def find_prompt(self, name: str) -> Prompt | None:
+        """The prompt of this name, if there is one; or what may be one on an upstream server."""
+        found = self.prompts.get(name)
+        return self.unlisted_prompt(name) if found is None and self.elsewhere else found
+
+    def unlisted_prompt(self, name: str) -> Prompt | None:
+        """As `unlisted_tool`, for a prompt."""
+        owner = None if self.prompts.knows(name) else owner_of_name(self.elsewhere, name)
+        return None if owner is None else owner.prompt(name)
+
+    def unlisted_completer(self, ref: str, argument: str) -> Completer | None:
+        """What asks an upstream server for values of an argument of a prompt that is in no list."""
+        if is_template(ref) or self.prompts.knows(ref):
+            return None
+        owner = owner_of_name(self.elsewhere, ref)
+        return None if owner is None else owner.completer(ref, argument)
 
     def find_resource(self, uri: str) -> list[tuple[Resource, Mapping[str, Any]]]:
         """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches.

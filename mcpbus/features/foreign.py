@@ -181,6 +181,22 @@ def foreign_tool(
     )
 
 
+def unlisted_tool(
+    name: str, relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
+) -> Tool:
+    """Make what calls a tool of which no list has more than its name; as `foreign_tool` in all else."""
+    return foreign_tool(
+        {"name": name, "inputSchema": {"type": "object"}}, relay, scopes=scopes, timeout=timeout
+    )
+
+
+def unlisted_prompt(
+    name: str, relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
+) -> Prompt:
+    """Make what gets a prompt of which no list has more than its name; as `foreign_prompt` in all else."""
+    return foreign_prompt({"name": name}, relay, scopes=scopes, timeout=timeout)
+
+
 def foreign_prompt(
     described: Mapping[str, Any], relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
 ) -> Prompt:

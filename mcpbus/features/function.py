@@ -4,6 +4,7 @@ import dis
 import inspect
 import types
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from mcpbus.features.origin import Origin
@@ -50,4 +51,9 @@ def _may_wait(function: Callable[..., Any]) -> bool:
         function = function.__func__
     if not isinstance(function, types.FunctionType) or not function.__code__.co_flags & inspect.CO_COROUTINE:
         return True
-    return any(step.opname == "YIELD_VALUE" for step in dis.get_instructions(function))
+    return _yields(function.__code__)
+
+
+@lru_cache(maxsize=256)
+def _yields(code: types.CodeType) -> bool:
+    return any(step.opname == "YIELD_VALUE" for step in dis.get_instructions(code))

@@ -2,13 +2,16 @@
 
 import logging
 import re
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from mcpbus.features.catalogue import Features
 from mcpbus.features.completion import Completer
+from mcpbus.features.elsewhere import KINDS, Difference, Kind, Refresh, owner_of_name
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.extension_method import ExtensionMethod
 from mcpbus.features.function import Function
@@ -19,7 +22,9 @@ from mcpbus.features.resource import Resource
 from mcpbus.features.tool import Tool, check_name
 from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.features.uris import is_template
+from mcpbus.protocol.messages import ListName
 
+T = TypeVar("T")
 _log = logging.getLogger("mcpbus")
 
 _Kind: TypeAlias = tuple[Registry[Any], Registry[Any], Callable[[str], str], Callable[[str, Any], Any]]
@@ -43,6 +48,10 @@ class Prefix(msgspec.Struct, frozen=True):
     def name(self, below: str) -> str:
         """The name above."""
         return below if self.text is None else f"{self.text}_{below}"
+
+    def has_name(self, above: str) -> bool:
+        """Whether a name above may be one of the mounted server's."""
+        return self.text is None or above.startswith(f"{self.text}_")
 
     def name_below(self, above: str) -> str:
         """The name that became this one."""
@@ -129,11 +138,13 @@ class Mount:
         self._completers: set[tuple[str, str]] = set()
         self._unlisted: list[Resource] = []
         self._refused: dict[int, frozenset[str]] = {}
+        self._differences: WeakKeyDictionary[Difference, Difference] = WeakKeyDictionary()
         self._check()
         self._sync()
         below.follow(self._sync)
         below.guard(above.check)
         above.watchers.append(self)
+        above.elsewhere.append(self)
 
     def _kinds(self) -> Iterable[_Kind]:
         above, below, prefix = self._above, self._below, self.prefix
@@ -162,6 +173,7 @@ class Mount:
         except RegistrationError as error:  # since then one was mounted below
             _log.error("what a mounted server declares is not what clients are told: %s", error)
         above.admit_from(below)
+        self._differences.clear()
         for kind in self._kinds():
             self._take(*kind)
         for key in self._completers:
@@ -173,8 +185,7 @@ class Mount:
             key = (prefix.ref(ref), argument)
             if key[0] not in taken:
                 continue
-            function = self._function(completer.function, completer, prefix.ref_below)
-            above.completers[key] = msgspec.structs.replace(completer, ref=key[0], function=function)
+            above.completers[key] = self._completer(key[0], completer)
             self._completers.add(key)
 
         self._take_unlisted()
@@ -187,6 +198,85 @@ class Mount:
             [] if self.prefix.of_uris else [self._resource("", each) for each in self._below.unlisted]
         )
         self._above.unlisted += self._unlisted
+
+    # -- what is in no list, see `Elsewhere` --------------------------------------------------------
+
+    @property
+    def present(self) -> bool:
+        """Whether the mounted server has an upstream server."""
+        return self._below.has_elsewhere
+
+    def refreshing(self, client: Any, name: ListName) -> list[Refresh]:
+        """Return what asks the upstream servers of the mounted one for a list."""
+        return self._below.refreshing(client, name)
+
+    def difference(self, client: Any) -> Difference | None:
+        """Return what a client sees otherwise below, as it is above."""
+        found = (elsewhere.difference(client) for elsewhere in self._below.elsewhere)
+        differences = [self._derived(each) for each in found if each]
+        if len(differences) < 2:
+            return differences[0] if differences else None
+        new = {kind: dict(ChainMap(*(dict(each.new[kind]) for each in differences))) for kind in KINDS}
+        gone = {kind: frozenset().union(*(each.gone[kind] for each in differences)) for kind in KINDS}
+        return Difference(new, gone)
+
+    def _derived(self, below: Difference) -> Difference:
+        above = self._differences.get(below)
+        if above is None:
+            above = self._differences[below] = self._derive(below)
+        return above
+
+    def _derive(self, below: Difference) -> Difference:
+        new: dict[Kind, dict[str, Any]] = {}
+        gone: dict[Kind, frozenset[str]] = {}
+        for kind, (registry, _, rename, derive) in zip(KINDS, self._lists(), strict=True):
+            taken = self._taken[id(registry)]
+            new[kind] = {}
+            for name, item in below.new[kind].items():
+                try:
+                    key = rename(name)
+                    if key not in taken:
+                        registry.check_free(key)  # it may be one of the server's above
+                    new[kind][key] = derive(key, item)
+                except RegistrationError as error:
+                    _log.warning("what a mounted server shows to one client is not offered: %s", error)
+            gone[kind] = frozenset(key for key, (name, _) in taken.items() if name in below.gone[kind])
+        return Difference(new, gone)
+
+    def rank(self, name: str) -> int | None:
+        """Return how specific the prefixes are by which a name is of an upstream server below."""
+        below = self.prefix.name_below(name) if self.prefix.has_name(name) else None
+        owner = None if below is None else owner_of_name(self._below.elsewhere, below)
+        if below is None or owner is None:
+            return None
+        return len(name) - len(below) + (owner.rank(below) or 0)
+
+    def tool(self, name: str) -> Tool | None:
+        """Return what calls a tool of an upstream server below that is in no list."""
+        found = self._below.unlisted_tool(self.prefix.name_below(name))
+        return None if found is None else self._try(self._tool, name, found)
+
+    def prompt(self, name: str) -> Prompt | None:
+        """Return what gets a prompt of an upstream server below that is in no list."""
+        found = self._below.unlisted_prompt(self.prefix.name_below(name))
+        return None if found is None else self._try(self._prompt, name, found)
+
+    def completer(self, ref: str, argument: str) -> Completer | None:
+        """Return what asks an upstream server below for values of an argument."""
+        found = self._below.unlisted_completer(self.prefix.name_below(ref), argument)
+        return None if found is None else self._completer(ref, found)
+
+    @staticmethod
+    def _try(derive: Callable[[str, T], T], name: str, item: T) -> T | None:
+        try:
+            return derive(name, item)
+        except RegistrationError:
+            return None
+
+    def _lists(self) -> Iterable[_Kind]:
+        return (kind for kind in self._kinds() if kind[0] is not self._above.methods)
+
+    # -- changes of resources ------------------------------------------------------------------------
 
     @property
     def watches(self) -> bool:
@@ -260,6 +350,10 @@ class Mount:
         function = self._function(resource.function, resource, self.prefix.uri_below)
         template = None if resource.template is None else resource.template.moved(uri, f"resource {uri!r}")
         return msgspec.structs.replace(resource, uri=uri, function=function, template=template)
+
+    def _completer(self, ref: str, completer: Completer) -> Completer:
+        function = self._function(completer.function, completer, self.prefix.ref_below)
+        return msgspec.structs.replace(completer, ref=ref, function=function)
 
     def _method(self, _name: str, method: ExtensionMethod) -> ExtensionMethod:
         # What an extension calls its methods is known to its clients, whoever offers them: they have no prefix.

@@ -4,7 +4,7 @@ A registry may be laid over another one. Its own items then stand before those o
 stay what they are for everybody else: so a session has tools of its own.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from itertools import count
 from operator import attrgetter
 from typing import Generic, TypeVar
@@ -16,6 +16,9 @@ from mcpbus.features.errors import RegistrationError
 # Encoded pages kept per registry: revisions x pages x sets of visible items. Beyond it the oldest half goes, so that
 # neither a server with a view for each principal nor a client that walks through cursors can fill the memory.
 _KEPT_PAGES = 256
+
+# The first position of what only one client has: behind all that is ever registered, and the same from page to page.
+_LATE = 1 << 40
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -185,6 +188,31 @@ class Registry(Generic[T]):
             entry for entry in self._base.entries() if entry.key not in own and entry.key not in self._hidden
         ]
         return sorted([*underneath, *own.values()], key=attrgetter("position"))
+
+    def knows(self, key: str) -> bool:
+        """Whether something has this key, be it that nobody sees it here."""
+        known = key in self._entries or key in self._aside or key in self._hidden
+        return known or (self._base is not None and self._base.knows(key))
+
+    def differing(self, new: Mapping[str, T], gone: Collection[str]) -> "Registry[T]":
+        """Return what a client sees that has some items alone, or others, and lacks some; the items of its session stay as they are.
+
+        Args:
+            new: Items by key. Those of a key that is hidden here are left out.
+            gone: Keys of items that it does not have.
+        """
+        own = self._entries if self._base is not None else {}
+        seen: Registry[T] = Registry(self._noun, lambda: None)
+        for entry in self.entries():
+            if entry.key in own:
+                seen._entries[entry.key] = entry
+            elif entry.key not in gone:
+                item = new.get(entry.key, entry.item)
+                seen._entries[entry.key] = Entry(entry.position, entry.key, item)
+        late = [key for key in new if not self.knows(key)]
+        for position, key in enumerate(late, _LATE):
+            seen._entries[key] = Entry(position, key, new[key])
+        return seen
 
     def kept(self, key: Hashable, build: Callable[[], bytes]) -> bytes:
         """What `build` returned for `key` since the last change, building it if there was none."""

@@ -26,16 +26,60 @@ _NEVER_OF_CALLS: Final = OF_NO_CALL | {MESSAGE, PROGRESS}
 _LISTS: Final[dict[str, ListName]] = {method: name for name, method in LIST_CHANGED.items()}  # type: ignore[misc]
 
 
+class _Changes:
+    """Lists that have changed: passed on once for many changes, and not again for a while.
+
+    Args:
+        look: Takes a connection and the lists of which it has reported a change.
+        rests: For how many times as long as that took no other change is passed on.
+    """
+
+    def __init__(self, look: Callable[[Pipe, Iterable[ListName]], Awaitable[None]], *, rests: float) -> None:
+        self._look = look
+        self._rests = rests
+        self._changed: dict[Pipe, dict[ListName, None]] = {}
+        self._stirred = trio.Event()
+
+    def note(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+        """Note which lists have changed, as a connection reports."""
+        self._changed.setdefault(pipe, {}).update(dict.fromkeys(lists))
+        self._stirred.set()
+
+    async def run(self) -> None:
+        """Pass changes on until cancelled."""
+        while True:
+            await self._stirred.wait()
+            await trio.sleep(_TOGETHER_SECONDS)
+            self._stirred = trio.Event()
+            changed, self._changed = self._changed, {}
+            began = trio.current_time()
+            for pipe, names in changed.items():
+                if not pipe.closing:
+                    await self._look(pipe, list(names))
+            await trio.sleep(max(_APART_SECONDS, self._rests * (trio.current_time() - began)))
+
+
+def _at_once(
+    changed: Callable[[Pipe, Iterable[ListName]], object],
+) -> Callable[[Pipe, Iterable[ListName]], Awaitable[None]]:
+    async def look(pipe: Pipe, lists: Iterable[ListName]) -> None:
+        changed(pipe, lists)
+
+    return look
+
+
 class Hearing:
     """Hears what is said outside of calls, on all connections of one opened proxy.
 
     A connection that tells calls apart brings here only messages that belong to no call. They go to the session that owns the
     connection. On any other connection, a message of an extension goes to the call that runs there, if it is the only one. All else goes
-    to the session that owns the connection, or that all its calls belong to. Changes go to all clients. The rest is dropped, and counted.
+    to the session that owns the connection, or that all its calls belong to. Changes go to the client that owns the connection, or to all
+    clients where none does. The rest is dropped, and counted.
 
     Args:
-        look: Looks at lists anew, by way of a connection.
-        updated: Tells clients that a resource was updated.
+        look: Looks at the shared lists again, by way of a connection that no client owns.
+        changed: Takes lists that have changed for the client that owns a connection.
+        updated: Takes a resource that was updated, and the connection that reported it.
         lost: Told where something may not have been heard, and what was subscribed to is forgotten there.
 
     Attributes:
@@ -45,39 +89,24 @@ class Hearing:
     def __init__(
         self,
         look: Callable[[Pipe, Iterable[ListName]], Awaitable[None]],
-        updated: Callable[[str], object],
+        changed: Callable[[Pipe, Iterable[ListName]], object],
+        updated: Callable[[Pipe, str], object],
         lost: Callable[[Pipe], object],
     ) -> None:
-        self._look = look
         self._updated = updated
         self._lost = lost
-        # Which lists have changed, and by which connection it was told last.
-        self._changed: dict[ListName, Pipe] = {}
-        self._stirred = trio.Event()
+        self._shared = _Changes(look, rests=_RESTS)
+        self._owned = _Changes(_at_once(changed), rests=0)
         self.dropped = 0
 
     async def run(self) -> None:
-        """Look at lists that have changed, until cancelled: however often they did, and whoever told of it, once, and not again for a while."""
-        while True:
-            await self._stirred.wait()
-            await trio.sleep(_TOGETHER_SECONDS)
-            self._stirred = trio.Event()
-            changed, self._changed = self._changed, {}
-            began = trio.current_time()
-            for pipe in {*changed.values()}:
-                if not pipe.closing:
-                    await self._look(pipe, [name for name, teller in changed.items() if teller is pipe])
-            await trio.sleep(max(_APART_SECONDS, _RESTS * (trio.current_time() - began)))
+        """Pass on which lists have changed, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._shared.run)
+            nursery.start_soon(self._owned.run)
 
-    async def listen(self, pipe: Pipe, *, anew: bool) -> None:
-        """Hear what is said on a connection, until it is lost.
-
-        Args:
-            pipe: The connection.
-            anew: Whether to look at all lists first: they may have changed since it was last done.
-        """
-        if anew:
-            self._note_changes(pipe, _LISTS.values())
+    async def listen(self, pipe: Pipe) -> None:
+        """Hear what is said on a connection, until it is lost."""
         pipe.client.hear(partial(self.hear, pipe))
         while True:
             try:
@@ -90,16 +119,14 @@ class Hearing:
                 self._note_changes(pipe, _LISTS.values())
 
     def _note_changes(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
-        if not pipe.legacy:  # else it is heard of where lists are looked at
-            self._changed.update(dict.fromkeys(lists, pipe))
-            self._stirred.set()
+        (self._owned if pipe.use.owned else self._shared).note(pipe, lists)
 
     def hear(self, pipe: Pipe, method: str, params: dict[str, Any]) -> None:
         """Take one notification."""
         if method in _LISTS:
             self._note_changes(pipe, [_LISTS[method]])
         elif method == RESOURCE_UPDATED and isinstance(params.get("uri"), str):
-            self._updated(params["uri"])
+            self._updated(pipe, params["uri"])
         elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1 and pipe.guesses:
             next(iter(pipe.calls))(method, params)
         elif method == MESSAGE and pipe.calls and pipe.session is None and pipe.use.owned:

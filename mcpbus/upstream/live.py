@@ -2,29 +2,38 @@
 
 import logging
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import partial
+from typing import Final
 
 import attrs
 import trio
 
 from mcpbus.client.client import ServerDescription
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
+from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.features.catalogue import Features
+from mcpbus.features.elsewhere import Difference
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
+from mcpbus.upstream.client_lists import KINDS_OF, ClientLists, Inquiry
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import Hearing
-from mcpbus.upstream.mirror import Mirror
-from mcpbus.upstream.pipe import PLAIN, Pipe
-from mcpbus.upstream.pool import Isolation, Pool
+from mcpbus.upstream.mirror import LOOK_SECONDS, Mirror, list_there
+from mcpbus.upstream.pipe import PLAIN, Pipe, Use
+from mcpbus.upstream.pool import Isolation, Pool, Requester
 from mcpbus.upstream.relay import Relay
 from mcpbus.upstream.target import Upstream
 from mcpbus.upstream.watch import Watch
 
 _log = logging.getLogger("mcpbus")
+
+_MOST_INQUIRIES: Final = 1_000
+"""The number of lists and clients for which it is kept how fresh they are."""
 
 
 @attrs.frozen
@@ -46,6 +55,21 @@ class Terms:
     isolation: Isolation = "client"
 
 
+@attrs.frozen
+class Clients:
+    """The clients of an opened proxy, on all buses that reach them.
+
+    Attributes:
+        updated: Tells all of them that a resource was updated.
+        updated_for: Tells one of them, by its session, or where that is None by its `RequestContext.state_key`.
+        changed_for: Tells one without a session, by the same key, that a list has changed.
+    """
+
+    updated: Callable[[str], object]
+    updated_for: Callable[[Session | None, Hashable, str], object]
+    changed_for: Callable[[Hashable, ListName], object]
+
+
 class Live:
     """One opened proxy.
 
@@ -54,7 +78,7 @@ class Live:
         features: What the proxy offers.
         terms: How it passes calls on.
         learned: Told what the other server says of itself.
-        updated: Tells clients that a resource was updated.
+        clients: The clients of the proxy, which it tells of changes.
     """
 
     def __init__(
@@ -64,8 +88,9 @@ class Live:
         terms: Terms,
         *,
         learned: Callable[[ServerDescription], object],
-        updated: Callable[[str], object],
+        clients: Clients,
     ) -> None:
+        self._clients = clients
         self._terms = terms
         self._turn = trio.Event()
         self._begun = trio.Event()
@@ -74,10 +99,13 @@ class Live:
         self._upstream = upstream
         self._sorted: list[str] = []
         self._sorted_of = 0
-        self._hearing = Hearing(self._look, updated, self._lost)
+        self._reached = ReachedLimits()
+        self._nursery: trio.Nursery | None = None
+        self._inquiries: dict[tuple[Use, ListName], Inquiry] = {}
+        self._hearing = Hearing(self._look, self._changed, self._told_updated, self._lost)
         self._pool = Pool(upstream, terms.connections, self._hear, terms.isolation)
-        relay = Relay(upstream.name, self._pool, self._hearing)
-        self._mirror = Mirror(upstream.name, features, relay, terms.scopes, terms.timeout)
+        self._relay = Relay(upstream.name, self._pool, self._hearing)
+        self._mirror = Mirror(upstream.name, features, self._relay, terms.scopes, terms.timeout)
         self._watch = Watch(
             upstream,
             self._pool,
@@ -85,7 +113,7 @@ class Live:
             knows=self._knows,
             learned=learned,
             heard=self._hearing.hear,
-            updated=updated,
+            updated=clients.updated,
         )
 
     async def run(self) -> None:
@@ -94,6 +122,7 @@ class Live:
             self._mirror.declare_all()
         try:
             async with background() as nursery:
+                self._nursery = nursery
                 nursery.start_soon(self._pool.run)
                 nursery.start_soon(self._hearing.run)
                 try:
@@ -103,6 +132,7 @@ class Live:
                 self._begun.set()
                 await trio.sleep_forever()
         finally:
+            self._nursery = None
             self._mirror.clear()
 
     async def begun(self) -> None:
@@ -151,21 +181,103 @@ class Live:
                 await pipe.opened()
                 await pipe.client.notify(told.method)
 
+    # -- what the lists do not show ---------------------------------------------------------------
+
+    @property
+    def unlisted(self) -> Mirror:
+        """What makes features of names that are in no list."""
+        return self._mirror
+
+    async def refresh(self, client: RequestContext, name: ListName) -> None:
+        """Ask for a list for a client: over its own connection, if it has one; it waits for no longer than `WAIT_SECONDS`."""
+        if self._nursery is None:
+            return
+        requester = Requester.of(client, self._reached)
+        use = self._pool.use_of(requester)
+        key = PLAIN if use is None else use
+        inquiry = self._inquiries.get((key, name))
+        if inquiry is None:
+            self._forget_inquiries()
+            ask = partial(self._ask_shared, name) if use is None else partial(self._ask_own, requester, name)
+            late = partial(self._tell_late, key, name)
+            inquiry = Inquiry(ask, late, lambda: self._relay.passed_on)
+            self._inquiries[key, name] = inquiry
+        await inquiry.fresh(self._nursery)
+
+    def difference(self, client: RequestContext) -> Difference | None:
+        """Return what a client sees otherwise than all do, over a connection of its own."""
+        use = self._pool.use_of(Requester.of(client, self._reached))
+        pipe = None if use is None else self._pool.opened(use)
+        return None if pipe is None or pipe.lists is None else pipe.lists.difference
+
+    def _forget_inquiries(self) -> None:
+        if len(self._inquiries) >= _MOST_INQUIRIES:
+            self._inquiries = {key: each for key, each in self._inquiries.items() if not each.idle}
+
+    async def _ask_shared(self, name: ListName) -> float:
+        pipe, began = self._pool.opened_shared(), trio.current_time()
+        if pipe is not None:
+            await self._look(pipe, [name])
+        return trio.current_time() - began
+
+    async def _ask_own(self, requester: Requester, name: ListName) -> float:
+        began = trio.current_time()
+        try:
+            async with self._pool.lend(requester) as pipe:
+                began = trio.current_time()
+                if pipe.use.owned:
+                    await self._list_own(pipe, name)
+        except (UpstreamError, ClientError, ProtocolError, trio.TooSlowError) as error:
+            _log.warning(
+                "%s of %s cannot be listed for one client: %s", name, self._upstream.name, told(error)
+            )
+        return trio.current_time() - began
+
+    async def _list_own(self, pipe: Pipe, name: ListName) -> None:
+        has = (await pipe.client.describe()).capabilities
+        with trio.fail_after(LOOK_SECONDS):
+            lists = await list_there(pipe.client, name) if name in has else [()] * len(KINDS_OF[name])
+        if pipe.lists is None:
+            pipe.lists = ClientLists(self._mirror.lists)
+        pipe.lists.take(name, lists)
+
+    def _tell_late(self, use: Use, name: ListName) -> None:
+        """Have a client ask again that did not wait for its list."""
+        pipe = self._pool.opened(use)
+        if pipe is not None and pipe.lists is not None and pipe.lists.difference:
+            self._changed(pipe, [name])
+
     # -- what the other server says --------------------------------------------------------------
 
     async def _hear(self, pipe: Pipe) -> None:
         """Hear what is said on a connection outside of calls, where that may concern somebody, or tells of its end."""
-        if pipe.session is None and pipe.client.scoped and pipe.use != PLAIN:
+        if pipe.session is None and pipe.client.scoped and not pipe.use.owned and pipe.use != PLAIN:
             await trio.sleep_forever()
-        await self._hearing.listen(pipe, anew=self._upstream.program and self._mirror.is_old)
+        await self._hearing.listen(pipe)
 
     async def _look(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+        """Look at the shared lists, over a connection that no client owns."""
         try:
             await self._mirror.look(pipe.client, lists)
         except (UpstreamError, Disconnected) as error:
             if not pipe.closing:
                 _log.warning("lists of %s are left as they are: %s", self._upstream.name, told(error))
         self._watch.relisted()
+
+    def _changed(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+        """Tell the client that owns a connection that its lists have changed; it asks for them if it wants to know."""
+        for name in lists:
+            if pipe.session is not None:
+                pipe.session.list_changed(name)
+            else:
+                self._clients.changed_for(pipe.use.who, name)
+
+    def _told_updated(self, pipe: Pipe, uri: str) -> None:
+        """Tell the client that owns a connection that a resource was updated, or all clients where none does."""
+        if pipe.use.owned:
+            self._clients.updated_for(pipe.session, pipe.use.who, uri)
+        else:
+            self._clients.updated(uri)
 
     def _lost(self, pipe: Pipe) -> None:
         if pipe.use == PLAIN:

@@ -1,93 +1,41 @@
 """What the other server lists, as features of this one, kept as they are there."""
 
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import msgspec
 import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.features.catalogue import Capability, Features
-from mcpbus.features.errors import RegistrationError
+from mcpbus.features.completion import Completer
+from mcpbus.features.elsewhere import Kind
 from mcpbus.features.foreign import (
     foreign_completer,
     foreign_prompt,
     foreign_resource,
     foreign_template,
     foreign_tool,
+    unlisted_prompt,
     unlisted_resources,
+    unlisted_tool,
 )
+from mcpbus.features.prompt import Prompt
 from mcpbus.features.registry import Registry
-from mcpbus.protocol.errors import ProtocolError, quoted
+from mcpbus.features.tool import Tool
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
 from mcpbus.upstream.errors import UpstreamError, told
+from mcpbus.upstream.listed import Described, Listed
 from mcpbus.upstream.relay import Relay
 
 _log = logging.getLogger("mcpbus")
 
 _CAPABILITIES: Final[tuple[Capability, ...]] = ("tools", "prompts", "resources", "completions")
 
-_NEW_SECONDS: Final = 5.0
-"""For how long lists are not looked at again, where that is done because a connection is new."""
-_LOOK_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 30.0
 """How long lists may take to come, all together."""
-
-_Described: TypeAlias = Mapping[str, Any]
-
-
-class _Listed:
-    """One list of the other server's, in one registry of this one."""
-
-    def __init__(
-        self,
-        noun: str,
-        key: str,
-        registry: Registry[Any],
-        make: Callable[[_Described], Any],
-        replace: Callable[[Iterable[str], Mapping[str, Any]], None],
-        *,
-        server: str,
-    ) -> None:
-        self._server = server
-        self._noun = noun
-        self._key = key
-        self._registry = registry
-        self._make = make
-        self._replace = replace
-        self.taken: dict[str, bytes] = {}
-
-    def take(self, described: Iterable[_Described]) -> None:
-        """Offer what is described, and nothing else that was; what is described as before stays as it is."""
-        made: dict[str, Any] = {}
-        kept: dict[str, bytes] = {}
-        for each in described:
-            key, text = str(each.get(self._key)), msgspec.json.encode(each)
-            if key in kept:
-                _log.warning(
-                    "%s lists the %s %s twice; the second one is left out",
-                    self._server,
-                    self._noun,
-                    quoted(key),
-                )
-            elif self.taken.get(key) == text:
-                kept[key] = text
-            elif (item := self._try(key, each)) is not None:
-                kept[key], made[key] = text, item
-        gone = [key for key in self.taken if key not in kept or key in made]
-        self.taken = kept
-        self._replace(gone, made)
-
-    def _try(self, key: str, described: _Described) -> Any:
-        try:
-            if key not in self.taken:
-                self._registry.check_free(key)
-            return self._make(described)
-        except RegistrationError as error:
-            _log.warning("what %s offers is left out: %s", self._server, told(error))
-            return None
 
 
 class Mirror:
@@ -116,8 +64,7 @@ class Mirror:
         self._capabilities: frozenset[str] = frozenset()
         self._completers: set[tuple[str, str]] = set()
         self._listing = trio.Lock()
-        self._looked = -math.inf
-        self._tools = _Listed(
+        self._tools = Listed(
             "tool",
             "name",
             features.tools,
@@ -131,15 +78,21 @@ class Mirror:
             "template", "uriTemplate", features.templates, foreign_template, relay.read
         )
 
-        self._lists: dict[ListName, tuple[_Listed, ...]] = {
+        self._lists: dict[ListName, tuple[Listed, ...]] = {
             "tools": (self._tools,),
             "prompts": (self._prompts,),
             "resources": (self._resources, self._templates),
         }
+        self.lists: dict[Kind, Listed] = {
+            "tools": self._tools,
+            "prompts": self._prompts,
+            "resources": self._resources,
+            "templates": self._templates,
+        }
 
     def _with(
         self, make: Callable[..., Any], relay: Callable[..., Awaitable[Any]]
-    ) -> Callable[[_Described], Any]:
+    ) -> Callable[[Described], Any]:
         return lambda described: make(described, relay, **self._terms)
 
     def _plain(
@@ -149,13 +102,8 @@ class Mirror:
         registry: Registry[Any],
         make: Callable[..., Any],
         relay: Callable[..., Awaitable[Any]],
-    ) -> _Listed:
-        return _Listed(noun, key, registry, self._with(make, relay), registry.replace, server=self._server)
-
-    @property
-    def is_old(self) -> bool:
-        """Whether it is a while ago that the lists were looked at."""
-        return trio.current_time() - self._looked > _NEW_SECONDS
+    ) -> Listed:
+        return Listed(noun, key, registry, self._with(make, relay), registry.replace, server=self._server)
 
     def declare_all(self) -> None:
         """Offer all that another server may have, while it is not known what it has."""
@@ -165,6 +113,28 @@ class Mirror:
         """Offer what the other server says that it has, be it that nothing is listed yet."""
         self._capabilities = frozenset(capabilities)
         self._features.declare([each for each in _CAPABILITIES if each in capabilities])
+
+    def may_have(self, capability: Capability) -> bool:
+        """Whether the upstream server may have something of a kind, as far as is known."""
+        return not self._capabilities or capability in self._capabilities
+
+    def unlisted_tool(self, name: str) -> Tool | None:
+        """Return what calls a tool that is in no list; None if the upstream server has no tools."""
+        if not self.may_have("tools"):
+            return None
+        return unlisted_tool(name, self._relay.call_tool, **self._terms)
+
+    def unlisted_prompt(self, name: str) -> Prompt | None:
+        """Return what gets a prompt that is in no list; None if the upstream server has no prompts."""
+        if not self.may_have("prompts"):
+            return None
+        return unlisted_prompt(name, self._relay.get_prompt, **self._terms)
+
+    def unlisted_completer(self, ref: str, argument: str) -> Completer | None:
+        """Return what completes an argument of a prompt that is in no list; None if the upstream server completes nothing."""
+        if not self.may_have("completions"):
+            return None
+        return foreign_completer(ref, argument, self._relay.complete, self._terms["timeout"])
 
     async def look(
         self,
@@ -184,9 +154,8 @@ class Mirror:
             Disconnected: There is no connection.
         """
         async with self._listing:
-            self._looked = trio.current_time()
-            found: list[tuple[_Listed, list[dict[str, Any]]]] = []
-            with trio.move_on_after(_LOOK_SECONDS) as patience:
+            found: list[tuple[Listed, list[dict[str, Any]]]] = []
+            with trio.move_on_after(LOOK_SECONDS) as patience:
                 for name in names:
                     found += await self._try_to_list(client, name)
             if turn is not None:
@@ -195,15 +164,15 @@ class Mirror:
                 listed.take(described)
             self._offer_the_rest()
         if patience.cancelled_caught:
-            raise UpstreamError(f"it did not say within {_LOOK_SECONDS:g} s what it offers")
+            raise UpstreamError(f"it did not say within {LOOK_SECONDS:g} s what it offers")
 
     async def _try_to_list(
         self, client: Client, name: ListName
-    ) -> Iterable[tuple[_Listed, list[dict[str, Any]]]]:
+    ) -> Iterable[tuple[Listed, list[dict[str, Any]]]]:
         if name not in self._capabilities:
             return [(listed, []) for listed in self._lists[name]]
         try:
-            return zip(self._lists[name], await _list(client, name), strict=True)
+            return zip(self._lists[name], await list_there(client, name), strict=True)
         except Disconnected:
             raise  # that says nothing about the list
         except (ProtocolError, ClientError) as error:
@@ -255,7 +224,7 @@ class Mirror:
         self._offer_the_rest()
 
 
-async def _list(client: Client, name: ListName) -> list[list[dict[str, Any]]]:
+async def list_there(client: Client, name: ListName) -> list[list[dict[str, Any]]]:
     """Ask for what is listed under a name: with resources for templates, too."""
     if name == "tools":
         return [await client.list_tools()]

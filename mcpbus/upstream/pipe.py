@@ -17,6 +17,7 @@ from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era
 from mcpbus.protocol.sole_cause import sole_cause
+from mcpbus.upstream.client_lists import ClientLists
 from mcpbus.upstream.errors import UpstreamError
 from mcpbus.upstream.question import RelayedQuestion
 from mcpbus.upstream.target import Upstream
@@ -75,6 +76,7 @@ class Pipe:
         legacy: As given.
         calls: The calls that go over it now: what each says something by, and the session of ours that it is of.
         answerers: What has the clients of these calls answer, the newest last.
+        lists: What its client sees otherwise than all do, once that has been asked for.
         lent: How often it is lent now.
         used: Whether it was ever lent to a call.
         idle_since: When it was given back, in trio's time.
@@ -97,6 +99,7 @@ class Pipe:
         self.session = session
         self.calls: dict[Say, Session | None] = {}
         self.answerers: list[OnQuestion] = []
+        self.lists: ClientLists | None = None
         self.lent = 0
         self.capabilities = capabilities
         self.owner = owner
@@ -110,6 +113,11 @@ class Pipe:
         self._place: Place | None = None
         self._scope = trio.CancelScope()
         self._opened = trio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can go over it now."""
+        return self._opened.is_set() and not self.closing
 
     @property
     def modern(self) -> bool:

@@ -21,7 +21,6 @@ from mcpbus.core.places import Place, Places
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
-from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.revisions import Revision
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
@@ -53,26 +52,27 @@ class Requester:
 
     Attributes:
         session: Its legacy session, or None.
-        who: The key of its state at the upstream server, if it has no session.
         owner: The owner to which a new connection is counted.
         capabilities: The input requests that it accepts, see `asked_by_way`.
         reached: The counter of limits that were reached.
     """
 
     session: Session | None
-    who: Hashable
     owner: Hashable
     capabilities: dict[str, Any]
     reached: ReachedLimits
+    _context: RequestContext
+
+    @property
+    def who(self) -> Hashable:
+        """The key of its state at the upstream server, where that is not of its session."""
+        return self._context.state_key
 
     @classmethod
     def of(cls, context: RequestContext, reached: ReachedLimits) -> Self:
         """Return the client that sent a request."""
-        owner, principal = context.owner, context.principal
-        # The owner's quota may be one that several principals share.
-        who = owner if principal is None else digest_of(principal)
         declared = asked_by_way(context.client_capabilities, context.revision)
-        return cls(context.legacy_session, who, owner, declared, reached)
+        return cls(context.legacy_session, context.owner, declared, reached, context)
 
 
 class _OneCall:
@@ -184,6 +184,22 @@ class Pool:
         wanted = _Wanted(PLAIN, session=None, capabilities={}, owner=None, reached=reached)
         async with self._lend(wanted, to_call=False) as pipe:
             yield pipe
+
+    def use_of(self, requester: Requester) -> Use | None:
+        """Return the use of the connection that belongs to a client alone, as far as is known; None if it has none for longer than a call."""
+        use = self._wanted(requester).use
+        return use if use.owned and not isinstance(use.who, _OneCall) else None
+
+    def opened(self, use: Use) -> Pipe | None:
+        """Return an open connection of a use, if there is one."""
+        return next((pipe for pipe in self._pipes.get(use, ()) if pipe.is_open), None)
+
+    def opened_shared(self) -> Pipe | None:
+        """Return an open connection that belongs to no client, if there is one; the one that shows what all see goes first."""
+        shared = (
+            pipe for use, pipes in self._pipes.items() for pipe in pipes if not use.owned and pipe.is_open
+        )
+        return min(shared, key=lambda pipe: pipe.use != PLAIN, default=None)
 
     def of_session(self, session: Session) -> list[Pipe]:
         """Return the connections that are a session's own."""

@@ -54,12 +54,16 @@ class Relay:
         name: The other server's, for messages.
         pool: The connections to it.
         hearing: Hears what is said outside of calls.
+
+    Attributes:
+        passed_on: How many requests have ended: each may have changed what is listed.
     """
 
     def __init__(self, name: str, pool: Pool, hearing: Hearing) -> None:
         self._name = name
         self._pool = pool
         self._hearing = hearing
+        self.passed_on = 0
 
     async def call_tool(self, tool: str, *, arguments: dict[str, Any], ctx: Context) -> ToolResult:
         """Call a tool there."""
@@ -118,6 +122,8 @@ class Relay:
             if error.code in _BETWEEN:
                 raise self._no_answer(method, error) from error
             raise
+        finally:
+            self.passed_on += 1
         if kind != "complete":  # a task, say, which nobody here has said to take
             raise self._no_result(f"it is of the type {kind!r}")
         return result

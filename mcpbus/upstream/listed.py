@@ -1,0 +1,88 @@
+"""One list of the upstream server, as the proxy offers it to all clients."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from mcpbus.features.errors import RegistrationError
+from mcpbus.features.registry import Registry
+from mcpbus.protocol.errors import quoted
+from mcpbus.upstream.errors import told
+
+_log = logging.getLogger("mcpbus")
+
+Described: TypeAlias = Mapping[str, Any]
+
+
+class Listed:
+    """One list of the upstream server, in one registry of the proxy.
+
+    Attributes:
+        taken: The items that are offered, as they were described, by key.
+        version: The number of times that it was taken.
+    """
+
+    def __init__(
+        self,
+        noun: str,
+        key: str,
+        registry: Registry[Any],
+        make: Callable[[Described], Any],
+        replace: Callable[[Iterable[str], Mapping[str, Any]], None],
+        *,
+        server: str,
+    ) -> None:
+        self._server = server
+        self._noun = noun
+        self._key = key
+        self._registry = registry
+        self._make = make
+        self._replace = replace
+        self.taken: dict[str, bytes] = {}
+        self.version = 0
+
+    def take(self, described: Iterable[Described]) -> None:
+        """Offer what is described, and nothing else that was; what is described as before stays as it is."""
+        made: dict[str, Any] = {}
+        kept: dict[str, bytes] = {}
+        for each in described:
+            key, text = str(each.get(self._key)), msgspec.json.encode(each)
+            if key in kept:
+                _log.warning(
+                    "%s lists the %s %s twice; the second one is left out",
+                    self._server,
+                    self._noun,
+                    quoted(key),
+                )
+            elif self.taken.get(key) == text:
+                kept[key] = text
+            elif (item := self._try(key, each)) is not None:
+                kept[key], made[key] = text, item
+        gone = [key for key in self.taken if key not in kept or key in made]
+        self.taken = kept
+        self.version += 1
+        self._replace(gone, made)
+
+    def read(self, described: Iterable[Described]) -> dict[str, tuple[bytes, Described]]:
+        """Return what one client's connection lists, by key, without what is not this list's to give."""
+        read = {str(each.get(self._key)): (msgspec.json.encode(each), each) for each in described}
+        return {key: each for key, each in read.items() if key in self.taken or not self._registry.knows(key)}
+
+    def make(self, described: Described) -> Any:
+        """Make what is offered; None if it cannot be offered, and the log says why."""
+        try:
+            return self._make(described)
+        except RegistrationError as error:
+            _log.warning("what %s offers is left out: %s", self._server, told(error))
+            return None
+
+    def _try(self, key: str, described: Described) -> Any:
+        try:
+            if key not in self.taken:
+                self._registry.check_free(key)
+            return self._make(described)
+        except RegistrationError as error:
+            _log.warning("what %s offers is left out: %s", self._server, told(error))
+            return None

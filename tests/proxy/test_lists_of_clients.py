@@ -1,0 +1,332 @@
+"""The lists of each client: those of its own connection, new ones without notice, and what is in no list at all."""
+
+import json
+import sys
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from scripted import SAID, Scripted
+from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
+
+from mcpbus import ProtocolError, Server
+from mcpbus.examples.demo import server as demo
+from mcpbus.gateway import gateway
+from mcpbus.testing import open_bus, open_client
+from mcpbus.upstream.client_lists import WAIT_SECONDS
+
+AWKWARD = [sys.executable, str(Path(__file__).with_name("awkward_server.py"))]
+BOTH = pytest.mark.parametrize("here", [OLD, NEW])
+
+
+def awkward(*names, quiet=False):
+    """What a client's file names: one such program for each name."""
+    more = ["quiet"] if quiet else []
+    return {name: {"command": AWKWARD[0], "args": [*AWKWARD[1:], name, *more]} for name in names}
+
+
+async def names(client):
+    return {tool["name"] for tool in await client.list_tools()}
+
+
+async def called(client, tool, **arguments):
+    return json.loads((await client.call_tool(tool, arguments))["content"][0]["text"])
+
+
+async def decline(_method, _params):
+    return {"action": "decline"}
+
+
+ASKED = {"capabilities": ELICITATION, "on_question": decline}
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+async def test_three_clients_of_a_gateway_each_see_their_own_processes(quiet):
+    with trio.fail_after(60):
+        async with open_bus(gateway(awkward("a", "b", quiet=quiet))) as bus, AsyncExitStack() as stack:
+
+            async def connect(**given):
+                return await stack.enter_async_context(bus.connect(**given))
+
+            old = await connect(revision=OLD, **ASKED)
+            other = await connect(revision=OLD)
+            new = await connect(revision=NEW, principal="ada", **ASKED)
+            shared = {"a_grow", "a_put", "a_get", "b_grow", "b_put", "b_get"}
+            asked = shared | {"a_trigger", "b_trigger"}
+            assert [await names(each) for each in (old, other, new)] == [asked, shared, asked]
+
+            for number, client in enumerate((old, other, new)):
+                assert (await called(client, "a_grow", name=f"own{number}"))["server"] == "a"
+            await called(other, "b_put", value="of other")
+            assert await names(old) == asked | {"a_own0"}
+            assert await names(other) == shared | {"a_own1"}
+            assert await names(new) == asked | {"a_own2"}
+            assert (await called(old, "a_trigger"))["tool"] == "trigger"
+            assert (await called(new, "a_own2"))["tool"] == "own2"
+            assert "value" not in await called(old, "b_get")
+            assert (await called(other, "b_get"))["value"] == "of other"
+            with pytest.raises(ProtocolError, match="a does not know it"):
+                await other.call_tool("a_own0")
+
+
+@BOTH
+async def test_a_new_tool_may_be_called_before_any_list_has_it(here):
+    with trio.fail_after(60):
+        async with open_client(gateway(awkward("a", quiet=True)), revision=here) as client:
+            await called(client, "a_grow", name="more")
+            assert (await called(client, "a_more"))["tool"] == "more"
+            assert "a_more" in await names(client)
+            [message] = await client.get_prompt("a_unlisted")
+            assert message["content"]["text"] == "a"
+
+
+async def test_the_client_whose_process_has_changed_is_told_and_no_other_one():
+    with trio.fail_after(60):
+        async with (
+            open_bus(gateway(awkward("a"))) as bus,
+            bus.connect(revision=OLD) as ada,
+            bus.connect(revision=NEW, principal="bob") as bob,
+            bus.connect(revision=NEW, principal="cid") as cid,
+            ada.listen(tools=True) as changes_of_ada,
+            bob.listen(tools=True) as changes_of_bob,
+            cid.listen(tools=True) as changes_of_cid,
+        ):
+            for client, changes in ((ada, changes_of_ada), (bob, changes_of_bob)):
+                await client.list_tools()
+                await called(client, "a_grow", name="more")
+                assert (await anext(changes))[0] == "notifications/tools/list_changed"
+            for changes in (changes_of_ada, changes_of_bob, changes_of_cid):
+                with trio.move_on_after(0.2):
+                    assert await anext(changes) is None
+
+
+# -- our own servers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", [False, True])
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_the_tools_of_a_session_are_listed_and_called(program, mounted, autojump_clock):
+    server = weather()
+
+    @server.on_session
+    async def add(session):
+        for number in range(60):
+            session.add_tool(lambda number=number: str(number), name=f"own{number:02}")
+
+    async with upstream(server, NEW) as reached:
+        proxy = proxy_of(reached, program=program, negotiates=True)
+        made = Server("desk", page_size=7) if mounted else proxy
+        prefix = "sky_" if mounted else ""
+        if mounted:
+            made.mount(proxy, prefix="sky")
+        async with open_client(made, revision=OLD) as client:
+            tools = [tool["name"] for tool in await client.list_tools()]
+            assert len(tools) == len(set(tools)) == 67
+            assert tools[-1] == f"{prefix}own59"
+            assert (await client.call_tool(f"{prefix}own59"))["content"][0]["text"] == "59"
+
+
+async def test_a_client_of_the_demo_behind_a_gateway_sees_nine_tools(autojump_clock):
+    async with upstream(demo) as reached:
+        made = Server("desk")
+        made.mount(proxy_of(reached, negotiates=True), prefix="demo")
+        async with open_client(made, revision=OLD) as client:
+            assert len(await client.list_tools()) == 9
+
+
+@BOTH
+async def test_what_changes_without_notice_is_listed_when_a_client_asks(here, autojump_clock):
+    scripted = Scripted(
+        NEW if here == NEW else OLD, capabilities={"tools": {}, "prompts": {}, "resources": {}}
+    )
+    async with open_client(scripted.proxy(), revision=here) as client:
+        assert await names(client) == {"t"}
+        scripted.answers |= {
+            "tools_list": {"tools": [{"name": "u", "inputSchema": {"type": "object"}}]},
+            "prompts_list": {"prompts": [{"name": "p"}]},
+            "resources_list": {"resources": [{"uri": "d://n", "name": "n"}]},
+            "resources_templates_list": {"resourceTemplates": [{"uriTemplate": "d://m/{x}", "name": "m"}]},
+        }
+        assert await names(client) == {"u"}
+        assert [each["name"] for each in await client.list_prompts()] == ["p"]
+        assert [each["uri"] for each in await client.list_resources()] == ["d://n"]
+        assert [each["uriTemplate"] for each in await client.list_resource_templates()] == ["d://m/{x}"]
+
+
+# -- what is in no list ---------------------------------------------------------------------------
+
+
+def unlisting(**options):
+    """A server with a tool, a prompt and completions that it does not list."""
+
+    def complete(_wire, _request, params):
+        return {"completion": {"values": [params["ref"]["name"]]}}
+
+    listed = {"tools_list": {"tools": []}, "prompts_get": {"messages": []}, "completion_complete": complete}
+    return Scripted(OLD, **listed, **options)
+
+
+@BOTH
+async def test_what_no_list_has_is_asked_for_there_with_its_own_name(here, autojump_clock):
+    scripted = unlisting()
+    desk = Server("desk")
+    desk.mount(scripted.proxy(), prefix="s")
+    async with open_client(desk, revision=here) as client:
+        assert (await client.call_tool("s_any", {"a": 1}))["content"] == SAID["content"]
+        await client.get_prompt("s_some", {"b": "2"})
+        completed = await client.request(
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "s_some"}, "argument": {"name": "b", "value": ""}},
+        )
+        for absent in ("any", "so_any"):
+            with pytest.raises(ProtocolError, match="unknown tool"):
+                await client.call_tool(absent)
+    [call] = scripted.asked("tools/call")
+    assert (call["name"], call["arguments"]) == ("any", {"a": 1})
+    assert completed["completion"]["values"] == ["some"]
+    assert scripted.asked("prompts/get")[0]["name"] == "some"
+
+
+async def test_an_error_of_there_is_the_answer(autojump_clock):
+    def refuse(wire, request, _params):
+        wire.refuse(request, -32602, "there is no such tool, they say")
+
+    async with open_client(unlisting(tools_call=refuse).proxy()) as client:
+        with pytest.raises(ProtocolError, match="there is no such tool, they say"):
+            await client.call_tool("gone")
+
+
+async def test_what_is_hidden_is_not_asked_for(autojump_clock):
+    scripted = Scripted(OLD)
+    seen = []
+
+    def visible(_principal, tool):
+        seen.append(tool.name)
+        return tool.name != "s_secret"
+
+    async def wrap(invocation, call_next):
+        seen.append(invocation.name)
+        return await call_next(invocation)
+
+    desk = Server("desk", visible=visible, middleware=[wrap])
+    proxy = scripted.proxy()
+    desk.mount(proxy, prefix="s")
+    async with open_bus(desk) as bus, bus.connect(revision=OLD) as client:
+        for hide in (partial(desk.disable, names=["s_t"]), partial(proxy.disable, names=["t"])):
+            hide()
+            with pytest.raises(ProtocolError, match="unknown tool"):
+                await client.call_tool("s_t")
+        with pytest.raises(ProtocolError, match="unknown tool"):
+            await client.call_tool("s_secret")
+        await client.call_tool("s_other")
+    assert [params["name"] for params in scripted.asked("tools/call")] == ["other"]
+    assert seen[-2:] == ["s_other", "s_other"]
+
+
+async def test_a_tool_that_a_session_hides_is_not_asked_for(autojump_clock):
+    scripted = Scripted(OLD)
+    async with open_bus(scripted.proxy()) as bus, bus.connect(revision=OLD) as client:
+        [session] = bus.sessions.values()
+        session.disable(names=["t"])
+        session.add_tool(lambda: "mine", name="u")
+        scripted.answers["tools_list"] = {
+            "tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("t", "u", "v")]
+        }
+        assert await names(client) == {"u", "v"}
+        assert (await client.call_tool("u"))["content"][0]["text"] == "mine"
+        with pytest.raises(ProtocolError, match="unknown tool"):
+            await client.call_tool("t")
+    assert scripted.asked("tools/call") == []
+
+
+async def test_what_no_list_has_needs_the_scopes_of_its_proxy(autojump_clock):
+    desk = Server("desk", authenticate=lambda request: "ada")
+    desk.mount(unlisting().proxy(scopes=["weather"]), prefix="s")
+    for kind in (desk.features.find_tool, lambda name, _: desk.features.find_prompt(name)):
+        assert kind("s_any", None) is None, "it is not open"
+    async with open_bus(desk):
+        assert desk.features.find_tool("s_any", None).scopes == ("weather",)
+        assert desk.features.find_prompt("s_any").scopes == ("weather",)
+
+
+async def test_what_the_desk_has_itself_is_nobody_elses(autojump_clock):
+    scripted = Scripted(OLD)
+    desk = Server("desk")
+    desk.tool(name="s_u")(lambda: "of the desk")
+    desk.mount(scripted.proxy(), prefix="s")
+    async with open_client(desk, revision=OLD) as client:
+        scripted.answers["tools_list"] = {"tools": [{"name": "u", "inputSchema": {"type": "object"}}]}
+        await client.list_tools()
+        assert (await client.call_tool("s_u"))["content"][0]["text"] == "of the desk"
+    assert scripted.asked("tools/call") == []
+
+
+# -- lists that are slow, heavy or refused --------------------------------------------------------
+
+
+async def test_who_asks_for_a_list_that_does_not_come_has_what_is_known_and_is_told_later(autojump_clock):
+    def answer_late(wire, request, _params):
+        async def reply():
+            await trio.sleep(20)
+            wire.reply(request, {"tools": [{"name": "late", "inputSchema": {"type": "object"}}]})
+
+        wire.soon(reply)
+
+    scripted = Scripted(OLD)
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        scripted.answers["tools_list"] = answer_late
+        began = trio.current_time()
+        assert await names(client) == {"t"}
+        assert trio.current_time() - began == pytest.approx(WAIT_SECONDS)
+        assert await names(client) == {"t"}
+        assert trio.current_time() - began == pytest.approx(2 * WAIT_SECONDS)
+        assert await names(client) == {"t"}
+        assert trio.current_time() - began == pytest.approx(2 * WAIT_SECONDS), "it is waited for without end"
+        await trio.sleep(20)
+        assert ("notifications/tools/list_changed", {}) in client.notifications
+        assert await names(client) == {"late"}
+        assert len(scripted.asked("tools/list")) == 2
+
+
+async def test_many_clients_that_ask_at_once_have_it_asked_once(autojump_clock):
+    scripted = Scripted(NEW)
+    async with open_bus(scripted.proxy()) as bus, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(bus.connect(revision=NEW)) for _ in range(20)]
+        before = len(scripted.asked("tools/list"))
+        async with trio.open_nursery() as nursery:
+            for client in clients:
+                nursery.start_soon(client.list_tools)
+        assert len(scripted.asked("tools/list")) - before <= 2
+
+
+async def test_a_list_that_takes_long_is_asked_for_seldom(autojump_clock):
+    def answer_late(wire, request, _params):
+        async def reply():
+            await trio.sleep(2)
+            wire.reply(request, {"tools": []})
+
+        wire.soon(reply)
+
+    scripted = Scripted(NEW)
+    async with open_client(scripted.proxy(), revision=NEW) as client:
+        scripted.answers["tools_list"] = answer_late
+        before = len(scripted.asked("tools/list"))
+        for _ in range(100):
+            await client.list_tools()
+            with pytest.raises(ProtocolError, match="no such method"):
+                await client.get_prompt("p")
+            await trio.sleep(0.1)
+        assert len(scripted.asked("tools/list")) - before <= 3
+
+
+async def test_a_list_that_is_refused_to_one_client_leaves_what_is_known(autojump_clock, caplog):
+    scripted = Scripted(OLD)
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        scripted.answers["tools_list"] = lambda wire, request, _: wire.refuse(request, -32603, "not now")
+        assert await names(client) == {"t"}
+    assert "tools of upstream cannot be listed for one client: not now" in caplog.text

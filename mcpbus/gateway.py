@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpbus.client.oauth.grant import Grant
+from mcpbus.features.errors import RegistrationError
 from mcpbus.features.keywords import check_kinds
 from mcpbus.proxy import Proxy
 from mcpbus.server import Server
@@ -60,9 +61,9 @@ def gateway(
 ) -> Server[None]:
     """Make a server that offers what others do: a tool ``now`` of the server ``weather`` is ``weather_now``, and so are prompts.
 
-    URIs stay as they are. A server that cannot be reached is left out until it can, and one that is ``disabled`` is left out. Where one at a
-    URL asks for a login, what ``mcpbus login URL`` has kept is used. In each text ``${NAME}`` stands for a variable of the environment, and
-    ``${NAME:-text}`` for one that need not be there. A file may have comments.
+    URIs stay as they are, unless several servers have them. A server that cannot be reached is left out until it can, and one that is
+    ``disabled`` is left out. Where one at a URL asks for a login, what ``mcpbus login URL`` has kept is used. In each text ``${NAME}`` stands
+    for a variable of the environment, and ``${NAME:-text}`` for one that need not be there. A file may have comments.
 
     Args:
         servers: The file in which a client has them, ``{"mcpServers": {"weather": {"command": ..., "args": [...]}}}`` or
@@ -86,7 +87,10 @@ def gateway(
             raise ValueError(
                 f"servers {other!r} and {key!r} would both have the prefix {prefix!r}, of letters, digits, '_', '-' and '.'; rename one"
             )
-        made.mount(_proxy(key, entry), prefix=prefix)
+        try:
+            made.mount(_proxy(key, entry), prefix=prefix)
+        except RegistrationError as fault:
+            raise ValueError(f"server {key!r}: {fault}") from None
     return made
 
 

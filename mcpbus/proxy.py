@@ -160,7 +160,7 @@ class Proxy(Server[None]):
         self.connection: Live | None = None
         self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")
         self.features.watchers.append(_Watcher(self))
-        self.features.elsewhere.append(_Elsewhere(self))
+        self.features.note_elsewhere(_Elsewhere(self))
         self.on_session_end(self._session_ended)
         self.on_notification("notifications/roots/list_changed")(self._roots_changed)
 

@@ -6,12 +6,12 @@ from typing import Any, Final, TypeAlias
 from mcpbus.bus import Bus
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.session import Session
-from mcpbus.features.mounting import Prefix
+from mcpbus.features.mounting import Mount
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.validators import check_text
 
-_Way: TypeAlias = tuple[Prefix, ...]
-"""The prefixes between a server and one above it, from below."""
+_Way: TypeAlias = tuple[Mount, ...]
+"""The mounts between a server and one above it, from below."""
 _NOT_OPEN: Final = "it is not open; server.run(), server.serve() and server.open() open it"
 
 
@@ -28,13 +28,13 @@ class ReachableBuses:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._above: list[tuple[ReachableBuses, Prefix]] = []
+        self._above: list[tuple[ReachableBuses, Mount]] = []
         self.opened = False
         self.own: Bus[Any] | None = None
 
-    def add_above(self, above: "ReachableBuses", prefix: Prefix) -> None:
+    def add_above(self, above: "ReachableBuses", mount: Mount) -> None:
         """Note that the server is mounted in another one, whose buses reach clients of its too."""
-        self._above.append((above, prefix))
+        self._above.append((above, mount))
 
     def is_open(self) -> bool:
         """Whether the server is open, or one that it is mounted in."""
@@ -96,12 +96,12 @@ class ReachableBuses:
     def _ways_up(self) -> "Iterator[tuple[ReachableBuses, _Way]]":
         """Yield the server's own and those of the servers that it is mounted in, and so on, with the way to each."""
         yield self, ()
-        for above, prefix in self._above:
+        for above, mount in self._above:
             for buses, way in above._ways_up():  # noqa: SLF001 - its own kind
-                yield buses, (prefix, *way)
+                yield buses, (mount, *way)
 
 
-def _uri_above(uri: str, way: Sequence[Prefix]) -> str:
-    for prefix in way:
-        uri = prefix.uri(uri)
+def _uri_above(uri: str, way: Sequence[Mount]) -> str:
+    for mount in way:
+        uri = mount.uri_above(uri)
     return uri

@@ -144,9 +144,9 @@ class Server(Definition, Openable[StateT]):
                 f"server {other.name!r} is mounted in {self.name!r} already, or the other way round"
             )
         read = read_prefix(prefix, uris=other.prefixes_uris)
-        Mount(self.features, other.features, read, other, other.runner.middleware)
+        mount = Mount(self.features, other.features, read, other, other.runner.middleware)
         self._mounted.append(other)
-        other._buses.add_above(self._buses, read)  # noqa: SLF001 - its own kind
+        other._buses.add_above(self._buses, mount)  # noqa: SLF001 - its own kind
 
     def mounted(self) -> "list[Server[Any]]":
         """Return all servers that are mounted in it, and in these, and so on, each once."""

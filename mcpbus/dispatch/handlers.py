@@ -39,6 +39,8 @@ from mcpbus.protocol.task_extension import TaskSupport
 
 _log = logging.getLogger("mcpbus")
 
+_SEVERAL = "several servers have it; put the name of one behind '://', as in its lists"
+
 _OF_ASYNCIO = ("no running event loop", "asyncio")
 _TO_ASYNCIO = ": handlers run on trio, and this one awaits what only asyncio can run; write await mcpbus.asyncio.to_asyncio(function, ...)"
 
@@ -137,7 +139,7 @@ class PromptGet(msgspec.Struct, frozen=True):
 
 
 class ResourceRead(msgspec.Struct, frozen=True):
-    """resources/read of one URI: of the first resource that knows it, and with its variables."""
+    """resources/read of one URI, by all resources that may have it, with its variables: one server has to know it, and no other one."""
 
     runner: Runner
     uri: str
@@ -154,17 +156,20 @@ class ResourceRead(msgspec.Struct, frozen=True):
 
     async def run(self, call: Call) -> bytes | InputRequired:
         """See `Handler.run`."""
-        for resource, variables in self.found[:-1]:
+        answers: dict[object, bytes | InputRequired] = {}
+        for left, (resource, variables) in zip(range(len(self.found) - 1, -1, -1), self.found, strict=True):
+            if (owner := resource.function.server) in answers:
+                continue
             try:
-                return await self._read(call, resource, variables)
+                answers[owner] = await self._read(call, resource, variables)
             except BaseException as error:  # noqa: BLE001  # translated
                 failure = _failure(error, self.label)
-                if not isinstance(sole_cause(failure), ResourceNotFoundError):
+                if not isinstance(sole_cause(failure), ResourceNotFoundError) or not (left or answers):
                     self._raise_translated(failure, call.context.revision)
-        try:
-            return await self._read(call, *self.found[-1])
-        except BaseException as error:  # noqa: BLE001  # translated
-            self._raise_translated(_failure(error, self.label), call.context.revision)
+        if len(answers) == 1:
+            return next(iter(answers.values()))
+        # Of several none is believed: a server must not answer for what is another one's.
+        raise resource_not_found(self.uri, call.context.revision.resource_not_found, _SEVERAL)
 
     async def _read(
         self, call: Call, resource: Resource, variables: Mapping[str, str | list[str]]

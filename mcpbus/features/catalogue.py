@@ -14,6 +14,7 @@ from mcpbus.features.keywords import check_lists
 from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
 from mcpbus.features.registry import Entry, Registry
 from mcpbus.features.resource import Resource, ResourceOptions, make_resource
+from mcpbus.features.shared_uris import UriClaims
 from mcpbus.features.tool import Tool, ToolOptions, Visible, tool
 from mcpbus.features.uri_watcher import UntilHeard, UriWatcher
 from mcpbus.features.uris import is_template
@@ -39,6 +40,7 @@ class Features:
         unlisted: what may answer for URIs that are in no list.
         watchers: who has to know which URIs clients have subscribed to.
         elsewhere: the upstream servers that may have what is in no list.
+        uri_claims: which of the mounted servers have which URIs.
         mirrors: whether there ever was a tool here with arguments that HTTP mirrors into headers.
     """
 
@@ -74,12 +76,13 @@ class Features:
             self.prompts: Registry[Prompt] = Registry("prompt", lambda: self._tell("prompts"))
             self.unlisted: list[Resource] = []
             self.elsewhere: list[Elsewhere] = []
+            self.uri_claims: UriClaims = UriClaims()
             self.completers: dict[tuple[str, str], Completer] = {}
             self.methods: Registry[ExtensionMethod] = Registry("request", self._tell_followers)
         else:
             self.resources, self.templates, self.prompts = base.resources, base.templates, base.prompts
             self.unlisted, self.completers, self.methods = base.unlisted, base.completers, base.methods
-            self.elsewhere = base.elsewhere
+            self.elsewhere, self.uri_claims = base.elsewhere, base.uri_claims
 
     @property
     def overlaid(self) -> bool:
@@ -97,6 +100,11 @@ class Features:
         """Have `listener` called after each addition and removal, and return what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def note_elsewhere(self, elsewhere: Elsewhere) -> None:
+        """Take one more upstream server that may have what is in no list."""
+        self.elsewhere.append(elsewhere)
+        self._tell_followers()
 
     def follow(self, follower: Callable[[], object]) -> None:
         """Have `follower` called after each change, completions included, for good."""
@@ -415,14 +423,23 @@ class Features:
     def find_resource(self, uri: str) -> list[tuple[Resource, Mapping[str, Any]]]:
         """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches.
 
-        Else all that may answer for what is in no list: each is asked in its turn, until it is known to one of them.
+        Of upstream servers each one is asked that has such a template; or where none has, each that may have what is in no list.
         """
         resource = self.resources.get(uri)
         if resource is not None:
             return [(resource, {})]
-        listed = _matching((entry.item for entry in self.templates.entries()), uri)
-        found = next(listed, None)
-        return [*_matching(self.unlisted, uri)] if found is None else [found]
+        owner, found = self.uri_claims.owner_of(uri), dict[object, tuple[Resource, Mapping[str, Any]]]()
+        for matched, values in _matching((entry.item for entry in self.templates.entries()), uri):
+            if not matched.foreign:
+                return [*found.values()] or [(matched, values)]
+            if owner in {None, matched.function.server}:
+                found.setdefault(matched.function.server, (matched, values))
+        return [*found.values()] or [*_matching(self.unlisted, uri)]
+
+    def lists_resource(self, uri: str) -> bool:
+        """Whether a resource of just this URI, or a template that matches it, is in a list."""
+        templates = (entry.item for entry in self.templates.entries())
+        return uri in self.resources or any(_matching(templates, uri))
 
     def visible_tools(self, principal: Any) -> list[Entry[Tool]] | None:
         """The tools that `principal` sees, or None where everybody sees every one."""

@@ -66,6 +66,8 @@ class _ForeignPrompt(Prompt, frozen=True, eq=False):
 
 
 class _ForeignResource(Resource, frozen=True, eq=False):
+    foreign = True
+
     def bind(self, values: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """See `Resource.bind`: all that it takes is the URI."""
         return dict(values)
@@ -118,22 +120,13 @@ class ForeignTemplate:
         return [found[0] for names in expressions for name in names if (found := _VARIABLE.match(name))]
 
 
-@attrs.frozen
-class _SomeSchemes:
-    """Stands for a template where its server may answer URIs that are in none of its lists: those of the schemes that are.
+class _AnyUri:
+    """The template of the resources that are in no list of their server, which may have any URI."""
 
-    Where it has not listed any, that is whatever begins with any.
-    """
-
-    schemes: frozenset[str]
-
-    def match(self, uri: str) -> dict[str, str] | None:
-        """Return the URI, if its server may know it."""
-        scheme = uri.partition(":")[0]
-        return {"uri": uri} if scheme in self.schemes or not self.schemes else None
+    def match(self, uri: str) -> dict[str, str]:
+        return {"uri": uri}
 
     def moved(self, _text: str, _owner: str) -> Self:
-        """Return it: it is offered only where URIs are the same above."""
         return self
 
 
@@ -261,12 +254,11 @@ def foreign_template(
 
 
 def unlisted_resources(
-    schemes: Iterable[str], relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
+    relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
 ) -> Resource:
-    """Make what stands for the resources that are in no list of their server, of these schemes; of any if there are none."""
-    template = _SomeSchemes(frozenset(schemes))
+    """Make what reads the resources that are in no list of their server."""
     return _ForeignResource(
-        "", _function(relay, "a resource", timeout=timeout), "", template=template, scopes=scopes
+        "", _function(relay, "a resource", timeout=timeout), "", template=_AnyUri(), scopes=scopes
     )
 
 

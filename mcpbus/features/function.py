@@ -40,6 +40,11 @@ class Function:
         self.wrapped = bool(timeout is not None or signature.dependencies is not None or origins)
         self.waits = self.wrapped or _may_wait(signature.function)
 
+    @property
+    def server(self) -> object:
+        """The mounted server by way of which it is offered; None if it is the server's own."""
+        return self.origins[-1].server if self.origins else None
+
     def through(self, origin: Origin) -> "Function":
         """Return it as it is offered through one more mounted server."""
         return Function(self.signature, self.thread, self.timeout, (*self.origins, origin))

@@ -3,8 +3,8 @@
 import logging
 import re
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -18,7 +18,15 @@ from mcpbus.features.function import Function
 from mcpbus.features.origin import Origin
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.registry import Registry
-from mcpbus.features.resource import Resource
+from mcpbus.features.resource import Resource, UriPattern
+from mcpbus.features.shared_uris import (
+    mentions,
+    renamed_in,
+    renamed_result,
+    uris_in,
+    with_prefix,
+    without_prefix,
+)
 from mcpbus.features.tool import Tool, check_name
 from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.features.uris import is_template
@@ -39,23 +47,30 @@ class Prefix(msgspec.Struct, frozen=True):
     text: str | None
     uris: bool = True
     """Whether URIs have it too, and not names alone."""
+    joint: str = "_"
+    """What is between it and a name."""
 
     @property
     def of_uris(self) -> bool:
         """Whether URIs are others above."""
         return self.uris and self.text is not None
 
+    @property
+    def lead(self) -> str:
+        """What names above begin with."""
+        return "" if self.text is None else f"{self.text}{self.joint}"
+
     def name(self, below: str) -> str:
         """The name above."""
-        return below if self.text is None else f"{self.text}_{below}"
+        return f"{self.lead}{below}"
 
     def has_name(self, above: str) -> bool:
         """Whether a name above may be one of the mounted server's."""
-        return self.text is None or above.startswith(f"{self.text}_")
+        return above.startswith(self.lead)
 
     def name_below(self, above: str) -> str:
         """The name that became this one."""
-        return above if self.text is None else above.removeprefix(f"{self.text}_")
+        return above.removeprefix(self.lead)
 
     def uri(self, below: str) -> str:
         """The URI, or the template, above.
@@ -76,18 +91,6 @@ class Prefix(msgspec.Struct, frozen=True):
         """The URI that became this one."""
         return above.replace(f"://{self.text}/", "://", 1) if self.of_uris else above
 
-    def may_have(self, above: str) -> bool:
-        """Whether a URI above may be one of the mounted server's."""
-        return not self.of_uris or f"://{self.text}/" in above
-
-    def ref(self, below: str) -> str:
-        """What a completion is for: a prompt's name, or a template."""
-        return self.uri(below) if is_template(below) else self.name(below)
-
-    def ref_below(self, above: str) -> str:
-        """The same, back."""
-        return self.uri_below(above) if is_template(above) else self.name_below(above)
-
 
 def read_prefix(prefix: Any, *, uris: bool = True) -> Prefix:
     """Read the prefix that an author gives.
@@ -104,6 +107,22 @@ def read_prefix(prefix: Any, *, uris: bool = True) -> Prefix:
             f"a prefix is letters, digits, '_', '-' and '.', such as 'weather', not {prefix!r}"
         )
     return Prefix(prefix, uris)
+
+
+class _Unlisted:
+    """The pattern of the resources of a mounted server that are in no list."""
+
+    def __init__(self, mount: "Mount", inner: UriPattern, stripped: bool) -> None:
+        self._mount = mount
+        self._inner = inner
+        self._stripped = stripped
+
+    def match(self, uri: str) -> Mapping[str, str | list[str]] | None:
+        below = self._mount.unlisted_below(uri, stripped=self._stripped)
+        return None if below is None else self._inner.match(below)
+
+    def moved(self, _text: str, _owner: str) -> Self:
+        return self
 
 
 class Mount:
@@ -133,26 +152,33 @@ class Mount:
         self._server = server
         self._middleware = tuple(middleware)
         self.prefix = prefix
+        self._longer: tuple[str, ...] = ()
+        # URIs of upstream servers stay as they are, unless several servers have them.
+        self._shares = prefix.text is not None and not prefix.uris
+        self._renamed: dict[str, str] = {}
+        self._moved: set[str] = set()  # since the last time
         self._taken: dict[int, dict[str, tuple[str, Any]]] = {}
         self._aside: dict[int, dict[str, Any]] = {}
         self._completers: set[tuple[str, str]] = set()
         self._unlisted: list[Resource] = []
         self._refused: dict[int, frozenset[str]] = {}
         self._differences: WeakKeyDictionary[Difference, Difference] = WeakKeyDictionary()
+        if prefix.text is not None:
+            above.uri_claims.reserve(prefix.text, server)
         self._check()
+        above.note_elsewhere(self)
         self._sync()
         below.follow(self._sync)
         below.guard(above.check)
         above.watchers.append(self)
-        above.elsewhere.append(self)
 
     def _kinds(self) -> Iterable[_Kind]:
-        above, below, prefix = self._above, self._below, self.prefix
+        above, below = self._above, self._below
         return (
-            (above.tools, below.tools, prefix.name, self._tool),
-            (above.prompts, below.prompts, prefix.name, self._prompt),
-            (above.resources, below.resources, prefix.uri, self._resource),
-            (above.templates, below.templates, prefix.uri, self._resource),
+            (above.tools, below.tools, self._name, self._tool),
+            (above.prompts, below.prompts, self._name, self._prompt),
+            (above.resources, below.resources, self.uri_above, self._resource),
+            (above.templates, below.templates, self.uri_above, self._resource),
             (above.methods, below.methods, str, self._method),
         )
 
@@ -167,13 +193,16 @@ class Mount:
 
     def _sync(self) -> None:
         """Have the server above offer what the mounted one does now."""
-        above, below, prefix = self._above, self._below, self.prefix
+        above, below = self._above, self._below
+        if self.present:
+            self._separate()
         try:
             above.check_extensions(below)
         except RegistrationError as error:  # since then one was mounted below
             _log.error("what a mounted server declares is not what clients are told: %s", error)
         above.admit_from(below)
         self._differences.clear()
+        touched = self._claim_uris()
         for kind in self._kinds():
             self._take(*kind)
         for key in self._completers:
@@ -182,22 +211,148 @@ class Mount:
         # What was refused above may have a namesake there, whose completions are its own.
         taken = self._taken[id(above.prompts)].keys() | self._taken[id(above.templates)].keys()
         for (ref, argument), completer in below.completers.items():
-            key = (prefix.ref(ref), argument)
+            key = (self._ref(ref), argument)
             if key[0] not in taken:
                 continue
             above.completers[key] = self._completer(key[0], completer)
             self._completers.add(key)
 
         self._take_unlisted()
+        for other in touched:
+            other._sync()  # noqa: SLF001 - its own kind
 
     def _take_unlisted(self) -> None:
-        """Have what is in no list be asked of the mounted server too, where its URIs are the same above."""
+        """Have what is in no list be asked of the mounted server too."""
         for resource in self._unlisted:
             self._above.unlisted.remove(resource)
-        self._unlisted = (
-            [] if self.prefix.of_uris else [self._resource("", each) for each in self._below.unlisted]
-        )
+        self._unlisted = []
+        for each in self._below.unlisted:
+            for stripped in (True, False) if self._shares else (self.prefix.of_uris,):
+                below = self._resource("", each)
+                assert below.template is not None  # noqa: S101 - it has no URI
+                template = _Unlisted(self, below.template, stripped)
+                self._unlisted.append(msgspec.structs.replace(below, template=template))
         self._above.unlisted += self._unlisted
+
+    # -- names and URIs --------------------------------------------------------------------------
+
+    def _separate(self) -> None:
+        """Have no name be of two upstream servers, whatever they list, and whichever of them is there first.
+
+        ``git`` and ``git_hub`` become ``git__`` and ``git_hub_``. What begins as the names of another server is no name of one without a
+        prefix.
+
+        Raises:
+            RegistrationError: There is no way to tell them apart.
+        """
+        mounts = [each for each in self._above.elsewhere if isinstance(each, Mount) and each.present]
+        for mount in mounts:
+            texts = [other.prefix.text or "" for other in mounts if other is not mount]
+            extended = any(text.startswith(f"{mount.prefix.text}_") for text in texts)
+            joint = "__" if extended else "_"
+            if mount.prefix.joint != joint:
+                mount.prefix = msgspec.structs.replace(mount.prefix, joint=joint)
+                if mount is not self:
+                    mount._sync()  # noqa: SLF001 - its own kind
+        for mount in mounts:
+            own, others = mount.prefix.lead, [each for each in mounts if each is not mount]
+            for other in others:
+                if other.prefix.lead == own or (own and other.prefix.lead.startswith(own)):
+                    raise RegistrationError(
+                        f"prefixes {mount.prefix.text!r} and {other.prefix.text!r}: a name could be of either server; give one of them "
+                        f"another prefix"
+                    )
+            mount._longer = () if own else tuple(each.prefix.lead for each in others)  # noqa: SLF001 - its own kind
+
+    def _name(self, below: str) -> str:
+        above = self.prefix.name(below)
+        if above.startswith(self._longer):
+            raise RegistrationError(
+                f"{above!r} begins with the prefix of another server, whose names begin so; give this server a prefix"
+            )
+        return above
+
+    def uri_above(self, below: str) -> str:
+        """Return what a URI, or a template, of the mounted server is above.
+
+        Raises:
+            RegistrationError: A prefix has no place in it.
+        """
+        if not self._shares:
+            return self.prefix.uri(below)
+        return with_prefix(below, str(self.prefix.text)) if self._is_shared(below) else below
+
+    def _is_shared(self, uri: str) -> bool:
+        """Whether a URI is not of this upstream server alone."""
+        if self._above.uri_claims.is_shared(uri, self._server):
+            return True
+        return any(
+            registry.knows(uri) and uri not in self._taken.get(id(registry), ())
+            for registry in (self._above.resources, self._above.templates)
+        )
+
+    def uri_below(self, above: str) -> str:
+        """Return the URI, or the template, that became this one."""
+        for registry in (self._above.resources, self._above.templates):
+            if (taken := self._taken.get(id(registry), {}).get(above)) is not None:
+                return taken[0]
+        if not self._shares:
+            return self.prefix.uri_below(above)
+        return without_prefix(above, str(self.prefix.text))
+
+    def unlisted_below(self, above: str, *, stripped: bool) -> str | None:
+        """Return what a URI that is in no list is below; None if it cannot be one of the mounted server's.
+
+        Args:
+            above: The URI.
+            stripped: Whether a prefix is taken off; what has none is not the server's then.
+        """
+        owner = self._above.uri_claims.owner_of(above)
+        if owner is self._server and stripped:
+            return without_prefix(above, str(self.prefix.text))
+        return above if owner in {None, self._server} and not stripped else None
+
+    def _may_have(self, above: str) -> bool:
+        owner = self._above.uri_claims.owner_of(above)
+        return owner is self._server or (owner is None and not self.prefix.of_uris)
+
+    def _claim_uris(self) -> "list[Mount]":
+        """Note which URIs the mounted server has; return the servers that have the same as some that came or went."""
+        if self.prefix.of_uris:
+            return []
+        below = self._below
+        uris = {entry.key for registry in (below.resources, below.templates) for entry in registry.entries()}
+        for entry in below.tools.entries():
+            uris.update(uris_in(entry.item.meta))
+        touched = self._above.uri_claims.update(self._server, uris)
+        if self._shares:
+            renamed = {}
+            for uri in uris:
+                try:
+                    above = self.uri_above(uri)
+                except RegistrationError:  # it is told where it is not taken
+                    continue
+                if above != uri:
+                    renamed[uri] = above
+            changed = renamed.items() ^ self._renamed.items()
+            self._moved, self._renamed = {uri for uri, _ in changed}, renamed
+        mounts = (each for each in self._above.elsewhere if isinstance(each, Mount))
+        return [mount for mount in mounts if any(mount._server is server for server in touched)]  # noqa: SLF001 - its own kind
+
+    def _ref(self, below: str) -> str:
+        """Return what a completion is for above: a prompt's name, or a template."""
+        try:
+            return self.uri_above(below) if is_template(below) else self.prefix.name(below)
+        except RegistrationError:
+            return below
+
+    def _ref_below(self, above: str) -> str:
+        return self.uri_below(above) if is_template(above) else self.prefix.name_below(above)
+
+    async def _rename_uris(self, invocation: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Have results link to URIs as they are above; a middleware."""
+        value = await call_next(invocation)
+        return renamed_result(value, self._renamed) if self._renamed else value
 
     # -- what is in no list, see `Elsewhere` --------------------------------------------------------
 
@@ -285,12 +440,12 @@ class Mount:
 
     def watched(self, uri: str, wanted: bool) -> None:
         """See `UriWatcher.watched`."""
-        if self.prefix.may_have(uri):
-            self._below.watched(self.prefix.uri_below(uri), wanted)
+        if self._may_have(uri):
+            self._below.watched(self.uri_below(uri), wanted)
 
     def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
         """See `UriWatcher.hearing`."""
-        return self._below.hearing([self.prefix.uri_below(uri) for uri in uris if self.prefix.may_have(uri)])
+        return self._below.hearing([self.uri_below(uri) for uri in uris if self._may_have(uri)])
 
     def _take(
         self,
@@ -302,7 +457,11 @@ class Mount:
         """Have a registry offer what another one does, under other names, and nothing that it does not any more."""
         taken = self._taken.setdefault(id(above), {})
         there = {entry.key: entry.item for entry in below.entries()}
-        gone = [key for key, (name, item) in taken.items() if there.get(name) is not item]
+        gone = [
+            key
+            for key, (name, item) in taken.items()
+            if there.get(name) is not item or not self._stays(rename, name, key, item)
+        ]
         # What was put aside above stays so when it goes below, and comes back; not another one of its name.
         aside = self._aside.setdefault(id(above), {})
         aside.update((key, taken[key][1]) for key in above.aside(gone))
@@ -330,6 +489,15 @@ class Mount:
         back = [key for key in new if aside.pop(key, None) is taken[key][1]]
         above.put_aside(back)
 
+    def _stays(self, rename: Callable[[str], str], name: str, key: str, item: Any) -> bool:
+        """Whether what is offered below as before is so above, too: not where its URIs are others now."""
+        if isinstance(item, Tool) and self._moved and mentions(item.meta, self._moved):
+            return False
+        try:
+            return rename(name) == key
+        except RegistrationError:
+            return False
+
     def _tool(self, name: str, tool: Tool) -> Tool:
         try:
             check_name(name)
@@ -340,19 +508,20 @@ class Mount:
             ) from None
         function = self._function(tool.function, tool, self.prefix.name_below)
         visible = self._below.visibility(tool)
-        return msgspec.structs.replace(tool, name=name, function=function, visible=visible)
+        meta = renamed_in(tool.meta, self._renamed) if self._renamed else tool.meta
+        return msgspec.structs.replace(tool, name=name, function=function, visible=visible, meta=meta)
 
     def _prompt(self, name: str, prompt: Prompt) -> Prompt:
         function = self._function(prompt.function, prompt, self.prefix.name_below)
         return msgspec.structs.replace(prompt, name=name, function=function)
 
     def _resource(self, uri: str, resource: Resource) -> Resource:
-        function = self._function(resource.function, resource, self.prefix.uri_below)
+        function = self._function(resource.function, resource, self.uri_below)
         template = None if resource.template is None else resource.template.moved(uri, f"resource {uri!r}")
         return msgspec.structs.replace(resource, uri=uri, function=function, template=template)
 
     def _completer(self, ref: str, completer: Completer) -> Completer:
-        function = self._function(completer.function, completer, self.prefix.ref_below)
+        function = self._function(completer.function, completer, self._ref_below)
         return msgspec.structs.replace(completer, ref=ref, function=function)
 
     def _method(self, _name: str, method: ExtensionMethod) -> ExtensionMethod:
@@ -365,5 +534,6 @@ class Mount:
         item: Tool | Prompt | Resource | Completer | ExtensionMethod,
         name_below: Callable[[str], str],
     ) -> Function:
-        origin = Origin(self._server, self._middleware, item, name_below)
+        middleware = (self._rename_uris, *self._middleware) if self._shares else self._middleware
+        origin = Origin(self._server, middleware, item, name_below)
         return function.through(origin)

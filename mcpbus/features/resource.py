@@ -2,7 +2,18 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypedDict, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Protocol,
+    TypedDict,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 
@@ -92,6 +103,8 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     template: UriPattern | None = None
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
+    foreign: ClassVar[bool] = False
+    """Whether an upstream server reads it."""
 
     def __repr__(self) -> str:
         return f"Resource({self.uri!r})"

@@ -158,7 +158,7 @@ class Live:
 
     def _knows(self, uri: str) -> bool:
         """Whether the other server may have this resource, or some that lie below it: it is told of no others."""
-        if self._features.find_resource(uri):
+        if self._features.lists_resource(uri):
             return True
         place = bisect_left(uris := self._sorted_uris(), uri)
         return place < len(uris) and uris[place].startswith(uri)

@@ -184,28 +184,12 @@ class Mirror:
         features, relay = self._features, self._relay
         features.unlisted.clear()
         if "resources" in self._capabilities:
-            features.unlisted.append(unlisted_resources(self._schemes(), relay.read, **self._terms))
+            features.unlisted.append(unlisted_resources(relay.read, **self._terms))
         completed = self._completed() if "completions" in self._capabilities else ()
         timeout = self._terms["timeout"]
         new = {key: foreign_completer(*key, relay.complete, timeout) for key in completed}
         gone, self._completers = self._completers, set(new)
         features.replace_completers(gone, new)
-
-    def _schemes(self) -> Iterable[str]:
-        """The schemes of URIs that the other server has, be it that a tool alone names one: for its user interface."""
-        features = self._features
-        for registry in (features.resources, features.templates):
-            for entry in registry.entries():
-                yield entry.key.partition(":")[0]
-        for tool in features.tools.entries():
-            meta = tool.item.meta or {}
-            interface = meta.get("ui")
-            for uri in (
-                meta.get("ui/resourceUri"),
-                interface.get("resourceUri") if isinstance(interface, dict) else None,
-            ):
-                if isinstance(uri, str):
-                    yield uri.partition(":")[0]
 
     def _completed(self) -> Iterable[tuple[str, str]]:
         for names_of, listed in (

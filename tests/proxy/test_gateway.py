@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import trio
@@ -49,6 +50,21 @@ def test_a_url_has_its_header_fields():
     assert proxy._upstream.connect.__self__._connect.keywords["headers"] == {"X-Key": "k"}
 
 
+async def test_two_programs_with_the_same_uri_are_both_read():
+    program = str(Path(__file__).with_name("awkward_server.py"))
+    servers = {name: {"command": sys.executable, "args": [program, name]} for name in ("git", "git_hub")}
+    with trio.fail_after(60):
+        async with open_client(gateway(servers)) as client:
+            listed = [each["uri"] for each in await client.list_resources()]
+            assert sorted(listed) == ["ui://git/w", "ui://git_hub/w"]
+            read = [(await client.read_resource(uri))[0] for uri in listed]
+            assert {(each["uri"], each["text"]) for each in read} == {
+                ("ui://git/w", "git"),
+                ("ui://git_hub/w", "git_hub"),
+            }
+            assert {tool["name"] for tool in await client.list_tools()} >= {"git__put", "git_hub_put"}
+
+
 def test_a_server_has_its_isolation():
     made = gateway(
         {"a": CHILD, "b": {**CHILD, "isolation": "call"}, "c": {"url": "https://c", "isolation": "none"}}
@@ -90,6 +106,10 @@ for _ in range(5_000):
         (
             {"a b": {"command": "x"}, "a/b": {"command": "y"}},
             "servers 'a b' and 'a/b' would both have the prefix 'a_b'",
+        ),
+        (
+            {"a": {"command": "x"}, "a_": {"command": "y"}},
+            "server 'a_': prefixes 'a' and 'a_': a name could be of either server; give one of them another prefix",
         ),
         (
             {"a": {"url": "https://a", "headers": {"x y": "z"}}},

@@ -63,6 +63,8 @@ class Server(Definition, Openable[StateT]):
         threads: how many plain functions run at once.
         state_keys: secrets that seal what clients carry between the rounds of a request; the first one seals, all
             of them open. Replicas share them. Without any, what was sealed ends with the process.
+        strict_arguments: True rejects a text where a tool's schema allows no text. By default such a text is read as
+            JSON, since models write ``"5"`` for 5.
 
     Attributes:
         prefixes_uris: whether its URIs, too, get the prefix with which it is mounted in another server.
@@ -91,6 +93,7 @@ class Server(Definition, Openable[StateT]):
         list_ttl: float = 0.0,
         threads: int = 40,
         state_keys: Sequence[bytes | str] = (),
+        strict_arguments: bool = False,
     ) -> None:
         check_functions(lifespan=lifespan)
         check_lifespan(lifespan)
@@ -112,6 +115,7 @@ class Server(Definition, Openable[StateT]):
             page_size=page_size,
             list_ttl=list_ttl,
             state_keys=state_keys,
+            strict_arguments=strict_arguments,
         )
         self.lifespan = lifespan
         self.runner = Runner(threads, middleware)

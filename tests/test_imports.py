@@ -46,7 +46,6 @@ NEEDLESS = {
         "http",
         "json",
         "multiprocessing",
-        "pydantic",
         "sqlite3",
     ),
     *(
@@ -255,3 +254,12 @@ def test_while_a_command_is_imported_nobody_looks_for_garbage(tmp_path, monkeypa
     finally:
         gc.enable()
         sys.modules.pop("slow_command", None)
+
+
+def test_pydantic_comes_with_the_first_tool_and_not_with_mcpbus():
+    program = (
+        "import sys; from mcpbus import Server; server = Server('none'); before = 'pydantic' in sys.modules; "
+        "server.add_tool(lambda: None, name='t'); print(before, 'pydantic' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["False", "True"]

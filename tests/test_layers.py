@@ -48,6 +48,7 @@ ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* ending examples* g
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {
+    "annotated_types": ["mcpbus.features.schemas.metadata", "mcpbus.features.schemas.survey"],
     "anyio": ["mcpbus.core.stores.redis_library"],
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],
@@ -78,6 +79,8 @@ DOORS = {
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
     "msgspec": ["*"],
     "orjson": ["mcpbus.features.schemas.jsontypes"],
+    "pydantic": ["mcpbus.features.schemas.*"],
+    "pydantic_core": ["mcpbus.features.schemas.*"],
     "sniffio": ["mcpbus.core.worker_threads", "mcpbus.program"],
     "trio": [
         "actors",
@@ -92,7 +95,7 @@ DOORS = {
         "upstream",
         "roof",
     ],
-    "typing_extensions": ["mcpbus.core.state"],
+    "typing_extensions": ["mcpbus.core.state", "mcpbus.features.schemas.records"],
     "uritemplate": ["mcpbus.features.uri_templates"],
     "watchfiles": ["mcpbus.cli.reloading"],
     "wsproto": ["mcpbus.serving.websocket.frames"],

@@ -107,9 +107,7 @@ class Weather:
 
 async def bare_context(ctx, city: str) -> str: ...
 def bare_sync_context(ctx, city: str) -> str: ...
-async def optional_context(ctx: Context | None = None) -> str: ...
 async def foreign_context(ctx: Elsewhere) -> str: ...
-async def looks_somewhere(searches: list[Search] | None = None) -> None: ...
 async def half_of_an_emoji(mood: str = "\ud83d") -> None: ...
 async def moody() -> Mood: ...
 async def default_without_form(city: str, days: int = object()) -> str: ...
@@ -186,22 +184,21 @@ REGISTERING = {
         lambda s: s.tool(bare_sync_context),
         "write ctx: SyncContext for the context",
     ),
-    "an optional context": (
-        lambda s: s.tool(optional_context),
-        "'ctx' is always given; write ctx: Context",
-    ),
     "another library's context": (
         lambda s: s.tool(foreign_context),
         "write from mcpbus import Context",
     ),
-    "a type without JSON": (lambda s: s.tool(opaque), "<class 'socket.socket'> is nothing that JSON can say"),
+    "a type without JSON": (
+        lambda s: s.tool(opaque),
+        "parameter 'where': its type has no JSON form: pydantic cannot validate <class 'socket.socket'>",
+    ),
     "a variable that the function does not take": (
         lambda s: s.resource("x://{town}/{city}")(plain),
         "resource 'x://{town}/{city}': the function takes no 'town', which the URI has; give it a parameter town",
     ),
     "a default that JSON cannot say": (
         lambda s: s.tool(default_without_form),
-        "tool 'default_without_form', parameter 'days': clients are told its default, which JSON cannot say: what is of type object",
+        "tool 'default_without_form', parameter 'days': clients are shown the default <object object at",
     ),
     "half of a character in a default": (
         lambda s: s.tool(half_of_an_emoji),
@@ -231,13 +228,9 @@ REGISTERING = {
         lambda s: s.resource("x://{city}", meta={"\ud83d": 1})(plain),
         "resource 'x://{city}': clients are told what JSON cannot say: '\\ud83d' has half of a surrogate pair",
     ),
-    "a default of a field that cannot be shown": (
-        lambda s: s.tool(looks_somewhere),
-        "the default of the field 'where' cannot be shown; write field(default_factory=lambda: PurePosixPath('/x'))",
-    ),
     "a default that cannot be copied": (
         lambda s: s.tool(default_of_its_own),
-        "tool 'default_of_its_own', parameter 'data': each call is given a copy of its default, which cannot be copied: cannot",
+        "tool 'default_of_its_own', parameter 'data': each call gets a copy of the default <memory at",
     ),
     "a parameter that the URI does not have": (
         lambda s: s.resource("x://{name}/{city}")(wants_more),

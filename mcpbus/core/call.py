@@ -142,7 +142,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
             self.account = self.bus.budget.account("a call", self._make_room, owner=self.context.owner)
         if self.account is not None:
             # Arguments that are decoded are flat, and do not grow.
-            flat = isinstance(self.context.routing.arguments, msgspec.Struct)
+            flat = isinstance(self.context.routing.arguments, dict)
             self.account.hold_now((len(text) if flat else weigh(text)) + asked)
 
     def _make_room(self) -> None:

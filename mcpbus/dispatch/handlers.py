@@ -56,7 +56,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     runner: Runner
     tool: Tool
-    arguments: msgspec.Raw | msgspec.Struct
+    arguments: msgspec.Raw | dict[str, Any]
 
     rounds = True
 

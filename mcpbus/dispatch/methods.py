@@ -185,8 +185,6 @@ def _call_tool(_params: None, context: RequestContext, features: Features, runne
     tool = features.find_tool(name, context.principal)
     if tool is None:
         raise invalid_params(f"unknown tool {quoted(name)} - at `params.name`")
-    if not isinstance(arguments, _RAW) and not tool.arguments.has_read(arguments):
-        arguments = wire.decode_params(wire.CallToolParams, context.request.params).arguments
     if (
         tool.task is not None
         and tool.task.required

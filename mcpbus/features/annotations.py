@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+import types
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.handler_context import HandlerContext
@@ -42,9 +43,13 @@ def hints_of(code: Callable[..., Any], owner: str) -> dict[str, Any]:
 
 
 def bare(annotation: Any) -> Any:
-    """The class that an annotation is of, without `Annotated` and parameters."""
+    """The class that an annotation is of, without `Annotated`, parameters, and a None beside it."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = [each for each in get_args(annotation) if each is not types.NoneType]
+        if len(members) == 1:
+            return bare(members[0])
     return get_origin(annotation) or annotation
 
 

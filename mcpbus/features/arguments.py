@@ -1,32 +1,31 @@
-"""What a tool takes: the input schema that lists show, and the decoder from raw JSON to the function's arguments.
+"""The arguments of a function: the input schema that lists show, and the decoder from raw JSON to keyword arguments.
 
 Both are built once, at registration. There are two kinds: read from the signature (`TypedArguments`), and written
 by hand (`HandWrittenArguments`, where the schema is the author's and the function takes one dict).
 """
 
-import copy
-import enum
-import re
-from functools import cached_property, partial
-from typing import Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
+import attrs
 import msgspec
-from msgspec.structs import asdict
 
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.fields import Factory
 from mcpbus.features.keywords import check_told
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas.faults import InvalidValueError
 from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
-from mcpbus.features.signature import Parameter, Signature
-from mcpbus.protocol.json_faults import find_non_finite
+from mcpbus.features.signature import Signature
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.meta import CallReader, call_type
 
+if TYPE_CHECKING:  # pydantic is imported with the first tool
+    from mcpbus.features.schemas.validation import Validator
+
 # A refusal tells enough to correct the call and does not grow with it.
-_LONGEST_REFUSAL = 1000
-_CONSTANTS = frozenset({type(None), bool, int, float, str, bytes, type(msgspec.UNSET)})
-_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+_LONGEST_REFUSAL: Final = 1000
+
+Given: TypeAlias = bytes | msgspec.Raw | dict[str, Any]
+"""The arguments of a call: JSON, or the members of a `call_reader`, which are texts, numbers, booleans and null."""
 
 
 class InvalidArgumentsError(Exception):
@@ -38,7 +37,7 @@ class InvalidArgumentsError(Exception):
 
 
 class Arguments(Protocol):
-    """What a tool takes."""
+    """The arguments of a function."""
 
     @property
     def schema(self) -> msgspec.Raw:
@@ -50,229 +49,145 @@ class Arguments(Protocol):
 
     @property
     def call_reader(self) -> CallReader | None:
-        """What reads them together with the message that brings them; None if they are left for later."""
+        """The decoder of a message and its arguments in one go; None if the arguments are decoded later."""
 
-    def has_read(self, arguments: msgspec.Struct) -> bool:
-        """Whether `call_reader` has read these, and not that of another tool of the same name."""
+    def strictly(self) -> Self:
+        """Return arguments that read no text as JSON."""
 
-    def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
-        """The function's keyword arguments, from a JSON object, or from what `call_reader` made of it.
+    def decode(self, given: Given) -> dict[str, Any]:
+        """Return the function's keyword arguments.
 
         Raises:
-            InvalidArgumentsError: the object is not what the schema says.
+            InvalidArgumentsError: The arguments are not of the schema.
         """
 
 
 def read_arguments(signature: Signature, input_schema: HandWritten | None) -> Arguments:
-    """What the function of `signature` takes, under `input_schema` if its author wrote one.
+    """Return the arguments of a function, under `input_schema` if its author wrote one.
 
     Raises:
-        RegistrationError: an annotation without a JSON form, or a schema that cannot be used.
+        RegistrationError: An annotation has no JSON form, or the schema cannot be used.
     """
     if input_schema is not None:
         return _hand_written(signature, input_schema)
-    return _typed(signature)
+    return typed_arguments(signature)
 
 
+@attrs.frozen(eq=False)
 class TypedArguments:
     """Arguments as a function's signature declares them.
 
-    Args:
-        kind: A type that has them as its fields.
-        document: The input schema.
-
     Attributes:
+        validator: The validator of all of them.
+        document: The input schema.
         schema: The same, encoded.
-        document: As given.
+        texts: Whether a text is read as JSON where the schema allows no text.
     """
 
-    def __init__(self, kind: type[msgspec.Struct], document: dict[str, Any]) -> None:
-        decode = jsontypes.decoder_for(kind).decode
-        self.schema = msgspec.Raw(msgspec.json.encode(document))
-        self.document = document
-        self._kind = kind
-        self._asdict = _given if any(each is msgspec.UNSET for each in kind.__struct_defaults__) else asdict
-        # Text and numbers give the collector nothing to look through, however long they are.
-        self._flat = all(map(_is_scalar, document["properties"].values()))
-        self._decode = decode if self._flat else partial(decode_large, decode)
+    validator: "Validator"
+    document: dict[str, Any]
+    schema: msgspec.Raw
+    texts: bool = True
 
-    @cached_property
+    @property
     def call_reader(self) -> CallReader | None:
-        """See `Arguments.call_reader`.
+        """The decoder of a message, where no argument can grow when it is decoded. No code of the author's runs in it."""
+        return _scalar_reader() if self.validator.scalar else None
 
-        What is not flat may grow when it is decoded, and is counted before that. And no code of the author's, as pydantic models
-        have it, runs before it is known who may call the tool.
-        """
-        if not self._flat or jsontypes.has_models(self._kind):
-            return None
-        return jsontypes.decoder_for(call_type(self._kind)).decode
+    def strictly(self) -> Self:  # noqa: D102 - as `Arguments` says
+        return attrs.evolve(self, texts=False)
 
-    def has_read(self, arguments: msgspec.Struct) -> bool:
-        """See `Arguments.has_read`."""
-        return type(arguments) is self._kind
-
-    def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
-        """See `Arguments.decode`."""
-        if isinstance(raw, msgspec.Struct):
-            return self._asdict(raw)
+    def decode(self, given: Given) -> dict[str, Any]:  # noqa: D102 - as `Arguments` says
         try:
-            try:
-                given = self._decode(raw)
-            except msgspec.ValidationError as error:
-                if not jsontypes.wants_whole_numbers(error):
-                    raise
-                given = self._decode(jsontypes.with_whole_numbers(raw))
-            return self._asdict(given)
+            members = given if isinstance(given, dict) else decode_large(_decode_members, given)
+            arguments: dict[str, Any] = self.validator.read(members, texts=self.texts)
+        except InvalidValueError as error:
+            text = error.describe("argument", self.document["properties"])
+            raise InvalidArgumentsError(text) from error
         except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidArgumentsError(_explain(str(error), self.document)) from error
+            raise InvalidArgumentsError(str(error)) from error
+        return arguments
 
 
-class HandWrittenArguments(msgspec.Struct, frozen=True, eq=False):
+@attrs.frozen(eq=False)
+class HandWrittenArguments:
     """Arguments under a hand-written schema: the function's one parameter receives them all."""
 
     _schema: JsonSchema
     _parameter: str
-    _convert: Any
+    _validator: "Validator"
 
     call_reader = None
 
-    def has_read(self, arguments: msgspec.Struct) -> bool:  # noqa: ARG002 - they are somebody else's
-        """See `Arguments.has_read`."""
-        return False
-
     @property
-    def schema(self) -> msgspec.Raw:
-        """See `Arguments.schema`."""
+    def schema(self) -> msgspec.Raw:  # noqa: D102 - as `Arguments` says
         return self._schema.text
 
     @property
-    def document(self) -> dict[str, Any]:
-        """See `Arguments.document`."""
+    def document(self) -> dict[str, Any]:  # noqa: D102 - as `Arguments` says
         document: dict[str, Any] = self._schema.document
         return document
 
-    def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
-        """See `Arguments.decode`."""
-        assert not isinstance(raw, msgspec.Struct)  # noqa: S101 - there is no reader
+    def strictly(self) -> Self:  # noqa: D102 - as `Arguments` says
+        return self
+
+    def decode(self, given: Given) -> dict[str, Any]:  # noqa: D102 - as `Arguments` says
         try:
-            value = decode_large(msgspec.json.decode, raw)
+            value = given if isinstance(given, dict) else decode_large(msgspec.json.decode, given)
             if (faults := self._schema.faults(value)) is not None:
                 raise InvalidArgumentsError(f"the arguments do not match the input schema: {faults}")
-            return {self._parameter: self._convert(value)}
+            return {self._parameter: self._validator.read(value, texts=False)}
+        except InvalidValueError as error:
+            raise InvalidArgumentsError(error.describe("argument")) from error
         except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidArgumentsError(_explain(str(error), self.document)) from error
+            raise InvalidArgumentsError(str(error)) from error
 
 
-def _typed(signature: Signature) -> TypedArguments:
-    fields = [_field(parameter) for parameter in signature.parameters]
+def typed_arguments(signature: Signature) -> TypedArguments:
+    """Return the arguments of a function by its signature.
+
+    Raises:
+        RegistrationError: An annotation has no JSON form, or a part of it would have no effect.
+    """
+    from mcpbus.features.schemas.validation import object_validator  # noqa: PLC0415 - as said above
+
     try:
-        struct = msgspec.defstruct(
-            "Arguments",
-            fields,
-            namespace={"__doc__": None},
-            forbid_unknown_fields=True,
-            kw_only=True,
-            gc=False,
-        )
-        jsontypes.decoder_for(struct)
-        document = jsontypes.schema_of(struct)
+        validator = object_validator(signature.parameters, signature.owner)
+        document = validator.schema()
     except (TypeError, ValueError, NotImplementedError) as error:
+        if isinstance(error, RegistrationError):
+            raise
+        by_hand = ", or give an input_schema by hand" if signature.owner.startswith("tool ") else ""
+        fault = str(error)
+        if not fault.startswith(signature.owner):
+            fault = f"{signature.owner}: its parameters have no JSON form: {fault}"
         raise RegistrationError(
-            f"{signature.owner}: its parameters have no JSON form: {error}. Use builtins, Literal, Enum, TypedDict, "
-            f"dataclasses, attrs, msgspec Structs or pydantic models, or give an input_schema by hand"
+            f"{fault}. Use builtins, Literal, Enum, TypedDict, "
+            f"dataclasses, attrs classes, msgspec Structs or pydantic models{by_hand}"
         ) from error
-    document.pop("title", None)
-    if not document["required"]:
-        del document["required"]
-    for parameter in signature.parameters:
-        if not (parameter.required or isinstance(parameter.default, Factory)):
-            schema, told = document["properties"][parameter.name], _default(parameter, signature.owner)
-            if find_non_finite(told) is None:
-                schema["default"] = told
-            else:  # JSON has no such number: clients would be told null, which may be refused
-                schema.pop("default", None)
     check_told(f"{signature.owner}, input schema", document)
-    return TypedArguments(struct, document)
-
-
-def _given(arguments: msgspec.Struct) -> dict[str, Any]:
-    """The arguments but for those that the function has a default for, or a factory, which nobody else is to see."""
-    return {name: value for name, value in asdict(arguments).items() if value is not msgspec.UNSET}
-
-
-def _is_scalar(schema: dict[str, Any]) -> bool:
-    if "anyOf" in schema:
-        return all(map(_is_scalar, schema["anyOf"]))
-    return "enum" in schema or schema.get("type") in _SCALARS
-
-
-def _field(parameter: Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
-    if parameter.required:
-        return parameter.name, parameter.annotation
-    if isinstance(parameter.default, Factory):
-        return parameter.name, parameter.annotation | msgspec.UnsetType, msgspec.UNSET
-    if type(parameter.default) not in _CONSTANTS and not isinstance(parameter.default, enum.Enum):
-        # One call must not see what another did to the default. And msgspec, which puts constants into the schema, fails at those of a
-        # type that was taught to it, such as a path; see `_default`.
-        return (
-            parameter.name,
-            parameter.annotation,
-            msgspec.field(default_factory=partial(copy.deepcopy, parameter.default)),
-        )
-    return parameter.name, parameter.annotation, parameter.default
-
-
-def _default(parameter: Parameter, owner: str) -> Any:
-    """What clients are told of a default, of which each call is given a copy."""
-    try:
-        told = jsontypes.to_builtins(parameter.default)
-    except (TypeError, ValueError) as error:
-        raise RegistrationError(
-            f"{owner}, parameter {parameter.name!r}: clients are told its default, which JSON cannot say: {error}"
-        ) from error
-    try:
-        copy.deepcopy(parameter.default)
-    except Exception as error:
-        raise RegistrationError(
-            f"{owner}, parameter {parameter.name!r}: each call is given a copy of its default, which cannot be copied: {error}"
-        ) from error
-    return told
+    return TypedArguments(validator, document, msgspec.Raw(msgspec.json.encode(document)))
 
 
 def _hand_written(signature: Signature, input_schema: HandWritten) -> HandWrittenArguments:
+    from mcpbus.features.schemas.validation import value_validator  # noqa: PLC0415 - as said above
+
     schema = compile_schema(input_schema, f"{signature.owner}, input_schema")
     if not isinstance(schema.document, dict) or schema.document.get("type") != "object":
         raise RegistrationError(f'{signature.owner}: the root of an input_schema must say "type": "object"')
     parameter = signature.only_parameter
-    return HandWrittenArguments(
-        schema, parameter.name, partial(jsontypes.convert_strictly, kind=parameter.annotation)
-    )
+    place = f"{signature.owner}, parameter {parameter.name!r}"
+    try:
+        validator = value_validator(parameter.annotation, place)
+    except TypeError as error:
+        raise RegistrationError(f"{place}: its type has no JSON form: {error}") from error
+    return HandWrittenArguments(schema, parameter.name, validator)
 
 
-_FAULT = re.compile(r"^(?P<fault>.+?)(?: - at `\$\.?(?P<place>.*)`)?$", re.DOTALL)
-_FIELD = re.compile(r"^Object (?P<kind>missing required|contains unknown) field `(?P<name>.*)`$", re.DOTALL)
+_Scalar: TypeAlias = str | int | float | bool | None
+_decode_members: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def _explain(fault: str, document: dict[str, Any]) -> str:
-    """Reword a fault of the decoder for somebody who sees arguments and not Python."""
-    found = _FAULT.match(fault)
-    fault, place = (found["fault"], found["place"]) if found else (fault, None)
-    field = _FIELD.match(fault)
-    if field is None:
-        return f"argument `{place}`: {fault}" if place else fault
-    name = f"{place}.{field['name']}" if place else field["name"]
-    if field["kind"] == "missing required":
-        kind = _kind(document["properties"][name]) if not place else ""
-        return f"missing required argument `{name}`{kind}"
-    known = (
-        "" if place else "; expected " + (", ".join(f"`{key}`" for key in document["properties"]) or "none")
-    )
-    return f"unknown argument `{name}`{known}"
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    """The expected type in a word or two, or nothing where one word would not do."""
-    if "enum" in schema:
-        return " (one of " + ", ".join(map(str, schema["enum"])) + ")"
-    kind = schema.get("type") or schema.get("$ref", "").rpartition("/")[2]
-    return f" ({kind})" if isinstance(kind, str) and kind else ""
+@cache
+def _scalar_reader() -> CallReader:
+    return msgspec.json.Decoder(call_type(dict[str, _Scalar])).decode

@@ -6,6 +6,8 @@ from copy import copy
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, Unpack
 
+import msgspec
+
 from mcpbus.features.completion import Completer, make_completer
 from mcpbus.features.elsewhere import KINDS, Elsewhere, Refresh, owner_of_name
 from mcpbus.features.errors import RegistrationError
@@ -33,6 +35,7 @@ class Features:
         visible: who sees which tool; everybody sees every one if left out.
         declared: capabilities that are offered while nothing is registered under them yet.
         extensions: of the protocol, with their settings by identifier; tasks apart, which are offered with the first such tool.
+        strict_arguments: whether a text is never read as JSON where a tool's schema allows no text.
         base: the features underneath those of a session.
 
     Attributes:
@@ -50,8 +53,10 @@ class Features:
         visible: Visible | None = None,
         declared: frozenset[Capability] = frozenset(),
         extensions: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        strict_arguments: bool = False,
         base: "Features | None" = None,
     ) -> None:
+        self._strict_arguments = strict_arguments
         self._visible = visible
         self._declared = declared
         self._base = base
@@ -94,7 +99,12 @@ class Features:
 
         What is added to or removed from the overlay is told to its own listeners only.
         """
-        return Features(visible=self._visible, declared=self._declared, base=self)
+        return Features(
+            visible=self._visible,
+            declared=self._declared,
+            strict_arguments=self._strict_arguments,
+            base=self,
+        )
 
     def on_change(self, listener: Callable[[ListName], object]) -> Callable[[], None]:
         """Have `listener` called after each addition and removal, and return what ends that."""
@@ -166,6 +176,8 @@ class Features:
                 f"tool {function.name!r} is made already; give {', '.join(options)} where it is made"
             )
         made = function if isinstance(function, Tool) else tool(function, **options)
+        if self._strict_arguments:
+            made = msgspec.structs.replace(made, arguments=made.arguments.strictly())
         self.note_scopes(made.scopes, f"tool {made.name!r}")
         self.tools.check_free(made.name)
         self._has_tasks = self._has_tasks or made.task is not None

@@ -58,6 +58,7 @@ class Definition(Hooks):
         page_size: int,
         list_ttl: float,
         state_keys: Sequence[bytes | str],
+        strict_arguments: bool,
     ) -> None:
         super().__init__()
         check_functions(authenticate=authenticate)
@@ -73,6 +74,7 @@ class Definition(Hooks):
                 "website_url": website_url,
                 "page_size": page_size,
                 "list_ttl": list_ttl,
+                "strict_arguments": strict_arguments,
             },
         )
         if not name or name.isspace():
@@ -94,7 +96,12 @@ class Definition(Hooks):
         self.authenticate = authenticate
         self.page_size = page_size
         self.list_ttl = list_ttl
-        self.features = Features(visible=visible, declared=declared, extensions=extensions or {})
+        self.features = Features(
+            visible=visible,
+            declared=declared,
+            extensions=extensions or {},
+            strict_arguments=strict_arguments,
+        )
         identity = Implementation(name, version, title, description, website_url, list(icons) or None)
         check_told("Server", identity)
         check_told("Server", {"instructions": instructions})

@@ -21,7 +21,6 @@ from mcpbus.features.annotations import (
 )
 from mcpbus.features.depends import Dependency
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.fields import is_field
 
 
 class Kind(enum.Enum):
@@ -174,13 +173,18 @@ def _kind(provider: Callable[..., Any], code: Callable[..., Any]) -> tuple[Kind,
 
 
 def _check_filled(given: inspect.Parameter, owner: str) -> None:
-    has_default = given.default is not given.empty and not is_field(given.default)
+    has_default = given.default is not given.empty and not _is_field(given.default)
     optional = given.kind in {given.VAR_POSITIONAL, given.VAR_KEYWORD} or has_default
     if given.kind is given.POSITIONAL_ONLY or not optional:
         raise RegistrationError(
             f"{owner}: nobody fills its parameter {given.name!r}; give it a default, or Depends(...), "
             f"and take what the client says in the handler itself"
         )
+
+
+def _is_field(value: Any) -> bool:
+    """Whether a default is a ``Field`` of pydantic."""
+    return type(value).__name__ == "FieldInfo" and type(value).__module__ == "pydantic.fields"
 
 
 def _key(provider: object) -> Hashable:

@@ -10,7 +10,8 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_kinds
 from mcpbus.features.schemas import jsontypes
-from mcpbus.features.signature import MISSING, Signature, check_function, read_signature
+from mcpbus.features.schemas.parameter import MISSING
+from mcpbus.features.signature import Signature, check_function, read_signature
 from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.protocol.extensions import is_left_to_extensions
 from mcpbus.protocol.keywords import check_keywords
@@ -118,8 +119,11 @@ def _check_result(signature: Signature) -> None:
     """
     if signature.returns is MISSING:
         return
+    from mcpbus.features.schemas.validation import value_validator  # noqa: PLC0415 - pydantic comes with the first tool
+
     try:
-        document = jsontypes.schema_of(signature.returns, serialized=True)
+        validator = value_validator(signature.returns, f"{signature.owner}, return annotation")
+        document = validator.schema("serialization")
     except (TypeError, ValueError, NotImplementedError) as error:
         raise RegistrationError(
             f"{signature.owner}: its return annotation has no JSON form: {error}"

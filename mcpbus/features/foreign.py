@@ -6,12 +6,12 @@ one piece: a tool and a prompt with `arguments`, a dict, and a resource with `ur
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import attrs
 import msgspec
 
-from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.features.arguments import Given, InvalidArgumentsError
 from mcpbus.features.completion import Completer
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
@@ -20,7 +20,8 @@ from mcpbus.features.parts import encode_parts
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.resource import Resource
 from mcpbus.features.schemas import jsontypes
-from mcpbus.features.signature import MISSING, Parameter, Signature
+from mcpbus.features.schemas.parameter import MISSING, Parameter
+from mcpbus.features.signature import Signature
 from mcpbus.features.tool import Tool
 from mcpbus.features.uri_templates import Template, compile_template
 from mcpbus.protocol import messages as wire
@@ -46,17 +47,15 @@ class _Unchecked(msgspec.Struct, frozen=True, eq=False):
 
     call_reader = None
 
-    def has_read(self, arguments: msgspec.Struct) -> bool:  # noqa: ARG002 - they are somebody else's
-        """See `Arguments.has_read`."""
-        return False
+    def strictly(self) -> Self:
+        return self
 
-    def decode(self, raw: bytes | msgspec.Raw | msgspec.Struct) -> dict[str, Any]:
-        """See `Arguments.decode`."""
-        assert not isinstance(raw, msgspec.Struct)  # noqa: S101 - there is no reader
+    def decode(self, given: Given) -> dict[str, Any]:
         try:
-            return {"arguments": decode_large(msgspec.json.decode, raw)}
+            read = given if isinstance(given, dict) else decode_large(msgspec.json.decode, given)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgumentsError(str(error)) from error
+        return {"arguments": read}
 
 
 class _ForeignPrompt(Prompt, frozen=True, eq=False):
@@ -195,7 +194,8 @@ def foreign_prompt(
 ) -> Prompt:
     """Make a prompt of an entry of ``prompts/list``, as `foreign_tool` makes a tool."""
     said = _read(described, wire.Prompt, "prompt")
-    parameters = [_parameter(each) for each in said.arguments or ()]
+    listed = tuple(said.arguments or ())
+    parameters = [Parameter(each.name, str) for each in listed]
     return _ForeignPrompt(
         said.name,
         _function(_naming(relay, said.name), f"prompt {said.name!r}", parameters, timeout),
@@ -204,6 +204,7 @@ def foreign_prompt(
         icons=tuple(said.icons or ()),
         meta=said.meta,
         scopes=scopes,
+        listed=listed,
     )
 
 
@@ -302,11 +303,6 @@ def _naming(relay: Relay, name: str) -> Relay:
         return await relay(name, **given)
 
     return named
-
-
-def _parameter(said: wire.PromptArgument) -> Parameter:
-    annotation = Annotated[str, msgspec.Meta(title=said.title, description=said.description)]
-    return Parameter(said.name, annotation) if said.required else Parameter(said.name, annotation, None)
 
 
 def _output(schema: Any, owner: str) -> Output:

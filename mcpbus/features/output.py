@@ -10,7 +10,7 @@ schema with it. A hand-written schema of another type is left out there, with it
 
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -18,10 +18,15 @@ from mcpbus.features.content import CONTENT, ToolResult
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.keywords import check_told
 from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas.faults import InvalidValueError
 from mcpbus.features.schemas.handwritten import HandWritten, compile_schema
-from mcpbus.features.signature import MISSING, Signature
+from mcpbus.features.schemas.parameter import MISSING
+from mcpbus.features.signature import Signature
 from mcpbus.protocol.json_faults import find_non_finite
 from mcpbus.protocol.revisions import Revision, Structured
+
+if TYPE_CHECKING:  # pydantic comes with the first tool
+    from mcpbus.features.schemas.validation import Validator
 
 
 class NonConformingResultError(Exception):
@@ -35,8 +40,10 @@ class Output(msgspec.Struct, frozen=True, eq=False):
     _wrapped_schema: msgspec.Raw | None
     """The schema where only objects go; None where there is none to show."""
     _wraps: bool
-    _check: Callable[[bytes], str | None] | None
-    """What finds faults; None where another server has held results against its schema, or has not."""
+    _write: Callable[[Any], bytes]
+    """Returns the JSON of a result, or raises `NonConformingResultError`."""
+    _checked: bool = True
+    """Whether results are held to the schema here; an upstream server has done so with its own."""
 
     def schema(self, revision: Revision) -> msgspec.Raw | None:
         """The output schema that a list of `revision` shows, or None."""
@@ -44,27 +51,22 @@ class Output(msgspec.Struct, frozen=True, eq=False):
             return None
         return self._schema if revision.structured_content is Structured.ANY else self._wrapped_schema
 
-    def check(self, encoded: bytes, value: Any) -> None:
-        """Hold the JSON of a result against the schema.
-
-        Args:
-            encoded: the JSON.
-            value: what it is of.
+    def encode(self, value: Any) -> bytes:
+        """Return the JSON of a result.
 
         Raises:
-            NonConformingResultError: it does not conform.
+            NonConformingResultError: The result is not of the schema.
+            TypeError: It has no JSON form.
         """
-        if self._check is not None and (fault := self._check(encoded)) is not None:
-            fault = find_non_finite(value) or fault
-            raise NonConformingResultError(f"the result does not match the output schema: {fault}")
+        return self._write(value)
 
     def check_left_out(self) -> None:
         """Refuse a result that has no structure.
 
         Raises:
-            NonConformingResultError: it does not conform.
+            NonConformingResultError: Results are held to the schema.
         """
-        if self._check is not None:
+        if self._checked:
             raise NonConformingResultError(
                 "a ToolResult without `structured`, though the tool has an output schema"
             )
@@ -90,18 +92,29 @@ def read_output(signature: Signature, output_schema: HandWritten | None) -> Outp
         return _hand_written(output_schema, f"{signature.owner}, output_schema")
     if _is_prose(signature.returns):
         return None
+    from mcpbus.features.schemas.validation import value_validator  # noqa: PLC0415 - pydantic comes with the first tool
+
     try:
-        document = jsontypes.schema_of(signature.returns, serialized=True)
+        validator = value_validator(
+            signature.returns, f"{signature.owner}, return annotation", instances=True
+        )
+        document = validator.schema("serialization")
+    except RegistrationError:
+        raise
     except (TypeError, ValueError, NotImplementedError) as error:
         raise RegistrationError(
             f"{signature.owner}: its return annotation has no JSON form: {error}. Annotate what JSON can hold, "
             f"or -> ToolResult with content of your own"
         ) from error
     check_told(f"{signature.owner}, output schema", document)
+    return _output(document, _typed_writer(validator))
+
+
+def _output(document: Mapping[str, Any], write: Callable[[Any], bytes], *, checked: bool = True) -> Output:
     wraps = document.get("type") != "object"
     raw = msgspec.Raw(jsontypes.encode_typed(document))
     wrapped = msgspec.Raw(jsontypes.encode_typed(_wrap(document))) if wraps else raw
-    return Output(raw, wrapped, wraps, _typed_check(signature.returns, document, signature.owner))
+    return Output(raw, wrapped, wraps, write, checked)
 
 
 def _hand_written(output_schema: HandWritten, owner: str) -> Output:
@@ -110,42 +123,44 @@ def _hand_written(output_schema: HandWritten, owner: str) -> Output:
         raise RegistrationError(f"{owner}: the protocol wants an object here, not {schema.document}")
     is_object = schema.document.get("type") == "object"
 
-    def check(encoded: bytes) -> str | None:
-        return schema.faults(msgspec.json.decode(encoded))
+    def write(value: Any) -> bytes:
+        encoded = jsontypes.encode(value)
+        _refuse(schema.faults(msgspec.json.decode(encoded)), value)
+        return encoded
 
-    return Output(schema.text, schema.text if is_object else None, _wraps=False, _check=check)
+    return Output(schema.text, schema.text if is_object else None, _wraps=False, _write=write)
 
 
 def unchecked_output(document: Mapping[str, Any]) -> Output:
-    """The structured output that another server's tool has, by its schema, to which that server holds it."""
-    raw = msgspec.Raw(jsontypes.encode(document))
-    wraps = document.get("type") != "object"
-    wrapped = msgspec.Raw(jsontypes.encode(_wrap(document))) if wraps else raw
-    return Output(raw, wrapped, wraps, _check=None)
+    """Return the structured output of an upstream server's tool, by the schema that its server enforces."""
+    return _output(document, jsontypes.encode, checked=False)
 
 
-def _typed_check(kind: Any, document: dict[str, Any], owner: str) -> Callable[[bytes], str | None]:
-    """A check of encoded results: by the type itself where JSON can be read back into it, else by the schema.
+def _typed_writer(validator: "Validator") -> Callable[[Any], bytes]:
+    """Return the function that validates results and writes their JSON.
 
-    It cannot be read back into a union of several object types, nor into a pydantic model that shows computed fields.
+    msgspec writes what it writes as pydantic lists it, several times faster. The JSON is held to the type.
     """
-    if not jsontypes.has_models(kind):
+
+    def write(value: Any) -> bytes:
+        encoded = jsontypes.encode(value)
+        _refuse(validator.check(encoded), value)
+        return encoded
+
+    def write_by_type(value: Any) -> bytes:
         try:
-            decode = jsontypes.decoder_for(kind).decode
-        except TypeError:
-            pass
-        else:
+            return validator.write(value)
+        except InvalidValueError as error:
+            _refuse(str(error), value)
+            raise AssertionError from error
 
-            def check(encoded: bytes) -> str | None:
-                try:
-                    decode(encoded)
-                except msgspec.ValidationError as error:
-                    return str(error)
-                return None
+    return write if validator.plain else write_by_type
 
-            return check
-    compiled = compile_schema(document, f"{owner}, whose result is held against its schema")
-    return lambda encoded: compiled.faults(msgspec.json.decode(encoded))
+
+def _refuse(fault: str | None, value: Any) -> None:
+    if fault is not None:
+        fault = find_non_finite(value) or fault
+        raise NonConformingResultError(f"the result does not match the output schema: {fault}")
 
 
 def _wrap(document: Mapping[str, Any]) -> dict[str, Any]:

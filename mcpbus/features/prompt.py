@@ -5,19 +5,13 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from mcpbus.features.arguments import InvalidArgumentsError
+from mcpbus.features.arguments import TypedArguments, typed_arguments
 from mcpbus.features.content import CONTENT, PromptMessage, PromptResult, adapt, to_blocks
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_kinds, check_told
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
-from mcpbus.features.signature import (
-    Parameter,
-    check_convertible,
-    check_function,
-    name_of,
-    read_signature,
-)
+from mcpbus.features.signature import check_function, name_of, read_signature
 from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.keywords import check_keywords
@@ -54,11 +48,10 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     meta: wire.MetaObject | None = None
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """What the prompt takes."""
-        return self.function.signature.parameters
+    listed: tuple[wire.PromptArgument, ...] = ()
+    """Its arguments, as lists show them."""
+    arguments: TypedArguments | None = None
+    """Its arguments, as a client gives them; None where an upstream server reads them."""
 
     def __repr__(self) -> str:
         return f"Prompt({self.name!r})"
@@ -69,7 +62,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
             self.name,
             self.title if revision.titles else None,
             self.description,
-            [_argument(parameter, revision) for parameter in self.parameters] or None,
+            [_known_argument(argument, revision) for argument in self.listed] or None,
             list(self.icons) if revision.icons and self.icons else None,
             self.meta if revision.item_meta else None,
         )
@@ -80,19 +73,8 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
         Raises:
             InvalidArgumentsError: a required one is missing, one is not known, or one is not of its type.
         """
-        arguments = self.function.signature.defaults_by_fields()
-        for parameter in self.parameters:
-            if parameter.name in given:
-                try:
-                    arguments[parameter.name] = jsontypes.convert(given[parameter.name], parameter.annotation)
-                except msgspec.ValidationError as error:
-                    raise InvalidArgumentsError(f"argument `{parameter.name}`: {error}") from error
-            elif parameter.required:
-                raise InvalidArgumentsError(f"missing required argument `{parameter.name}`")
-        if unknown := given.keys() - {parameter.name for parameter in self.parameters}:
-            known = ", ".join(f"`{parameter.name}`" for parameter in self.parameters) or "none"
-            raise InvalidArgumentsError(f"unknown argument `{min(unknown)}`; expected {known}")
-        return arguments
+        assert self.arguments is not None  # noqa: S101 - as said there
+        return self.arguments.decode(dict(given))
 
     def encode_result(self, value: Any, revision: Revision, tail: Tail) -> bytes:
         """The result object for what the function returned: a `PromptResult`, messages, or values that the user says.
@@ -125,7 +107,7 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
     name = options.get("name", name_of(function))
     owner = f"prompt {name!r}"
     signature = read_signature(function, owner)
-    check_convertible(signature)
+    arguments = typed_arguments(signature)
     made = Prompt(
         name=name,
         function=Function(
@@ -136,19 +118,23 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
         icons=tuple(options.get("icons", ())),
         meta=options.get("meta"),
         scopes=check_scopes(options.get("scopes", ()), owner),
+        listed=_listed(arguments.document),
+        arguments=arguments,
     )
     check_told(owner, made.describe(LATEST))
     return made
 
 
-def _argument(parameter: Parameter, revision: Revision) -> wire.PromptArgument:
-    meta = parameter.meta
-    return wire.PromptArgument(
-        parameter.name,
-        meta.title if meta is not None and revision.titles else None,
-        None if meta is None else meta.description,
-        parameter.required or None,
+def _listed(document: Mapping[str, Any]) -> tuple[wire.PromptArgument, ...]:
+    required = document.get("required", ())
+    return tuple(
+        wire.PromptArgument(name, schema.get("title"), schema.get("description"), name in required or None)
+        for name, schema in document["properties"].items()
     )
+
+
+def _known_argument(argument: wire.PromptArgument, revision: Revision) -> wire.PromptArgument:
+    return argument if revision.titles else msgspec.structs.replace(argument, title=None)
 
 
 def _messages(value: Any) -> list[PromptMessage]:

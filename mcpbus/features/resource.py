@@ -1,6 +1,6 @@
 """A resource: a function behind one URI, or behind all the URIs of a template."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -17,16 +17,16 @@ from typing import (
 
 import msgspec
 
+from mcpbus.features.arguments import InvalidArgumentsError, TypedArguments, typed_arguments
 from mcpbus.features.content import CONTENT, File, PromptMessage, ToolResult, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_kinds, check_told
 from mcpbus.features.parts import encode_parts
 from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas.parameter import MISSING
 from mcpbus.features.signature import (
-    MISSING,
     Signature,
-    check_convertible,
     check_function,
     describe,
     name_of,
@@ -103,6 +103,8 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     template: UriPattern | None = None
     scopes: tuple[str, ...] = ()
     """What a token has to allow for it."""
+    arguments: TypedArguments | None = None
+    """The variables of its URI; None where an upstream server reads the URI."""
     foreign: ClassVar[bool] = False
     """Whether an upstream server reads it."""
 
@@ -130,16 +132,12 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
         Raises:
             ResourceNotFoundError: a variable is not what the function takes, so the URI names nothing.
         """
-        arguments = self.function.signature.defaults_by_fields()
-        for parameter in self.function.signature.parameters:
-            if parameter.name in values:
-                try:
-                    arguments[parameter.name] = jsontypes.convert(
-                        values[parameter.name], parameter.annotation
-                    )
-                except msgspec.ValidationError as error:
-                    raise ResourceNotFoundError(f"{parameter.name}: {error}") from error
-        return arguments
+        if self.arguments is None:
+            return {}
+        try:
+            return self.arguments.decode(dict(values))
+        except InvalidArgumentsError as error:
+            raise ResourceNotFoundError(str(error)) from error
 
     def encode_result(self, value: Any, uri: str, revision: Revision, tail: Tail) -> bytes:
         """The result object for what the function returned.
@@ -207,10 +205,10 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
     if (fault := told_seconds_fault("ttl", ttl, 0)) is not None:
         raise RegistrationError(f"{owner}: {fault}")
     signature = read_signature(function, owner)
-    check_convertible(signature)
-    template = None
+    template = arguments = None
     if is_template(uri):
-        template = _read_template(uri, signature, options)
+        arguments = typed_arguments(signature)
+        template = _read_template(uri, signature, options, arguments.document.get("required", ()))
     else:
         _check_fixed(uri, signature, options)
     made = Resource(
@@ -230,6 +228,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         cache_scope=options.get("cache_scope", "private"),
         template=template,
         scopes=check_scopes(options.get("scopes", ()), owner),
+        arguments=arguments,
     )
     check_told(owner, made.describe(LATEST))
     return made
@@ -247,17 +246,19 @@ def _check_fixed(uri: str, signature: Signature, options: ResourceOptions) -> No
         )
 
 
-def _read_template(uri: str, signature: Signature, options: ResourceOptions) -> "Template":
+def _read_template(
+    uri: str, signature: Signature, options: ResourceOptions, required: Collection[str]
+) -> "Template":
     from mcpbus.features.uri_templates import compile_template  # noqa: PLC0415 - as said above
 
     template = compile_template(uri, signature.owner, unsafe_paths=options.get("unsafe_paths", False))
-    _check_variables(template, signature)
+    _check_variables(template, signature, required)
     if "size" in options:
         raise RegistrationError(f"{signature.owner}: a template has no size")
     return template
 
 
-def _check_variables(template: "Template", signature: Signature) -> None:
+def _check_variables(template: "Template", signature: Signature, required: Collection[str]) -> None:
     taken = {parameter.name for parameter in signature.parameters}
     for name in sorted(template.variables - taken):
         raise RegistrationError(
@@ -268,7 +269,7 @@ def _check_variables(template: "Template", signature: Signature) -> None:
             f"{signature.owner}: the URI has no {name!r}, which the function takes; write {{{name}}} into the URI"
         )
     for parameter in signature.parameters:
-        if parameter.required and parameter.name in template.optional:
+        if parameter.name in required and parameter.name in template.optional:
             raise RegistrationError(
                 f"{signature.owner}: a URI may leave the query variable {parameter.name!r} out; give it a default"
             )
@@ -288,9 +289,11 @@ def _mime_type(returns: Any) -> str | None:
 
 
 def _json_of(returns: Any) -> str | None:
+    from mcpbus.features.schemas.validation import value_validator  # noqa: PLC0415 - pydantic comes with the first tool
+
     try:
-        jsontypes.schema_of(returns)
-    except (TypeError, NotImplementedError):
+        value_validator(returns, "return annotation").schema("serialization")
+    except (TypeError, ValueError, NotImplementedError):
         return None
     return "application/json"
 

@@ -1,21 +1,18 @@
-"""What a function's signature says: its parameters, the context it asks for, its result, its description.
+"""The signature of a function: its parameters, the context it asks for, its result, its description.
 
-Read once, at registration; whatever cannot be served is refused here, before a client could trip over it.
+It is read once, at registration. A function that cannot be served is refused here, before a client calls it.
 """
 
-import copy
-import datetime as dt
 import functools
 import inspect
 import operator
-import re
+import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from mcpbus.features import fields
 from mcpbus.features.annotations import (
     check_context,
     check_nearly_context,
@@ -28,36 +25,7 @@ from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.dependencies import Plan, find_dependency, make_plan
 from mcpbus.features.docstrings import read_docstring
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.schemas import jsontypes
-
-MISSING: Any = inspect.Parameter.empty
-"""Stands for an absent default or an absent annotation, where None would be a value."""
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """One parameter that a client fills."""
-
-    name: str
-    annotation: Any
-    """As written, `Any` where nothing is; descriptions and constraints are in one `msgspec.Meta`."""
-    default: Any = MISSING
-    """As written; a `fields.Factory` is called by the function of the `Signature` itself."""
-    by_field: bool = False
-    """Whether the default is that of a pydantic ``Field``: a call has to give it, since the function has none, or the ``Field``."""
-
-    @property
-    def required(self) -> bool:
-        """Whether the client has to give it."""
-        return self.default is MISSING
-
-    @property
-    def meta(self) -> msgspec.Meta | None:
-        """What `Annotated` says about it."""
-        if get_origin(self.annotation) is Annotated:
-            for extra in get_args(self.annotation)[1:]:
-                if isinstance(extra, msgspec.Meta):
-                    return extra
-        return None
+from mcpbus.features.schemas.parameter import MISSING, Parameter
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -76,10 +44,6 @@ class Signature(msgspec.Struct, frozen=True):
     """What the docstring says, but for what it says of parameters."""
     dependencies: Plan | None = None
     """What fills the parameters that `Depends` on something."""
-
-    def defaults_by_fields(self) -> dict[str, Any]:
-        """What a call gives where its client says nothing, and the function has a ``Field``; the caller's own."""
-        return {each.name: copy.deepcopy(each.default) for each in self.parameters if each.by_field}
 
     @property
     def only_parameter(self) -> Parameter:
@@ -176,11 +140,10 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         else:
             check_nearly_context(annotation, given.name, owner)
             described = docstring.parameters.get(given.name)
-            parameters.append(_read_parameter(given, annotation, described, place))
-    factories = {each.name: each.default for each in parameters if isinstance(each.default, fields.Factory)}
+            parameters.append(Parameter(given.name, annotation, given.default, described))
     returns = _final(hints.get("return", MISSING))
     return Signature(
-        fields.with_factories(function, factories) if factories else function,
+        _with_factories(function, parameters, owner),
         owner,
         tuple(parameters),
         context,
@@ -191,18 +154,27 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
     )
 
 
-def _read_parameter(
-    given: inspect.Parameter, annotation: Any, described: str | None, place: str
-) -> Parameter:
-    """Read a parameter that a client fills, and the docstring describes, or does not."""
-    default = given.default
-    if fields.is_field(default):
-        annotation, default = Annotated[annotation, default], MISSING
-    if by_field := default is MISSING:
-        default = fields.default_of(annotation, place)
-        by_field = default is not MISSING and not isinstance(default, fields.Factory)
-    annotation = _gather_meta(_with_description(annotation, described), place)
-    return Parameter(given.name, annotation, default, by_field)
+def _with_factories(
+    function: Callable[..., Any], parameters: Iterable[Parameter], owner: str
+) -> Callable[..., Any]:
+    """Return a function that makes the defaults of ``Field(default_factory=...)`` when it runs.
+
+    They run where the function does, and only the function sees them: no middleware, and no cache.
+    """
+    if "pydantic" not in sys.modules:
+        return function
+    from mcpbus.features.schemas.records import find_factory  # noqa: PLC0415 - the author has imported pydantic
+
+    found = {each.name: find_factory(each, f"{owner}, parameter {each.name!r}") for each in parameters}
+    factories = {name: factory for name, factory in found.items() if factory is not None}
+    if not factories:
+        return function
+
+    @functools.wraps(function)
+    def call(**given: Any) -> Any:
+        return function(**{name: make() for name, make in factories.items() if name not in given}, **given)
+
+    return call
 
 
 def _final(returns: Any) -> Any:
@@ -214,21 +186,6 @@ def _final(returns: Any) -> Any:
             operator.or_, (kind for kind in get_args(returns) if kind is not InputRequired)
         )
     return returns
-
-
-def check_convertible(signature: Signature) -> None:
-    """Refuse parameters that no text of a client could become.
-
-    Raises:
-        RegistrationError: an annotation has no JSON form.
-    """
-    for parameter in signature.parameters:
-        try:
-            jsontypes.check_convertible(parameter.annotation)
-        except (TypeError, NotImplementedError) as error:
-            raise RegistrationError(
-                f"{signature.owner}, parameter {parameter.name!r}: no text can become this type: {error}"
-            ) from error
 
 
 def describe(function: Callable[..., Any]) -> str | None:
@@ -256,79 +213,3 @@ def _check_bare(name: str, function: Callable[..., Any], owner: str, *, asynchro
             f"{owner}: {name!r} has no annotation, and clients would have to give it; write {name}: {kind} "
             f"for the context, or its type if it is an argument"
         )
-
-
-def _with_description(annotation: Any, description: str | None) -> Any:
-    """An annotation that says what the docstring says, unless it says something itself."""
-    if description is None:
-        return annotation
-    bare, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    return Annotated[(bare, description, *extras)]
-
-
-def _gather_meta(annotation: Any, owner: str) -> Any:
-    """Fold what `Annotated` carries into one `msgspec.Meta`.
-
-    A bare string is the description. Constraints in the common vocabulary of annotated-types (``ge``, ``max_length``
-    and so on, which pydantic's ``Field`` carries too) are taken over, so that none is silently left unenforced.
-    """
-    if annotation is dt.datetime:
-        return _DATETIME
-    origin = get_origin(annotation)
-    if origin is None or origin is Literal:
-        return annotation
-    if origin is not Annotated:
-        inner = tuple(_gather_meta(part, owner) for part in get_args(annotation))
-        if inner == get_args(annotation):
-            return annotation
-        return Union[inner] if origin is types.UnionType else origin[inner]  # noqa: UP007  # it has to be built
-    bare, *extras = get_args(annotation)
-    found = _read_meta(extras, owner)
-    bare = _bind_inside(bare, found, owner)
-    if "tz" not in found:  # where that is said, msgspec knows the format
-        bare = _gather_meta(bare, owner)
-    return Annotated[bare, _make_meta(found, owner)] if found else bare
-
-
-def _bind_inside(bare: Any, found: dict[str, Any], owner: str) -> Any:
-    """Give the bounds of what may be None to what else it may be, where msgspec wants them; pydantic takes them outside."""
-    bounds = {name: found[name] for name in _BOUNDS if name in found}
-    others = [kind for kind in get_args(bare) if kind is not types.NoneType]
-    if not bounds or get_origin(bare) not in {Union, types.UnionType} or len(others) != 1:
-        return bare
-    for name in bounds:
-        del found[name]
-    return Annotated[others[0], _make_meta(bounds, owner)] | None
-
-
-def _make_meta(found: dict[str, Any], owner: str) -> msgspec.Meta:
-    try:
-        return msgspec.Meta(**found)
-    except (TypeError, ValueError, re.error) as error:
-        raise RegistrationError(f"{owner}: {error}") from error
-
-
-def _read_meta(extras: Iterable[Any], owner: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for extra in _flatten(extras):
-        if isinstance(extra, str):
-            found["description"] = extra
-            continue
-        fields.check_taken(extra, owner)
-        said = {field: getattr(extra, field, None) for field in (*_BOUNDS, *_TOLD)}
-        if fields.is_field(extra):
-            said["extra_json_schema"] = fields.schema_of(extra, owner) or None
-        found |= {field: value for field, value in said.items() if value is not None}
-    return found
-
-
-def _flatten(extras: Iterable[Any]) -> Iterable[Any]:
-    for extra in extras:
-        yield extra
-        yield from getattr(extra, "metadata", None) or ()
-
-
-# msgspec says the format only of what must have an offset. One without is taken too, but nobody need know.
-_DATETIME = Annotated[dt.datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-_BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
-_TOLD = ("title", "description", "examples", "extra_json_schema", "extra")

@@ -118,8 +118,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
             return self._encode_tool_result(value, revision, tail)
         if self.output is None:
             return b'{"content":%b%b' % (encode_content(value, revision), tail.plain)
-        encoded = jsontypes.encode(value)
-        self.output.check(encoded, value)
+        encoded = self.output.encode(value)
         return _result(encode_text(encoded.decode()), self.output.structure(encoded, revision), tail.plain)
 
     def _encode_tool_result(self, result: ToolResult, revision: Revision, tail: Tail) -> bytes:
@@ -130,10 +129,9 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
         structured = None
         content = result.content
         if result.structured is not msgspec.UNSET:
-            encoded = jsontypes.encode(result.structured)
+            held = None if result.is_error else self.output
+            encoded = (jsontypes.encode if held is None else held.encode)(result.structured)
             if self.output is not None:
-                if not result.is_error:
-                    self.output.check(encoded, result.structured)
                 structured = self.output.structure(encoded, revision)
             elif _admits(revision.structured_content, encoded):
                 structured = encoded

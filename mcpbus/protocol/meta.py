@@ -96,15 +96,14 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
 class Routing(msgspec.Struct, frozen=True, gc=False):
     """What routes a message: its `_meta`, and `params.name`, `params.uri` or `params.taskId` where they are strings.
 
-    A call brings arguments, which are kept as they came, `{}` where they did not. Those that a `CallReader` has read are of their
-    tool's own type.
+    A call brings arguments, which are kept as they came, `{}` where they did not. A `CallReader` decodes them to a dict.
     """
 
     meta: Meta
     name: str | None = None
     uri: str | None = None
     task_id: str | None = None
-    arguments: msgspec.Raw | msgspec.Struct = NO_PARAMS
+    arguments: msgspec.Raw | dict[str, Any] = NO_PARAMS
     retry: Retry | None = None
     """What it brings of an earlier round, if it goes on with one."""
 
@@ -154,7 +153,7 @@ _values = msgspec.json.Decoder()
 _remembered = BoundedCache[bytes, Meta]()
 
 
-def call_type(arguments: type[msgspec.Struct]) -> type[msgspec.Struct]:
+def call_type(arguments: Any) -> type[msgspec.Struct]:
     """Return what a message is that calls something with arguments of this type, and says nothing that nobody knows."""
     params = msgspec.defstruct(
         "_Call",

@@ -171,10 +171,10 @@ async def test_bad_arguments_are_told_where_the_revision_wants_it(server, connec
         result = await client.call("count", n="x")
         assert (result["isError"], result["content"][0]["text"]) == (
             True,
-            "Invalid arguments for tool count: argument `n`: Expected `int`, got `str`",
+            'Invalid arguments for tool count: argument `n`: Input should be a valid integer, got "x"',
         )
     else:
-        with pytest.raises(ProtocolError, match="argument `n`: Expected `int`") as refused:
+        with pytest.raises(ProtocolError, match="argument `n`: Input should be a valid integer") as refused:
             await client.call("count", n="x")
         assert refused.value.code == INVALID_PARAMS
 

@@ -293,7 +293,6 @@ async def test_middleware_sees_what_the_client_said_and_no_more(connect):
 async def wants(city: str) -> str: ...
 async def wants_sync(ctx: SyncContext) -> str: ...
 def wants_async(ctx: Context) -> str: ...
-async def wants_none(ctx: Context | None = None) -> str: ...
 
 
 class Elsewhere:
@@ -309,7 +308,6 @@ MISTAKES = {
         "'wants_sync': is async and takes a SyncContext",
     ),
     "the context of an async provider": (Depends(wants_async), "annotate SyncContext, or write async def"),
-    "an optional context": (Depends(wants_none), "'ctx' is always given; write ctx: Context"),
     "a call": (Depends(plain()), "Depends takes the function that makes it, without parentheses"),
     "another library's": (Elsewhere(), "a Depends of fastapi; write from mcpbus import Depends"),
 }

@@ -159,7 +159,7 @@ async def test_who_has_not_declared_the_extension_is_refused(revision: str):
 
 BAD_PARAMS = {
     "nothing": ({}, "missing required argument `words`"),
-    "another type": ({"words": 5}, "Expected `str`, got `int`"),
+    "another type": ({"words": 5}, "argument `words`: Input should be a valid string, got 5"),
     "one too many": (
         {"words": "sea", "colour": "red"},
         "unknown argument `colour`; expected `words`, `limit`",

@@ -5,18 +5,20 @@ A form is an object whose properties are strings, numbers, booleans, or choices 
 one; a single field's type, such as ``str`` or ``Literal["a", "b"]``, makes a form with one property, ``value``.
 """
 
-import datetime as dt
-import enum
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.errors import RegistrationError
 from mcpbus.features.schemas.handwritten import JsonSchema, compile_schema
+from mcpbus.features.schemas.parameter import Parameter
 from mcpbus.protocol.keywords import Explained
+
+if TYPE_CHECKING:
+    from mcpbus.features.schemas.validation import Validator
 
 _COMMON = {"type", "title", "description", "default"}
 _STRING = _COMMON | {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"}
@@ -28,7 +30,7 @@ _SINGLE = "value"
 
 
 class Titles(msgspec.Struct, metaclass=Explained, frozen=True, eq=False):
-    """What people are shown instead of choices, as in ``Annotated[Literal["s"], Titles({"s": "Small"})]``.
+    """Titles that people see instead of choices, as in ``Annotated[Literal["s"], Titles({"s": "Small"})]``.
 
     It may stand on a `Literal`, an `Enum`, or a list of these.
 
@@ -37,6 +39,30 @@ class Titles(msgspec.Struct, metaclass=Explained, frozen=True, eq=False):
     """
 
     titles: Mapping[str, str]
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return self._titled(handler(schema), handler)
+
+    def _titled(self, found: dict[str, Any], handler: Any) -> dict[str, Any]:
+        """Return the schema of choices with their titles, and with the choices themselves for clients without titles."""
+        schema = handler.resolve_ref_schema(found)
+        if "items" in schema:
+            return {**schema, "items": self._titled(schema["items"], handler)}
+        if "anyOf" in schema:
+            members = [
+                each if each.get("type") == "null" else self._titled(each, handler)
+                for each in schema["anyOf"]
+            ]
+            return {**schema, "anyOf": members}
+        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        if values is None:
+            raise TypeError("Titles are for a Literal, an Enum, or a list of these")
+        for value in values:
+            if value not in self.titles:
+                raise TypeError(f"choice {value!r} has no title among {', '.join(map(repr, self.titles))}")
+        rest = {key: value for key, value in schema.items() if key not in {"const", "title", "description"}}
+        titled = [{"const": value, "title": self.titles[value]} for value in values]
+        return {**rest, "enum": values, "oneOf": titled}
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -78,31 +104,36 @@ def _from_class(kind: type) -> Form:
 
 
 def _from_type(kind: Any) -> Form:
-    document = _describe(kind)
+    validator, document = _describe(kind)
     if document.get("type") == "object" and "properties" in document:
-        hints = _hints(kind)
-        return _flat_form(document, hints, lambda content: jsontypes.convert_strictly(content, kind))
-    form = msgspec.defstruct("Form", [(_SINGLE, kind)])
+        return _flat_form(document, partial(validator.read, texts=False))
+    from mcpbus.features.schemas.validation import object_validator  # noqa: PLC0415 - pydantic comes with the first form
 
-    def read(content: dict[str, Any]) -> Any:
-        return getattr(jsontypes.convert_strictly(content, form), _SINGLE)
-
-    return _flat_form(_describe(form), {_SINGLE: kind}, read)
+    single = object_validator([Parameter(_SINGLE, kind)], "form")
+    return _flat_form(single.schema(), lambda content: single.read(content, texts=False)[_SINGLE])
 
 
-def _describe(kind: Any) -> dict[str, Any]:
+def _describe(kind: Any) -> tuple["Validator", dict[str, Any]]:
+    from mcpbus.features.schemas.validation import value_validator  # noqa: PLC0415 - pydantic comes with the first form
+
     try:
-        return jsontypes.schema_of(kind)
+        validator = value_validator(kind, "form")
+        return validator, validator.schema()
+    except RegistrationError as error:
+        raise TypeError(str(error)) from error
     except TypeError as error:
         raise TypeError(
-            f"{kind!r} makes no form, which has strings, numbers, booleans and choices"
+            f"{kind!r} makes no form, which has strings, numbers, booleans and choices: {error}"
         ) from error
 
 
-def _flat_form(
-    document: Mapping[str, Any], hints: Mapping[str, Any], convert: Callable[[dict[str, Any]], Any]
-) -> Form:
-    """Make a form of an object's schema and the types of its properties."""
+def _flat_form(document: Mapping[str, Any], convert: Callable[[dict[str, Any]], Any]) -> Form:
+    """Make a form of an object's schema.
+
+    Args:
+        document: The schema.
+        convert: Returns the value of a content.
+    """
     definitions = document.get("$defs", {})
     required = list(document.get("required", ()))
     properties: dict[str, Any] = {}
@@ -113,16 +144,12 @@ def _flat_form(
             # A form has no null: what may be null may be left out, and is null then.
             required.remove(name)
             nulls[name] = None
-        if "oneOf" in schema or "enumNames" in schema:
-            raise TypeError(
-                f"property {name!r} of a form: use mcpbus.Titles, which the answers are held to as well"
-            )
-        properties[name] = _check(name, _refine(schema, hints.get(name)))
+        properties[name] = _check(name, schema)
     wire: dict[str, Any] = {"type": "object", "properties": properties}
     _check_defaults(wire)
     if required:
         wire["required"] = required
-    # The types that a class has enforce all that its schema says but these.
+    # pydantic enforces the types. A format of a plain text is enforced here.
     formats = _compile(wire) if any("format" in described for described in properties.values()) else None
 
     def read(content: dict[str, Any]) -> Any:
@@ -200,14 +227,6 @@ def _with_enum_names(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {**rest, "enum": [c["const"] for c in choices], "enumNames": [c["title"] for c in choices]}
 
 
-def _hints(kind: Any) -> dict[str, Any]:
-    """Return the types of a class's fields by their names in JSON."""
-    hints = get_type_hints(get_origin(kind) or kind, include_extras=True)
-    fields = getattr(kind, "__struct_fields__", ())
-    renamed = dict(zip(fields, getattr(kind, "__struct_encode_fields__", ()), strict=True))
-    return {renamed.get(name, name): hint for name, hint in hints.items()}
-
-
 def _flatten(schema: Any, definitions: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """Return a property's schema without references, and whether null was one of its types."""
     if "$ref" in schema:
@@ -222,59 +241,19 @@ def _flatten(schema: Any, definitions: Mapping[str, Any]) -> tuple[dict[str, Any
         if len(members) == 1:
             rest = {key: value for key, value in schema.items() if key != "anyOf" and value is not None}
             return _flatten(members[0], definitions)[0] | rest, True
-    if "const" in schema:  # what pydantic makes of a single choice
+    if "const" in schema:  # a single choice
         schema = {"enum": [schema["const"]]} | {key: value for key, value in schema.items() if key != "const"}
-    if "enum" in schema and "type" not in schema:
-        schema = {"type": "string", **schema}
     if isinstance(schema.get("items"), Mapping):
-        schema = {**schema, "items": _flatten(schema["items"], definitions)[0]}
+        items = _flatten(schema["items"], definitions)[0]
+        schema = {**schema, "items": {"anyOf": items["oneOf"]} if "oneOf" in items else items}
+    if "oneOf" in schema:
+        if "enum" not in schema:
+            raise TypeError(
+                "use mcpbus.Titles for the titles of choices: answers are validated against these"
+            )
+        titled = [{"const": each["const"], "title": each["title"]} for each in schema["oneOf"]]
+        schema = {key: value for key, value in schema.items() if key != "enum"} | {"oneOf": titled}
     return {key: value for key, value in schema.items() if value is not None}, False
-
-
-def _refine(schema: dict[str, Any], hint: Any) -> dict[str, Any]:
-    """Say what the schema of a type leaves out and people see: the order of choices, and what a time is like."""
-    if isinstance(schema.get("items"), Mapping):
-        items = _refine(schema["items"], hint)
-        return {**schema, "items": {"anyOf": items["oneOf"]} if "oneOf" in items else items}
-    choices = _choices(hint)
-    if choices is not None and "enum" in schema:
-        ordered = [choice for choice in choices if choice in schema["enum"]]
-        titles = _titles(hint)
-        if titles is None:
-            return {**schema, "enum": ordered}
-        rest = {key: value for key, value in schema.items() if key != "enum"}
-        return {**rest, "oneOf": [_titled(choice, titles) for choice in ordered]}
-    if schema.get("type") == "string" and _mentions(hint, dt.datetime):
-        return {"format": "date-time", **schema}
-    return schema
-
-
-def _choices(hint: Any) -> Sequence[Any] | None:
-    """Return the choices that a type leaves, in the order in which they were written."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return [member.value for member in hint]
-    found = (_choices(inner) for inner in get_args(hint))
-    return next((choices for choices in found if choices is not None), None)
-
-
-def _titles(hint: Any) -> Mapping[str, str] | None:
-    """Return the titles that an annotation gives."""
-    if isinstance(hint, Titles):
-        return hint.titles
-    found = (_titles(inner) for inner in get_args(hint))
-    return next((titles for titles in found if titles is not None), None)
-
-
-def _titled(choice: Any, titles: Mapping[str, str]) -> dict[str, Any]:
-    if choice not in titles:
-        raise TypeError(f"choice {choice!r} has no title among {', '.join(map(repr, titles))}")
-    return {"const": choice, "title": titles[choice]}
-
-
-def _mentions(hint: Any, kind: type) -> bool:
-    return hint is kind or any(_mentions(inner, kind) for inner in get_args(hint))
 
 
 def _check(name: str, schema: Any) -> dict[str, Any]:
@@ -283,13 +262,14 @@ def _check(name: str, schema: Any) -> dict[str, Any]:
         raise TypeError(
             f"property {name!r} of a form must be a string, number, boolean or choice, not {schema!r}"
         )
+    if kind != "boolean":
+        _check_choices(name, schema.get("enum", ()))
     unknown = set(schema) - _KEYS[kind]
     if unknown:
         raise TypeError(f"property {name!r} of a form cannot have {', '.join(sorted(unknown))}")
     if kind == "string":
         if schema.get("format", "date") not in _FORMATS:
             raise TypeError(f"property {name!r} of a form: format is one of {', '.join(sorted(_FORMATS))}")
-        _check_choices(name, schema.get("enum", ()))
         _check_titled(name, schema.get("oneOf", ()))
     if kind == "array":
         items = schema.get("items", {})

@@ -335,6 +335,6 @@ class ListRoots(msgspec.Struct, metaclass=Explained, frozen=True):
 
 def _convert(answer: Any, kind: type[T]) -> T:
     try:
-        return jsontypes.convert_strictly(answer, kind)  # type: ignore[no-any-return]
+        return msgspec.convert(answer, kind)
     except msgspec.ValidationError as error:
         raise invalid_answer(str(error)) from error

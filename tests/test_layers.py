@@ -48,7 +48,7 @@ ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* ending examples* g
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {
-    "annotated_types": ["mcpbus.features.schemas.metadata", "mcpbus.features.schemas.survey"],
+    "annotated_types": ["mcpbus.features.schemas.*"],
     "anyio": ["mcpbus.core.stores.redis_library"],
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],

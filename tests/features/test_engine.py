@@ -425,7 +425,9 @@ def test_a_value_nested_too_deeply_is_refused():
 
 
 def test_a_pattern_may_look_around():
-    assert read(Annotated[str, Field(pattern=r"^(?!\.)")], "a") == "a"
+    pattern = Annotated[str, Field(pattern=r"^(?!\.)")]
+    assert arguments_of(pattern).document["properties"]["value"] == {"type": "string", "pattern": r"^(?!\.)"}
+    assert read(pattern, "a") == "a"
     refusal(Annotated[str, Field(pattern=r"^(?!\.)")], ".a")
 
 

@@ -27,8 +27,9 @@ from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from mcpbus.features.docstrings import read_class_docstring
 from mcpbus.features.schemas.errors import RegistrationError
-from mcpbus.features.schemas.metadata import READING, Reading, descriptive, read_metadata, with_metadata
+from mcpbus.features.schemas.metadata import descriptive, read_metadata
 from mcpbus.features.schemas.parameter import MISSING, Parameter
+from mcpbus.features.schemas.translation import READING, Reading, with_metadata
 
 _PYDANTIC_REFUSES: Final = ("Unable to generate pydantic-core schema for", "pydantic cannot validate")
 _HOOK: Final = "__get_pydantic_core_schema__"

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from mcpbus.features.schemas import records
-from mcpbus.features.schemas.metadata import UNIONS
+from mcpbus.features.schemas.translation import UNIONS
 
 _OF_MSGSPEC: Final = frozenset(
     {

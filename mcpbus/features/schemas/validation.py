@@ -23,9 +23,9 @@ from pydantic_core import CoreSchema, ValidationError
 from mcpbus.features.schemas import records
 from mcpbus.features.schemas.faults import Fault, InvalidValueError
 from mcpbus.features.schemas.listing import Mode, Schema, list_schema
-from mcpbus.features.schemas.metadata import Reading, translate
 from mcpbus.features.schemas.parameter import Parameter
 from mcpbus.features.schemas.survey import is_scalar, survey
+from mcpbus.features.schemas.translation import Reading, translate
 from mcpbus.protocol.large import decode_large
 
 _MOST_FAULTS: Final = 1_000

@@ -6,6 +6,7 @@ from typing import Any, Final
 import attrs
 
 from mcpbus.client.pending import Listen
+from mcpbus.protocol.uris import UriSet, canonical_uri
 
 _UPDATED: Final = "notifications/resources/updated"
 
@@ -22,15 +23,18 @@ class _Listening:
 
     listen: Listen
     lists: frozenset[str]
-    uris: tuple[str, ...]
+    uris: UriSet
 
     def hears(self, method: str, params: Mapping[str, Any]) -> bool:
         """Tell whether this is what it listens to; of resources those that lie below one that it named, too."""
         if method != _UPDATED:
             return method in self.lists
-        uri = params.get("uri")
-        return isinstance(uri, str) and any(
-            uri == named or uri.startswith(named.removesuffix("/") + "/") for named in self.uris
+        if not isinstance(uri := params.get("uri"), str):
+            return False
+        canonical = canonical_uri(uri)
+        return any(
+            canonical == named or canonical.startswith(named.removesuffix("/") + "/")
+            for named in self.uris.canonical
         )
 
 
@@ -43,14 +47,15 @@ class SessionListens:
     def add(self, listen: Listen, kinds: Iterable[str], uris: Iterable[str]) -> None:
         """Tell a listen of the lists of these kinds, such as ``tools``, and of these resources."""
         lists = frozenset(f"notifications/{kind}/list_changed" for kind in kinds)
-        self._open[listen] = _Listening(listen, lists, tuple(uris))
+        self._open[listen] = _Listening(listen, lists, UriSet(uris))
 
-    def remove(self, listen: Listen) -> set[str]:
+    def remove(self, listen: Listen) -> UriSet:
         """Tell it no more; returns of which resources nobody wants to hear any more. One that has ended with its session has none."""
         removed = self._open.pop(listen, None)
         if removed is None:
-            return set()
-        return set(removed.uris).difference(*(other.uris for other in self._open.values()))
+            return UriSet()
+        heard = UriSet(uri for other in self._open.values() for uri in other.uris)
+        return UriSet(uri for uri in removed.uris if uri not in heard)
 
     def take(self, method: str, params: dict[str, Any]) -> bool:
         """Give a notification to all who listen to that; returns whether anybody does."""

@@ -33,6 +33,7 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, StreamState, TransportKind
+from mcpbus.protocol.uris import UriSet
 
 _ID_BITS: Final = 30
 """A session's questions are numbered from anywhere on, so that one process repeats no id of another's to a client that they share.
@@ -157,7 +158,7 @@ class Session(SessionFeatures, Asking):
         self.threshold = LogThreshold(bus.limits.log_level)
         self.questions: dict[RequestId, Address[object]] = {}
         self.streams: ResumableStreams[Stream] = ResumableStreams()
-        self.subscriptions: set[str] = set()
+        self.subscriptions = UriSet()
         self.account = bus.budget.account("a session", self._make_room, owner=owner)
         self.stage = Stage.CONNECTED if transport is TransportKind.DUPLEX else Stage.REGISTERING
         self.input_ended: str | None = None
@@ -265,9 +266,9 @@ class Session(SessionFeatures, Asking):
 
     def unsubscribe(self, uri: str) -> None:
         """Take a subscription back. For the bus."""
-        if uri in self.subscriptions and not self.address.stopped:
-            self.subscriptions.discard(uri)
-            self.account.release(weigh_uri(uri))
+        spelled = None if self.address.stopped else self.subscriptions.take(uri)
+        if spelled is not None:
+            self.account.release(weigh_uri(spelled))
             self.bus.topics.remove(self.address, uris=[uri])
             self.address.tell(Unsubscribed())
 

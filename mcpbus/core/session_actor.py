@@ -243,7 +243,7 @@ class SessionActor:
         threshold = session.threshold.level
         if said.level is not None and (threshold is None or said.level < threshold):
             said.receipt.discard(Reason.FILTERED)
-        elif said.uri is not None and not covers(session.subscriptions, said.uri):
+        elif said.uri is not None and not covers(session.subscriptions.canonical, said.uri):
             said.receipt.discard(Reason.NOT_SUBSCRIBED)
         else:
             self._delivery.send(OutboundMessage(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))

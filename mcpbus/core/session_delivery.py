@@ -200,7 +200,8 @@ class Delivery:
         # A shared channel has the modern client's updates too, whose listens are no concern of the session.
         if message.kind is not Kind.RESOURCE_UPDATED or message.era is not Era.LEGACY:
             return False
-        return isinstance(message.key, tuple) and not covers(self._session.subscriptions, message.key[1])
+        subscribed = self._session.subscriptions.canonical
+        return isinstance(message.key, tuple) and not covers(subscribed, message.key[1])
 
     def _withholds(self) -> bool:
         """Whether what is for the client waits, to which another process may be speaking."""

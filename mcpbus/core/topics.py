@@ -5,13 +5,19 @@ from typing import Final
 
 from mcpbus_actors import Address
 
+from mcpbus.protocol.uris import canonical_uri
+
 _Address = Address[object]
 _ENTRY_BYTES: Final = 512
 """Of an interest beside its URI: entries of a set and of two dictionaries."""
 
 
 def covering(uri: str) -> Iterator[str]:
-    """Yield the URIs whose subscribers hear of `uri`: itself, then all that it lies below, with and without "/"."""
+    """Yield the URIs whose subscribers hear of `uri`: itself, then all that it lies below, with and without "/".
+
+    All are canonical.
+    """
+    uri = canonical_uri(uri)
     yield uri
     end = len(uri)
     while (end := uri.rfind("/", 1, end)) != -1:
@@ -24,25 +30,28 @@ def covering(uri: str) -> Iterator[str]:
 
 
 def covers(subscribed: Iterable[str], uri: str) -> bool:
-    """Tell whether somebody who subscribed to these hears of `uri`."""
+    """Return whether a subscriber to these canonical URIs hears of `uri`."""
     return any(candidate in subscribed for candidate in covering(uri))
 
 
 def weigh_uri(uri: str) -> int:
     """Return how many bytes it takes to keep somebody's interest in a resource, roughly."""
-    return len(uri) + _ENTRY_BYTES
+    canonical = canonical_uri(uri)
+    return len(uri) + (len(canonical) if canonical != uri else 0) + _ENTRY_BYTES
 
 
 class Topics:
     """Actors by the lists, the resources and the tasks that they want to hear of."""
 
-    __slots__ = ("_keys", "_lists", "_tasks", "_uris", "on_watched")
+    __slots__ = ("_keys", "_lists", "_spellings", "_tasks", "_uris", "on_watched")
 
     def __init__(self) -> None:
         self.on_watched: Callable[[str, bool], object] | None = None
         """Called when somebody wants to hear of a resource, with True, and when nobody does any more, with False."""
         self._lists: dict[str, dict[_Address, None]] = {}
         self._uris: dict[str, dict[_Address, None]] = {}
+        # How the first subscriber spelled each.
+        self._spellings: dict[str, str] = {}
         self._tasks: dict[str, dict[_Address, None]] = {}
         self._keys: dict[_Address, Hashable] = {}
 
@@ -61,9 +70,11 @@ class Topics:
         for kind in lists:
             self._lists.setdefault(kind, {})[address] = None
         for uri in uris:
-            interested = self._uris.get(uri)
+            canonical = canonical_uri(uri)
+            interested = self._uris.get(canonical)
             if interested is None:
-                interested = self._uris[uri] = {}
+                interested = self._uris[canonical] = {}
+                self._spellings[canonical] = uri
                 self._tell_watched(uri, True)
             interested[address] = None
         for task_id in tasks:
@@ -79,7 +90,11 @@ class Topics:
     ) -> None:
         """Take back an actor's interest. Harmless where there is none."""
         self._keys.pop(address, None)
-        for index, keys in ((self._lists, lists), (self._uris, uris), (self._tasks, tasks)):
+        for index, keys in (
+            (self._lists, lists),
+            (self._uris, map(canonical_uri, uris)),
+            (self._tasks, tasks),
+        ):
             for key in keys:
                 interested = index.get(key)
                 if interested is not None:
@@ -87,7 +102,7 @@ class Topics:
                     if not interested:
                         del index[key]
                         if index is self._uris:
-                            self._tell_watched(key, False)
+                            self._tell_watched(self._spellings.pop(key), False)
 
     def _tell_watched(self, uri: str, wanted: bool) -> None:
         if self.on_watched is not None:
@@ -99,8 +114,8 @@ class Topics:
 
     @property
     def uris(self) -> list[str]:
-        """The resources that somebody wants to hear of."""
-        return list(self._uris)
+        """The resources that have subscribers, each as its first subscriber spelled it."""
+        return list(self._spellings.values())
 
     def in_list(self, kind: str) -> list[_Address]:
         """Return who wants to hear of changes of one list."""

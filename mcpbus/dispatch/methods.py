@@ -224,7 +224,8 @@ def _complete(
     match complete.ref:
         case wire.PromptReference(name=ref):
             known = features.prompt_arguments(ref)
-        case wire.ResourceTemplateReference(uri=ref):
+        case wire.ResourceTemplateReference(uri=uri):
+            ref = features.template_uri(uri)
             known = features.template_variables(ref)
     chosen = (complete.context.arguments if complete.context is not None else None) or {}
     if known is None and (asked := features.unlisted_completer(ref, argument.name)) is not None:

@@ -14,7 +14,7 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.extension_method import ExtensionMethod, RequestOptions, make_extension_method
 from mcpbus.features.keywords import check_lists
 from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
-from mcpbus.features.registry import Entry, Registry
+from mcpbus.features.registry import Entry, Registry, UriRegistry
 from mcpbus.features.resource import Resource, ResourceOptions, make_resource
 from mcpbus.features.shared_uris import UriClaims
 from mcpbus.features.tool import Tool, ToolOptions, Visible, tool
@@ -74,8 +74,8 @@ class Features:
         )
         self.extensions: dict[str, Mapping[str, Any]] = dict(extensions) if base is None else base.extensions
         if base is None:
-            self.resources: Registry[Resource] = Registry("resource", lambda: self._tell("resources"))
-            self.templates: Registry[Resource] = Registry(
+            self.resources: Registry[Resource] = UriRegistry("resource", lambda: self._tell("resources"))
+            self.templates: Registry[Resource] = UriRegistry(
                 "resource template", lambda: self._tell("resources")
             )
             self.prompts: Registry[Prompt] = Registry("prompt", lambda: self._tell("prompts"))
@@ -254,8 +254,8 @@ class Features:
             RegistrationError: there is none.
         """
         self._check("remove_resource")
-        if uri in self.templates:
-            self._forget_completers(uri)
+        if (template := self.templates.get(uri)) is not None:
+            self._forget_completers(template.uri)
             return self.templates.remove(uri)
         return self.resources.remove(uri)
 
@@ -291,7 +291,11 @@ class Features:
                 completion for it already, or the function cannot be one.
         """
         self._check("completion")
-        known = self.template_variables(ref) if is_template(ref) else self.prompt_arguments(ref)
+        if is_template(ref):
+            ref = self.template_uri(ref)
+            known = self.template_variables(ref)
+        else:
+            known = self.prompt_arguments(ref)
         if known is None:
             raise RegistrationError(
                 f"completion of {argument!r}: register the prompt or template {ref!r} before it"
@@ -397,6 +401,11 @@ class Features:
         """The names of what a prompt takes; None if there is no such prompt."""
         return _argument_names(self.prompts.get(name))
 
+    def template_uri(self, uri: str) -> str:
+        """Return a template as it was registered, or as it is given if none was."""
+        found = self.templates.get(uri)
+        return uri if found is None else found.uri
+
     def template_variables(self, uri: str) -> list[str] | None:
         """The names of a template's variables; None if there is no such template."""
         return _argument_names(self.templates.get(uri))
@@ -435,18 +444,25 @@ class Features:
     def find_resource(self, uri: str) -> list[tuple[Resource, Mapping[str, Any]]]:
         """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches.
 
+        A template that expands to the URI as it is comes before one whose values hold reserved characters, such as ``:``.
         Of upstream servers each one is asked that has such a template; or where none has, each that may have what is in no list.
         """
         resource = self.resources.get(uri)
         if resource is not None:
             return [(resource, {})]
         owner, found = self.uri_claims.owner_of(uri), dict[object, tuple[Resource, Mapping[str, Any]]]()
+        loose: list[tuple[Resource, Mapping[str, Any]]] = []
         for matched, values in _matching((entry.item for entry in self.templates.entries()), uri):
-            if not matched.foreign:
-                return [*found.values()] or [(matched, values)]
-            if owner in {None, matched.function.server}:
-                found.setdefault(matched.function.server, (matched, values))
-        return [*found.values()] or [*_matching(self.unlisted, uri)]
+            if matched.foreign:
+                if not loose and owner in {None, matched.function.server}:
+                    found.setdefault(matched.function.server, (matched, values))
+            elif found:
+                break
+            elif matched.template is not None and matched.template.is_loose(uri):
+                loose.append((matched, values))
+            else:
+                return [(matched, values)]
+        return [*found.values()] or loose[:1] or [*_matching(self.unlisted, uri)]
 
     def lists_resource(self, uri: str) -> bool:
         """Whether a resource of just this URI, or a template that matches it, is in a list."""

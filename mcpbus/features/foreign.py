@@ -29,6 +29,7 @@ from mcpbus.protocol.http.mirrored_parameters import mirrored_parameters
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
+from mcpbus.protocol.uris import without_path
 
 Relay: TypeAlias = Callable[..., Awaitable[Any]]
 """Asks the other server, and returns what a function of an author's would."""
@@ -102,10 +103,14 @@ class ForeignTemplate:
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the URI that its server knows, if the template expands to `uri`."""
-        below = _without(uri, self.added)
+        below = without_path(uri, self.added) if self.added else uri
         if self._inverted is None or below is None or self._inverted.match(below) is None:
             return None
         return {"uri": below}
+
+    def is_loose(self, _uri: str) -> bool:
+        """Return False: no upstream server may take a URI from another one by a closer template."""
+        return False
 
     def moved(self, text: str, _owner: str) -> Self:
         """Return the same as it is offered by a server that has mounted its own."""
@@ -125,15 +130,11 @@ class _AnyUri:
     def match(self, uri: str) -> dict[str, str]:
         return {"uri": uri}
 
+    def is_loose(self, _uri: str) -> bool:
+        return False
+
     def moved(self, _text: str, _owner: str) -> Self:
         return self
-
-
-def _without(uri: str, added: str) -> str | None:
-    head, mark, path = uri.partition("://")
-    if not added:
-        return uri
-    return f"{head}{mark}{path.removeprefix(added)}" if path.startswith(added) else None
 
 
 def foreign_tool(

@@ -31,6 +31,7 @@ from mcpbus.features.tool import Tool, check_name
 from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.features.uris import is_template
 from mcpbus.protocol.messages import ListName
+from mcpbus.protocol.uris import canonical_uri, without_path
 
 T = TypeVar("T")
 _log = logging.getLogger("mcpbus")
@@ -89,7 +90,10 @@ class Prefix(msgspec.Struct, frozen=True):
 
     def uri_below(self, above: str) -> str:
         """The URI that became this one."""
-        return above.replace(f"://{self.text}/", "://", 1) if self.of_uris else above
+        if not self.of_uris:
+            return above
+        below = without_path(above, f"{self.text}/")
+        return above if below is None else below
 
 
 def read_prefix(prefix: Any, *, uris: bool = True) -> Prefix:
@@ -120,6 +124,9 @@ class _Unlisted:
     def match(self, uri: str) -> Mapping[str, str | list[str]] | None:
         below = self._mount.unlisted_below(uri, stripped=self._stripped)
         return None if below is None else self._inner.match(below)
+
+    def is_loose(self, _uri: str) -> bool:
+        return False
 
     def moved(self, _text: str, _owner: str) -> Self:
         return self
@@ -287,14 +294,15 @@ class Mount:
         if self._above.uri_claims.is_shared(uri, self._server):
             return True
         return any(
-            registry.knows(uri) and uri not in self._taken.get(id(registry), ())
+            (found := registry.get(uri)) is not None and found.uri not in self._taken.get(id(registry), ())
             for registry in (self._above.resources, self._above.templates)
         )
 
     def uri_below(self, above: str) -> str:
         """Return the URI, or the template, that became this one."""
         for registry in (self._above.resources, self._above.templates):
-            if (taken := self._taken.get(id(registry), {}).get(above)) is not None:
+            found = registry.get(above)
+            if found is not None and (taken := self._taken.get(id(registry), {}).get(found.uri)) is not None:
                 return taken[0]
         if not self._shares:
             return self.prefix.uri_below(above)
@@ -333,7 +341,7 @@ class Mount:
                 except RegistrationError:  # it is told where it is not taken
                     continue
                 if above != uri:
-                    renamed[uri] = above
+                    renamed[canonical_uri(uri)] = above
             changed = renamed.items() ^ self._renamed.items()
             self._moved, self._renamed = {uri for uri, _ in changed}, renamed
         mounts = (each for each in self._above.elsewhere if isinstance(each, Mount))
@@ -467,6 +475,7 @@ class Mount:
         aside.update((key, taken[key][1]) for key in above.aside(gone))
         for key in gone:
             del taken[key]
+        freed = set(map(above.place, gone))
         kept = {name for name, _ in taken.values()}
         new: dict[str, Any] = {}
         refused: set[str] = set()
@@ -475,7 +484,7 @@ class Mount:
                 continue
             try:
                 key = rename(name)
-                if key not in gone:
+                if above.place(key) not in freed:
                     above.check_free(key)
                 new[key] = derive(key, item)
             except RegistrationError as error:

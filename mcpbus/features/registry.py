@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from mcpbus.features.errors import RegistrationError
+from mcpbus.protocol.uris import canonical_uri
 
 # Encoded pages kept per registry: revisions x pages x sets of visible items. Beyond it the oldest half goes, so that
 # neither a server with a view for each principal nor a client that walks through cursors can fill the memory.
@@ -79,6 +80,10 @@ class Registry(Generic[T]):
         """Grows with each change, here and underneath."""
         return self._version + (0 if self._base is None else self._base.version)
 
+    def place(self, key: str) -> str:
+        """Return the form that all spellings of a key share."""
+        return key
+
     def add(self, key: str, item: T) -> None:
         """Register `item`.
 
@@ -94,16 +99,20 @@ class Registry(Generic[T]):
         Raises:
             RegistrationError: it is.
         """
-        if key in self._entries or key in self._aside:
+        place = self.place(key)
+        taken = self._entries.get(place) or self._aside.get(place)
+        if taken is not None:
+            spelled = "" if taken.key == key else f" as {taken.key!r}"
             raise RegistrationError(
-                f"{self._noun} {key!r} is registered already; give this one another name, or remove the other first"
+                f"{self._noun} {key!r} is registered already{spelled}; give this one another name, or remove the other first"
             )
 
     def replace(self, gone: Iterable[str], new: Mapping[str, T]) -> None:
         """Take some items out, as far as they are there, and register others, whose keys are free; all in one change."""
-        removed = [self._entries.pop(key, None) or self._aside.pop(key, None) for key in gone]
+        places = map(self.place, gone)
+        removed = [self._entries.pop(place, None) or self._aside.pop(place, None) for place in places]
         for key, item in new.items():
-            self._entries[key] = Entry(next(self._positions), key, item)
+            self._entries[self.place(key)] = Entry(next(self._positions), key, item)
             self._used = True
         if new or any(removed):
             self._note_change()
@@ -114,10 +123,11 @@ class Registry(Generic[T]):
         Raises:
             RegistrationError: nothing is, or only underneath.
         """
-        if key in self._aside:
-            return self._aside.pop(key).item  # nobody saw it
+        place = self.place(key)
+        if place in self._aside:
+            return self._aside.pop(place).item  # nobody saw it
         self.check(key)
-        entry = self._entries.pop(key)
+        entry = self._entries.pop(place)
         self._note_change()
         return entry.item
 
@@ -127,8 +137,10 @@ class Registry(Generic[T]):
         Raises:
             RegistrationError: the message says what there is.
         """
-        if key not in self._entries and key not in self._aside:
-            raise self.unknown(key, [*self._entries, *self._aside])
+        place = self.place(key)
+        if place not in self._entries and place not in self._aside:
+            there = (*self._entries.values(), *self._aside.values())
+            raise self.unknown(key, [entry.key for entry in there])
 
     def unknown(self, key: str, known: Iterable[str]) -> RegistrationError:
         """Return what to raise about a key that is not among those that are known."""
@@ -138,32 +150,32 @@ class Registry(Generic[T]):
     def registered(self) -> dict[str, T]:
         """All items that were registered, here or underneath, those that are put aside included; by key."""
         found = {} if self._base is None else self._base.registered()
-        found.update((key, entry.item) for key, entry in (*self._entries.items(), *self._aside.items()))
+        found.update((entry.key, entry.item) for entry in (*self._entries.values(), *self._aside.values()))
         return found
 
     def put_aside(self, keys: Iterable[str]) -> None:
         """Keep items where nobody sees them who looks here; to everybody else it is as if they were not there."""
-        keys = tuple(keys)
-        self._move(keys, self._entries, self._aside, self._hidden.union(keys))
+        places = tuple(map(self.place, keys))
+        self._move(places, self._entries, self._aside, self._hidden.union(places))
 
     def aside(self, keys: Iterable[str]) -> list[str]:
         """Tell which of these are put aside."""
-        return [key for key in keys if key in self._aside]
+        return [key for key in keys if self.place(key) in self._aside]
 
     def bring_back(self, keys: Iterable[str]) -> None:
         """Put items that were put aside here back into their places."""
-        keys = tuple(keys)
-        self._move(keys, self._aside, self._entries, self._hidden.difference(keys))
+        places = tuple(map(self.place, keys))
+        self._move(places, self._aside, self._entries, self._hidden.difference(places))
 
     def _move(
         self,
-        keys: Iterable[str],
+        places: Iterable[str],
         here: dict[str, Entry[T]],
         there: dict[str, Entry[T]],
         hidden: frozenset[str],
     ) -> None:
-        moved = [here.pop(key) for key in keys if key in here]
-        there.update((entry.key, entry) for entry in moved)
+        moved = [here.pop(place) for place in places if place in here]
+        there.update((self.place(entry.key), entry) for entry in moved)
         changed = bool(moved)
         if self._base is not None:
             changed = changed or hidden != self._hidden
@@ -185,13 +197,16 @@ class Registry(Generic[T]):
         if self._base is None:
             return list(own.values())
         underneath = [
-            entry for entry in self._base.entries() if entry.key not in own and entry.key not in self._hidden
+            entry
+            for entry in self._base.entries()
+            if (place := self.place(entry.key)) not in own and place not in self._hidden
         ]
         return sorted([*underneath, *own.values()], key=attrgetter("position"))
 
     def knows(self, key: str) -> bool:
         """Whether something has this key, be it that nobody sees it here."""
-        known = key in self._entries or key in self._aside or key in self._hidden
+        place = self.place(key)
+        known = place in self._entries or place in self._aside or place in self._hidden
         return known or (self._base is not None and self._base.knows(key))
 
     def differing(self, new: Mapping[str, T], gone: Collection[str]) -> "Registry[T]":
@@ -204,7 +219,7 @@ class Registry(Generic[T]):
         own = self._entries if self._base is not None else {}
         seen: Registry[T] = Registry(self._noun, lambda: None)
         for entry in self.entries():
-            if entry.key in own:
+            if self.place(entry.key) in own:
                 seen._entries[entry.key] = entry
             elif entry.key not in gone:
                 item = new.get(entry.key, entry.item)
@@ -242,3 +257,17 @@ class Registry(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Registry of {self._noun}s: {', '.join(entry.key for entry in self.entries()) or 'empty'}>"
+
+
+class UriRegistry(Registry[T]):
+    """Items by URI or template, each in whatever spelling a client sends."""
+
+    __slots__ = ()
+
+    def place(self, key: str) -> str:
+        """Return the canonical form of a URI."""
+        return canonical_uri(key)
+
+    def get(self, key: str) -> T | None:
+        """Return the item of this URI, in whatever spelling, or None."""
+        return super().get(canonical_uri(key))

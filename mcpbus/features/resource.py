@@ -80,6 +80,9 @@ class UriPattern(Protocol):
     def match(self, uri: str) -> Mapping[str, str | list[str]] | None:
         """What the function is given for a URI; None if the template does not expand to it."""
 
+    def is_loose(self, uri: str) -> bool:
+        """Return whether the URI, which matches, is not spelled as the template expands to it."""
+
     def moved(self, text: str, owner: str, /) -> "UriPattern":
         """The same as a server has it that has mounted its own: under another text, for another owner."""
 

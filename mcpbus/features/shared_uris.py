@@ -15,6 +15,7 @@ import msgspec
 from mcpbus.features.content import PromptMessage, PromptResult, ToolResult
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol import messages as wire
+from mcpbus.protocol.uris import canonical_uri, without_path
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(.*)", re.DOTALL)
 _INTERFACE: Final = "ui://"
@@ -36,7 +37,7 @@ class UriClaims:
 
     def update(self, owner: object, uris: Iterable[str]) -> list[object]:
         """Take what a server has now, and return the other servers that have some of what came or went."""
-        new, old = frozenset(uris), self._of.get(id(owner), frozenset())
+        new, old = frozenset(map(canonical_uri, uris)), self._of.get(id(owner), frozenset())
         self._of[id(owner)] = new
         touched: dict[int, object] = {}
         for uri in old - new:
@@ -55,13 +56,18 @@ class UriClaims:
         reserved = self.owner_of(uri)
         if reserved is not None and reserved is not owner:
             return True
-        return any(each is not owner for each in self._claims.get(uri, ()))
+        return any(each is not owner for each in self._claims.get(canonical_uri(uri), ()))
 
     def owner_of(self, uri: str) -> object | None:
-        """Return the server whose prefix a URI begins with."""
-        parts = _URI.fullmatch(uri)
+        """Return the server whose prefix a URI begins with, in whatever spelling."""
+        parts = _URI.fullmatch(canonical_uri(uri))
         first, slash, _ = ("", "", "") if parts is None else parts[2].partition("/")
-        return self._prefixes.get(first) if slash else None
+        if parts is None or not slash:
+            return None
+        if first in self._prefixes or not parts[1].startswith("http"):
+            return self._prefixes.get(first)
+        # In these schemes a prefix stands where the host is, in which case does not matter.
+        return next((self._prefixes[each] for each in self._prefixes if each.lower() == first), None)
 
 
 def with_prefix(uri: str, prefix: str) -> str:
@@ -80,7 +86,8 @@ def with_prefix(uri: str, prefix: str) -> str:
 
 def without_prefix(uri: str, prefix: str) -> str:
     """Return the URI that got this prefix."""
-    return uri.replace(f"://{prefix}/", "://", 1)
+    below = without_path(uri, f"{prefix}/")
+    return uri if below is None else below
 
 
 def uris_in(meta: Mapping[str, Any] | None) -> Iterator[str]:
@@ -89,8 +96,8 @@ def uris_in(meta: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def mentions(meta: Mapping[str, Any] | None, uris: Collection[str]) -> bool:
-    """Return whether the ``_meta`` of a tool names one of these URIs."""
-    return any(text in uris for text in _texts(meta, _DEEPEST))
+    """Return whether the ``_meta`` of a tool names one of these canonical URIs."""
+    return any(canonical_uri(text) in uris for text in _texts(meta, _DEEPEST))
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:
@@ -103,9 +110,9 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 
 def renamed_in(value: Any, names: Mapping[str, str], depth: int = _DEEPEST) -> Any:
-    """Return JSON in which each text that is one of these URIs is the other one."""
+    """Return JSON in which each text that spells one of these canonical URIs is the other one."""
     if isinstance(value, str):
-        return names.get(value, value)
+        return names.get(canonical_uri(value), value)
     if depth and isinstance(value, Mapping):
         return {key: renamed_in(part, names, depth - 1) for key, part in value.items()}
     if depth and isinstance(value, list):
@@ -137,8 +144,8 @@ def _renamed_message(message: Any, names: Mapping[str, str]) -> Any:
 def _renamed_block(block: Any, names: Mapping[str, str]) -> Any:
     if isinstance(block, wire.EmbeddedResource):
         return msgspec.structs.replace(block, resource=_renamed_block(block.resource, names))
-    if isinstance(block, _WITH_URI) and block.uri in names:
-        return msgspec.structs.replace(block, uri=names[block.uri])
+    if isinstance(block, _WITH_URI) and (above := names.get(canonical_uri(block.uri))) is not None:
+        return msgspec.structs.replace(block, uri=above)
     return block
 
 

@@ -41,15 +41,19 @@ class Listed:
         self._make = make
         self._replace = replace
         self.taken: dict[str, bytes] = {}
+        # How the upstream server spells each, by the form that all spellings of a key share.
+        self._spellings: dict[str, str] = {}
         self.version = 0
 
     def take(self, described: Iterable[Described]) -> None:
         """Offer what is described, and nothing else that was; what is described as before stays as it is."""
         made: dict[str, Any] = {}
         kept: dict[str, bytes] = {}
+        spellings: dict[str, str] = {}
         for each in described:
             key, text = str(each.get(self._key)), msgspec.json.encode(each)
-            if key in kept:
+            place = self._registry.place(key)
+            if place in spellings:
                 _log.warning(
                     "%s lists the %s %s twice; the second one is left out",
                     self._server,
@@ -57,18 +61,23 @@ class Listed:
                     quoted(key),
                 )
             elif self.taken.get(key) == text:
-                kept[key] = text
+                kept[key], spellings[place] = text, key
             elif (item := self._try(key, each)) is not None:
-                kept[key], made[key] = text, item
+                kept[key], made[key], spellings[place] = text, item, key
         gone = [key for key in self.taken if key not in kept or key in made]
-        self.taken = kept
+        self.taken, self._spellings = kept, spellings
         self.version += 1
         self._replace(gone, made)
 
     def read(self, described: Iterable[Described]) -> dict[str, tuple[bytes, Described]]:
         """Return what one client's connection lists, by key, without what is not this list's to give."""
-        read = {str(each.get(self._key)): (msgspec.json.encode(each), each) for each in described}
+        read = {self._shared_key(each): (msgspec.json.encode(each), each) for each in described}
         return {key: each for key, each in read.items() if key in self.taken or not self._registry.knows(key)}
+
+    def _shared_key(self, described: Described) -> str:
+        """Return the key of what one client's connection lists, as the shared list spells it if it has it."""
+        key = str(described.get(self._key))
+        return self._spellings.get(self._registry.place(key), key)
 
     def make(self, described: Described) -> Any:
         """Make what is offered; None if it cannot be offered, and the log says why."""
@@ -80,7 +89,7 @@ class Listed:
 
     def _try(self, key: str, described: Described) -> Any:
         try:
-            if key not in self.taken:
+            if self._registry.place(key) not in self._spellings:
                 self._registry.check_free(key)
             return self._make(described)
         except RegistrationError as error:

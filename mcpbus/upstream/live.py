@@ -20,6 +20,7 @@ from mcpbus.features.catalogue import Features
 from mcpbus.features.elsewhere import Difference
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
+from mcpbus.protocol.uris import canonical_uri
 from mcpbus.upstream.client_lists import KINDS_OF, ClientLists, Inquiry
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import Hearing
@@ -111,6 +112,7 @@ class Live:
             self._pool,
             self._mirror,
             knows=self._knows,
+            spelled=self._spelled,
             learned=learned,
             heard=self._hearing.hear,
             updated=clients.updated,
@@ -160,13 +162,19 @@ class Live:
         """Whether the other server may have this resource, or some that lie below it: it is told of no others."""
         if self._features.lists_resource(uri):
             return True
-        place = bisect_left(uris := self._sorted_uris(), uri)
-        return place < len(uris) and uris[place].startswith(uri)
+        above = canonical_uri(uri)
+        place = bisect_left(uris := self._sorted_uris(), above)
+        return place < len(uris) and uris[place].startswith(above)
+
+    def _spelled(self, uri: str) -> str:
+        """Return a URI as the other server lists it, or as it is given if it is in no list."""
+        listed = self._features.resources.get(uri)
+        return uri if listed is None else listed.uri
 
     def _sorted_uris(self) -> list[str]:
         resources = self._features.resources
         if self._sorted_of != resources.version:
-            self._sorted = sorted(entry.key for entry in resources.entries())
+            self._sorted = sorted(resources.place(entry.key) for entry in resources.entries())
             self._sorted_of = resources.version
         return self._sorted
 

@@ -7,6 +7,7 @@ each process that is started for a client. For as long as a client wants to hear
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from mcpbus.client.session_listens import tells
 from mcpbus.core.nursery import background, cancel_at
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.uris import UriSet
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import Pipe
@@ -48,6 +50,7 @@ class Watch:
         pool: The connections to it.
         mirror: What it offers.
         knows: Tells whether it may have a resource, as far as its lists are known.
+        spelled: Returns a URI as the other server lists it, which may know no other spelling.
         learned: Told what it says of itself, each time.
         heard: Hears of a change that it tells of.
         updated: Tells clients that a resource was updated, or may have been.
@@ -60,6 +63,7 @@ class Watch:
         mirror: Mirror,
         *,
         knows: Callable[[str], bool],
+        spelled: Callable[[str], str],
         learned: Callable[[ServerDescription], object],
         heard: Callable[[Pipe, str, dict[str, Any]], object],
         updated: Callable[[str], object],
@@ -67,15 +71,16 @@ class Watch:
         self._upstream = upstream
         self._pool = pool
         self._mirror = mirror
+        self._spelled = spelled
         self._learned = learned
         self._heard = heard
         self._updated = updated
         self._reached = ReachedLimits()
         self._wishes = Wishes(knows)
-        self._heard_of: set[str] = set()
-        self._refused: set[str] = set()
+        self._heard_of = UriSet()
+        self._refused = UriSet()
         # What was heard of until the connection was lost, and is not again yet.
-        self._missed: set[str] = set()
+        self._missed = UriSet()
         # It tells nobody of changes of resources.
         self._mute = False
         self._stirred = trio.Event()
@@ -97,7 +102,7 @@ class Watch:
         self._stirred.set()
 
     @property
-    def _wanted(self) -> set[str]:
+    def _wanted(self) -> AbstractSet[str]:
         """What changes are to be heard of."""
         return self._wishes.chosen - self._refused
 
@@ -115,7 +120,7 @@ class Watch:
 
     def _tell(self, heard_of: Iterable[str], *, mute: bool = False) -> None:
         """Tell who waits for it of which resources changes are heard; and clients that those may have changed meanwhile that were lost."""
-        self._heard_of, self._mute = set(heard_of), mute
+        self._heard_of, self._mute = UriSet(heard_of), mute
         missed = self._missed & self._heard_of
         self._missed -= missed
         for uri in missed & self._wanted:
@@ -238,7 +243,7 @@ class Watch:
         why = f"no answer within {_HEARD_SECONDS:g} s"
         with trio.move_on_after(_HEARD_SECONDS):
             try:
-                await pipe.client.request(method, {"uri": uri})
+                await pipe.client.request(method, {"uri": self._spelled(uri)})
             except ProtocolError as error:
                 why = told(error)
             else:
@@ -266,8 +271,8 @@ class Watch:
         """
         self._refused.clear()
         async with background() as nursery:
-            last = await self._begin_listen(nursery, pipe, set())
-            tried: list[set[str]] = []
+            last = await self._begin_listen(nursery, pipe, UriSet())
+            tried: list[AbstractSet[str]] = []
             while True:
                 while not tried and self._wanted == self._heard_of:
                     await self._stir()
@@ -283,10 +288,10 @@ class Watch:
                     last.cancel()
                     last = scope
 
-    def _judge(self, more: set[str], error: ProtocolError) -> list[set[str]]:
+    def _judge(self, more: AbstractSet[str], error: ProtocolError) -> list[AbstractSet[str]]:
         """Return which parts of what was refused are to be tried by themselves; a single resource is not any more."""
         if len(more) > 1:
-            half = {*islice(more, len(more) // 2)}
+            half = UriSet(islice(more, len(more) // 2))
             return [half, more - half]
         for uri in more:
             _log.warning(
@@ -296,7 +301,9 @@ class Watch:
         self._tell(self._heard_of)
         return []
 
-    async def _begin_listen(self, nursery: trio.Nursery, pipe: Pipe, uris: set[str]) -> trio.CancelScope:
+    async def _begin_listen(
+        self, nursery: trio.Nursery, pipe: Pipe, uris: AbstractSet[str]
+    ) -> trio.CancelScope:
         """Begin one, and return what ends it.
 
         Raises:
@@ -323,7 +330,7 @@ class Watch:
                 tools=tells(offered, "tools"),
                 prompts=tells(offered, "prompts"),
                 resources=tells(offered, "resources"),
-                uris=uris if "resources" in offered else (),
+                uris=[self._spelled(uri) for uri in uris] if "resources" in offered else (),
             ) as changes:
                 self._tell(uris)
                 task_status.started(scope)

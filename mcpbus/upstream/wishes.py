@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from mcpbus.protocol.uris import UriSet
+
 _log = logging.getLogger("mcpbus")
 
 MOST_URIS: Final = 1_000
@@ -22,7 +24,7 @@ class Wishes:
 
     def __init__(self, knows: Callable[[str], bool]) -> None:
         self._knows = knows
-        self.chosen: set[str] = set()
+        self.chosen = UriSet()
         # What the other server has, too, but is too much, the oldest first; and what it has not, or not yet.
         self._beyond: dict[str, None] = {}
         self._unknown: dict[str, None] = {}
@@ -54,6 +56,6 @@ class Wishes:
         for uri in unknown:
             self.add(uri)
 
-    def among(self, uris: Iterable[str]) -> set[str]:
+    def among(self, uris: Iterable[str]) -> UriSet:
         """Return which of these are subscribed to, or about to be."""
-        return self.chosen.intersection(uris)
+        return UriSet(uri for uri in uris if uri in self.chosen)

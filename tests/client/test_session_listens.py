@@ -171,3 +171,19 @@ async def test_who_listens_to_a_resource_hears_of_those_below_it_too(named, chan
         wall.say(UPDATED, uri=changed)
         assert (not wall.client.notifications) is heard
         left.set()
+
+
+@pytest.mark.parametrize("revision", OLDER)
+async def test_a_resource_is_heard_of_until_its_last_listen_ends_in_whatever_spelling(
+    revision, autojump_clock
+):
+    server = make_shelf()
+    async with (
+        open_client(server, revision=revision) as client,
+        client.listen(uris=["shelf://\u00e9"]) as kept,
+    ):
+        async with client.listen(uris=["shelf://%C3%A9"]):
+            pass
+        server.resource_updated("shelf://%c3%a9")
+        with trio.fail_after(10):
+            assert await anext(kept) == (UPDATED, {"uri": "shelf://%c3%a9"})

@@ -214,8 +214,29 @@ async def test_a_uri_that_begins_with_the_prefix_of_a_server_is_that_servers(ord
         open_client(server) as client,
     ):
         assert {each["uri"] for each in await client.list_resources()} >= {"ui://a/b/page", "ui://page"}
-        for uri in ("ui://b/page", "ui://b/b-only", "ui://page"):
+        for uri in (
+            "ui://b/page",
+            "ui://b/b-only",
+            "ui://page",
+            "UI://%62/page",
+            "ui://b/b%2donly",
+            "ui://p%61ge",
+        ):
             assert (await client.read_resource(uri))[0]["text"] == "b"
+
+
+@BACKWARDS
+async def test_a_uri_is_shared_in_whatever_spelling_a_server_lists_it(order, autojump_clock):
+    one, other = pages("a"), Server("b")
+    other.resource("UI://p%61ge", name="p")(lambda: "b")
+    servers = {"a": one, "b": other}
+    async with desk(*[(name, servers[name]) for name in order]) as (server, _), open_client(server) as client:
+        assert {each["uri"] for each in await client.list_resources()} >= {"ui://a/page", "UI://b/p%61ge"}
+        assert (await client.read_resource("ui://b/page"))[0]["text"] == "b"
+        assert (await client.read_resource("ui://a/p%61ge"))[0]["text"] == "a"
+        for uri in ("ui://page", "UI://p%61ge"):
+            with pytest.raises(ProtocolError, match="several servers"):
+                await client.read_resource(uri)
 
 
 async def test_a_uri_of_the_server_itself_is_nobody_elses(autojump_clock):

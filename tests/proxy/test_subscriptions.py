@@ -192,3 +192,36 @@ async def test_who_may_have_missed_a_change_while_the_server_was_lost_is_told_so
             async for _, params in changes:
                 heard.append(params["uri"])
     assert heard == ["d://a"]
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_the_other_server_is_asked_for_a_resource_as_it_spells_it(here, there, autojump_clock):
+    listed = {"resources": [{"uri": "d://größe", "name": "a"}]}
+    read = {"contents": [{"uri": "d://größe", "text": "XL"}]}
+    scripted = Scripted(there, resources_list=listed, resources_read=read)
+    async with open_bus(scripted.proxy()) as bus, bus.connect(revision=here) as client:
+        began = trio.current_time()
+        async with client.listen(uris=["D://gr%c3%b6%C3%9Fe"]), client.listen(uris=["d://gr%C3%B6ße"]):
+            assert trio.current_time() - began < 1, "the second one is heard of already"
+            if there == NEW:
+                assert listening(scripted) == ["d://größe"]
+            else:
+                assert scripted.asked("resources/subscribe") == [{"uri": "d://größe"}]
+            assert (await client.read_resource("d://gr%C3%B6%c3%9Fe"))[0]["text"] == "XL"
+    assert [params["uri"] for params in scripted.asked("resources/read")] == ["d://größe"]
+
+
+async def test_a_resource_that_is_listed_in_two_spellings_is_one_and_may_change_its_spelling(
+    autojump_clock, caplog
+):
+    listed = {"resources": [{"uri": uri, "name": "a"} for uri in ("d://é", "d://%C3%A9", "d://b")]}
+    scripted = Scripted(NEW, resources_list=listed)
+    async with open_client(scripted.proxy()) as client:
+        assert [each["uri"] for each in await client.list_resources()] == ["d://é", "d://b"]
+        assert "lists the resource 'd://%C3%A9' twice; the second one is left out" in caplog.text
+        scripted.answers["resources_list"] = {"resources": [{"uri": "D://%c3%a9", "name": "a"}]}
+        for wire in scripted.wires:
+            wire.say("notifications/resources/list_changed")
+        await trio.sleep(60)
+        assert [each["uri"] for each in await client.list_resources()] == ["D://%c3%a9"]

@@ -81,6 +81,87 @@ def test_a_file_is_found_wherever_it_is_and_so_is_what_it_imports_from_beside_it
     assert load_server(f"{weather / 'station.py'}{suffix}").name == "weather"
 
 
+SHOP = """
+from mcpbus import Server
+server = Server("shop")
+
+@server.tool
+def sell() -> str:
+    return "sold"
+"""
+BUY = """
+from {name} import server
+
+@server.tool
+def buy() -> str:
+    return "bought"
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "end", "files", "name"),
+    [
+        ("shop/server.py", "from shop import more", {"__init__.py": ""}, "shop.server"),
+        ("shop/server.py", "from . import more", {"__init__.py": ""}, "shop.server"),
+        ("shop/server.py", "import more", {"__init__.py": ""}, "shop.server"),
+        ("shop/server.py", "import more", {"__init__.py": ""}, "server"),
+        ("shop/server.py", "", {"__init__.py": "from shop import more"}, "shop.server"),
+        ("shop/server.py", "import shop.more", {}, "shop.server"),
+        ("shop/server.py", "from shop.a import b", {"a/b.py": "import shop.more"}, "shop.server"),
+        ("shop/server.py", "import more", {}, "server"),
+        ("shop/__init__.py", "from shop import more", {}, "shop"),
+        (
+            "shop/a/server.py",
+            "from shop import more",
+            {"__init__.py": "", "a/__init__.py": ""},
+            "shop.a.server",
+        ),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", ":server"])
+def test_a_file_that_another_module_imports_runs_once(  # noqa: PLR0917
+    target, end, files, name, suffix, weather, monkeypatch
+):
+    for place, text in {
+        **files,
+        target.removeprefix("shop/"): SHOP + end,
+        "more.py": BUY.format(name=name),
+    }.items():
+        file = weather / "shop" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(weather)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    try:
+        assert set(load_server(target + suffix).features.tools.registered()) == {"sell", "buy"}
+    finally:
+        for loaded in set(sys.modules) - before:
+            del sys.modules[loaded]
+
+
+def test_a_package_is_found_from_a_file_in_it_though_it_is_on_no_path(weather, monkeypatch):
+    (weather / "shop").mkdir()
+    for place, text in {
+        "__init__.py": "",
+        "server.py": SHOP + "from shop import more",
+        "more.py": BUY.format(name="shop.server"),
+        "json.py": "raise RuntimeError",
+    }.items():
+        (weather / "shop" / place).write_text(text)
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    code = "from mcpbus.cli.targets import load_server; print(*load_server('shop/server.py').features.tools.registered())"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=weather,
+        env=environment,
+        check=True,
+    )
+    assert done.stdout.split() == ["sell", "buy"]
+
+
 def test_one_server_of_two_names_is_one(weather):
     (weather / "several.py").write_text("from mcpbus import Server\nfirst = Server('1')\nsecond = first")
     assert load_server("several.py").name == "1"

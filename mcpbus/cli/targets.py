@@ -1,7 +1,5 @@
 """Which server a command line means: `weather.py`, `weather.py:server`, `weather` or `weather:server`; or one elsewhere, by its URL or command."""
 
-import importlib
-import importlib.util
 import os
 import re
 import shlex
@@ -15,6 +13,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from mcpbus.cli.importing import load_file, load_module
 from mcpbus.program import LOADING
 from mcpbus.server import Server
 
@@ -173,7 +172,7 @@ def _load(place: str) -> ModuleType:
     token = LOADING.set(place)
     try:
         with redirect_stdout(sys.stderr):
-            return _load_file(Path(place)) if is_file(place) else _load_module(place)
+            return load_file(Path(place)) if is_file(place) else load_module(place)
     finally:
         LOADING.reset(token)
 
@@ -198,35 +197,6 @@ def _fault(place: str) -> str | None:
     elif " " in place:
         way_out = f": a program is written {STDIO + place!r}"
     return f"{place!r} is neither a file nor a module{way_out}"
-
-
-def _load_file(file: Path) -> ModuleType:
-    if not file.is_file():
-        raise LookupError(f"there is no file {str(file)!r}")
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise LookupError(f"{str(file)!r} is no Python file")
-    _search(file.resolve().parent)
-    module = sys.modules[file.stem] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _load_module(name: str) -> ModuleType:
-    _search(Path.cwd())
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and lacks another one
-        raise LookupError(
-            f"there is no module {error.name!r}, neither in {Path.cwd()} nor installed"
-        ) from error
-
-
-def _search(folder: Path) -> None:
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
 
 
 _ADDRESS = re.compile(r"[^/]+:\d+(/|$)")

@@ -114,6 +114,8 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
             f"{owner}: a generator cannot be served; return the result, report progress with ctx"
         )
     asynchronous = inspect.iscoroutinefunction(code)
+    if not asynchronous and inspect.iscoroutinefunction(inspect.unwrap(code)):
+        asynchronous, function = True, _awaited(function)
     hints = hints_of(code, owner)
     docstring = read_docstring(innermost(function))
     parameters = []
@@ -152,6 +154,17 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         docstring.description,
         make_plan(dependencies, owner),
     )
+
+
+def _awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a plain wrapper of an async function as an async function: it returns a coroutine, or a result at once."""
+
+    @functools.wraps(function)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+    return awaited
 
 
 def _with_factories(

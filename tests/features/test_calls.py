@@ -1,5 +1,6 @@
 """How functions run: where, under what, and what becomes of what they raise."""
 
+import functools
 import threading
 
 import attrs
@@ -7,10 +8,12 @@ import pytest
 import trio
 import trio.testing
 
+from mcpbus import Context
 from mcpbus.core.sync_context import SyncContext
 from mcpbus.features.errors import RegistrationError, ToolError
 from mcpbus.protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
 from mcpbus.server import Server
+from mcpbus.testing import open_client
 
 
 async def test_a_plain_function_runs_in_a_thread_unless_it_says_otherwise(server, connect):
@@ -261,3 +264,45 @@ def test_a_prepared_call_says_what_it_is(server, client):
 def test_on_session_takes_async_functions(server):
     with pytest.raises(RegistrationError, match="not an async function"):
         server.on_session(lambda session: None)
+
+
+def _plain(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _twice(function):
+    return _plain(_plain(function))
+
+
+def _at_once(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return "at once"
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    ("decorate", "says"), [(_plain, "x in a task"), (_twice, "x in a task"), (_at_once, "at once")]
+)
+async def test_a_plain_wrapper_of_an_async_function_is_served_as_one(decorate, says):
+    server = Server("wrapped")
+
+    async def function(city: str, ctx: Context) -> str:
+        trio.lowlevel.current_task()
+        await ctx.info("on its way")
+        return f"{city} in a task"
+
+    wrapped = decorate(function)
+    server.tool(wrapped)
+    server.prompt(wrapped)
+    server.resource("x://{city}")(wrapped)
+    async with open_client(server) as client:
+        result = await client.call_tool("function", {"city": "x"})
+        assert result["content"][0]["text"] == says
+        assert (await client.get_prompt("function", {"city": "x"}))[0]["content"]["text"] == says
+        assert (await client.read_resource("x://x"))[0]["text"] == says

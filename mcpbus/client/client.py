@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import trio
@@ -13,7 +13,8 @@ from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
 from mcpbus.client.pending import Listen, OnNotification, OnQuestion, Pending
 from mcpbus.client.session_listens import tells
 from mcpbus.client.shared_lookup import SharedLookup
-from mcpbus.client.wire import MOST_MESSAGE_BYTES, check_message, encode_params
+from mcpbus.client.wire import check_message, encode_params
+from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import SERVER_INFO
@@ -22,6 +23,11 @@ from mcpbus.protocol.revisions import Era
 _RETRY = {"inputResponses", "requestState"}
 _MOST_ROUNDS = 32
 _MOST_PAGES = 1_000
+MOST_ITEMS = 10_000
+"""Items of a list, from all its pages."""
+MOST_LIST_BYTES = 16 * 1024 * 1024
+"""Bytes of a list, from all its pages."""
+_T = TypeVar("_T")
 _SHORTEST_ROUND, _LONGEST_ROUND = 0.05, 1.0
 """Seconds before a call is repeated that was answered with nothing but a state; doubled each time."""
 
@@ -140,6 +146,8 @@ class Client(Conversation):
         on_notification: OnNotification | None,
         on_question: OnQuestion | None,
         log_level: str | None,
+        progress: bool = True,
+        shallow: bool = False,
     ) -> dict[str, Any]:
         """Send a request, and as many retries as it takes; see `request`. For whoever passes on together what is asked together.
 
@@ -150,15 +158,18 @@ class Client(Conversation):
             on_notification: As for `request`.
             on_question: Likewise; in older revisions alone.
             log_level: As for `request`.
+            progress: Whether to ask for progress, where there is an `on_notification`.
+            shallow: Whether the members of the result stay encoded, as `msgspec.Raw`: what is passed on, or is long, need not be decoded.
         """
+        options = {"progress": progress, "shallow": shallow}
         for turn in range(_MOST_ROUNDS):
-            result = await self._ask(method, params, on_notification, log_level, on_question)
-            if answer_all is None or result.get("resultType") != "input_required":
+            result = await self._ask(method, params, on_notification, log_level, on_question, **options)
+            if answer_all is None or _told(result.get("resultType")) != "input_required":
                 return result
             params = {key: value for key, value in params.items() if key not in _RETRY}
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
-            questions = _questions(result)
+            questions = _questions(_told(result.get("inputRequests")))
             if questions:
                 params["inputResponses"] = await answer_all(questions)
             else:
@@ -172,16 +183,17 @@ class Client(Conversation):
         on_notification: OnNotification | None,
         log_level: str | None,
         on_question: OnQuestion | None,
+        **options: bool,
     ) -> dict[str, Any]:
         """Send one request. A tool that wants other headers is looked up, and called once more: it was not run (rule X-48)."""
         known = self._tools_lookup.begun
         try:
-            return await self._exchange(method, params, on_notification, log_level, on_question)
+            return await self._exchange(method, params, on_notification, log_level, on_question, **options)
         except ProtocolError as error:
             if error.code != HEADER_MISMATCH or method != "tools/call" or self.revision.era is Era.LEGACY:
                 raise
         await self._tools_lookup.renew(known)
-        return await self._exchange(method, params, on_notification, log_level, on_question)
+        return await self._exchange(method, params, on_notification, log_level, on_question, **options)
 
     @cached_property
     def _tools_lookup(self) -> SharedLookup:
@@ -338,22 +350,37 @@ class Client(Conversation):
             self._send(Request(next(self._ids), "resources/unsubscribe", params), Pending())
 
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
+        """Return all items of a list. They are decoded one by one, and other tasks run in between."""
         items: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
-        size = 0
+        size, turn = 0, Yielder()
         for _ in range(_MOST_PAGES):
-            result = await self.request(method, params)
-            page = _objects(method, result, member)
-            size += len(msgspec.json.encode(page))
-            if size > MOST_MESSAGE_BYTES:
-                raise ClientError(
-                    f"the server's answer to {method} has more than {MOST_MESSAGE_BYTES:,} bytes"
-                )
-            items += page
-            if result.get("nextCursor") is None:
+            page = await self.request_in_rounds(
+                method, params, None, on_notification=None, on_question=None, log_level=None, shallow=True
+            )
+            for item in _decoded(method, page.get(member), list[msgspec.Raw], member):
+                size += len(item)
+                if len(items) >= MOST_ITEMS or size > MOST_LIST_BYTES:
+                    most = f"{MOST_ITEMS:,} items, or than {MOST_LIST_BYTES:,} bytes"
+                    raise ClientError(f"the server's answer to {method} has more than {most}")
+                items.append(_decoded(method, item, dict[str, Any], member))
+                await turn.pause()
+            if (cursor := _told(page.get("nextCursor"))) is None:
                 return items
-            params = {"cursor": result["nextCursor"]}
+            params = {"cursor": cursor}
         raise ClientError(f"the server's answer to {method} has more than {_MOST_PAGES:,} pages")
+
+
+def _told(value: Any) -> Any:
+    """Return the value of a member of a result, be it encoded or not."""
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _decoded(method: str, value: Any, kind: type[_T], member: str) -> _T:
+    try:
+        return msgspec.json.decode(b"null" if value is None else value, type=kind)
+    except (msgspec.DecodeError, RecursionError) as fault:
+        raise MalformedAnswerError(f"the server's answer to {method} has no {member}: {fault}") from None
 
 
 def _objects(method: str, result: dict[str, Any], member: str) -> list[dict[str, Any]]:
@@ -368,8 +395,8 @@ async def _one_by_one(answer: OnQuestion, questions: dict[str, InputRequest]) ->
     return {key: await answer(question.method, question.params) for key, question in questions.items()}
 
 
-def _questions(result: dict[str, Any]) -> dict[str, InputRequest]:
+def _questions(asked: Any) -> dict[str, InputRequest]:
     try:
-        return msgspec.convert(result.get("inputRequests") or {}, dict[str, InputRequest])
+        return msgspec.convert(asked or {}, dict[str, InputRequest])
     except msgspec.ValidationError as fault:
         raise MalformedAnswerError(f"the server's questions cannot be read: {fault}") from None

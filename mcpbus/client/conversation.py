@@ -184,20 +184,25 @@ class Conversation:
         on_notification: OnNotification | None,
         log_level: str | None,
         on_question: OnQuestion | None = None,
+        *,
+        progress: bool = True,
+        shallow: bool = False,
     ) -> dict[str, Any]:
-        """Send one request, and wait for its result; see `mcpbus.Client.request`."""
+        """Send one request, and wait for its result; see `mcpbus.Client.request_in_rounds`."""
         request_id = next(self._ids)
         meta = self._meta(params.get("_meta"), log_level)
-        if on_notification is not None:
+        progress &= on_notification is not None
+        if progress:
             meta = {"progressToken": request_id, **meta}
         body = {**params, "_meta": meta} if meta else params
         request = Request(request_id, method, encode_params(method, body))
         tool = params.get("name") if method == "tools/call" else None
         await trio.lowlevel.checkpoint_if_cancelled()
         pending = self._pending[request_id] = Pending(on_notification, tool, on_question)
+        pending.shallow = shallow
         if on_question is not None and self._hearing is not None:
             self._hearing.want()  # there are servers that ask there even what a request of their client's is for
-        if on_notification is not None:
+        if progress:
             self._by_token[meta["progressToken"]] = pending
         try:
             self._send(request, pending)
@@ -213,9 +218,11 @@ class Conversation:
             raise
         finally:
             del self._pending[request_id]
-            if on_notification is not None:
+            if progress:
                 self._by_token.pop(meta["progressToken"], None)
         kind = result.get("resultType", "complete") if self.revision.result_type else "complete"
+        if isinstance(kind, msgspec.Raw):
+            kind = msgspec.json.decode(kind)
         # An extension may have kinds of its own, which are for the caller who declared it (rule B-11).
         known = isinstance(kind, str) and (
             kind in _RESULT_TYPES or meta[CLIENT_CAPABILITIES].get("extensions")

@@ -318,9 +318,7 @@ class HttpConnection:
 
     def _receive(self, data: bytes | str, request: Request, pending: Pending) -> None:
         if request.method == "tools/list" and self.client.revision.era is Era.MODERN:
-            message = msgspec.json.decode(data)
-            if isinstance(message, dict) and isinstance(message.get("result"), dict):
-                data = msgspec.json.encode({**message, "result": self._tools.learn(message["result"])})
+            data = self._tools.learn(data)
         self.client.receive(data, pending)
 
     def _post_headers(self, message: Message, session: str | None) -> dict[str, str]:

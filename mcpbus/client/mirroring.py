@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mcpbus.protocol.http.mirrored_headers import repeat_request
-from mcpbus.protocol.http.mirrored_parameters import MirroredParameter, mirrored_parameters
+from mcpbus.protocol.http.mirrored_parameters import KEY, MirroredParameter, mirrored_parameters
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import read_routing
 from mcpbus.protocol.revisions import Revision
@@ -30,16 +30,27 @@ class MirroredTools:
             mirrored = self._mirrored.get(read_routing(request.params).name or "", ())
         return repeat_request(request, revision.name, mirrored)
 
-    def learn(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Take a page of tools; return it without those whose headers would be wrong (rule X-43)."""
-        tools = result.get("tools")
-        if not isinstance(tools, list):
-            return result
-        known = {**result, "tools": [tool for tool in tools if self._learn(tool)]}
+    def learn(self, data: bytes | str) -> bytes | str:
+        """Take an answer to ``tools/list``; return it without the tools whose headers would be wrong (rule X-43).
+
+        A page without such a parameter is not decoded.
+        """
+        try:
+            page = msgspec.json.decode(data, type=_Answer).result
+        except (msgspec.DecodeError, RecursionError):
+            return data  # whoever reads the answer tells what is wrong
+        if page is None or page.tools is msgspec.UNSET:
+            return data
+        if (KEY in data) if isinstance(data, str) else (KEY.encode() in data):
+            message = msgspec.json.decode(data)
+            tools = message["result"]["tools"]
+            if isinstance(tools, list):
+                message["result"]["tools"] = [tool for tool in tools if self._learn(tool)]
+                data = msgspec.json.encode(message)
         self._mirrored |= self._listed
-        if result.get("nextCursor") is None:
+        if page.next_cursor is None:
             self._mirrored, self._listed = self._listed, {}
-        return known
+        return data
 
     def _learn(self, tool: Any) -> bool:
         try:
@@ -55,3 +66,12 @@ class MirroredTools:
 
 class _Named(msgspec.Struct):
     name: str
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    next_cursor: Any = None
+
+
+class _Answer(msgspec.Struct):
+    result: _Page | None = None

@@ -8,11 +8,10 @@ import trio
 
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.client.pending import Pending
-from mcpbus.client.wire import MOST_MESSAGE_BYTES
 
 MOST_WAITING: Final = 1024
 """Messages that wait for one server."""
-MOST_WAITING_BYTES: Final = MOST_MESSAGE_BYTES
+MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
 """Bytes of the messages that wait for one server. A message that is alone may have more."""
 
 OnWaiting = Callable[[int], object]

@@ -7,8 +7,12 @@ import msgspec
 import trio
 
 from mcpbus.client.errors import MalformedAnswerError
+from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.large import decode_large, weigh
 
+MOST_RESULT_WEIGHT: Final = 64 * 1024 * 1024
+"""Bytes of memory that a decoded result takes, roughly. A few megabytes of empty lists take a gigabyte."""
 KEPT_NOTIFICATIONS: Final = 1024
 """How many notifications wait for a program that does not look at them."""
 
@@ -21,7 +25,29 @@ OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
 All else that it raises is raised again where the request is waited for in which the server asks.
 """
 
-_results: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+_LONG_BYTES: Final = 256 * 1024
+"""From how many bytes on a result is weighed, in pieces of so many bytes."""
+
+_results: Final = msgspec.json.Decoder(dict[str, Any])
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+async def _check_weight(result: msgspec.Raw) -> None:
+    """Refuse a result that would take too much memory. Other tasks run in between, and before it is decoded.
+
+    Raises:
+        MalformedAnswerError: It would.
+    """
+    weight, turn = 0, Yielder()
+    view = memoryview(result)
+    for begin in range(0, len(view), _LONG_BYTES):
+        weight += weigh(view[begin : begin + _LONG_BYTES])
+        if weight > MOST_RESULT_WEIGHT:
+            raise MalformedAnswerError(
+                f"the server's result takes more than {MOST_RESULT_WEIGHT:,} bytes of memory: it has too many values"
+            )
+        await turn.pause()
+    await trio.lowlevel.checkpoint()
 
 
 class Pending:
@@ -38,6 +64,7 @@ class Pending:
         on_question: As given.
         result: The encoded result object, or the error; None until there is either.
         begun: Whether the server has begun to look at it.
+        shallow: Whether only the members of the result object are told apart, and their values stay encoded.
         refusals: How many sessions have refused it.
         on_settled: Called when there is a result or an error; None if the request waits in no queue.
     """
@@ -50,6 +77,7 @@ class Pending:
         "on_settled",
         "refusals",
         "result",
+        "shallow",
         "tool",
     )
 
@@ -64,6 +92,7 @@ class Pending:
         self.on_question = on_question
         self.result: bytes | msgspec.Raw | Exception | None = None
         self.begun = False
+        self.shallow = False
         self.refusals = 0
         self.on_settled: Callable[[], object] | None = None
         # An event would cost more than all else here; and there is one task that can wait.
@@ -90,6 +119,9 @@ class Pending:
         if self.result is None:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
+        result = self.result
+        if isinstance(result, msgspec.Raw) and len(result) >= _LONG_BYTES:
+            await _check_weight(result)
         return self.decode()
 
     def decode(self) -> dict[str, Any]:
@@ -99,7 +131,7 @@ class Pending:
             raise result
         assert result is not None  # noqa: S101 - settled
         try:
-            return _results.decode(result)
+            return _members.decode(result) if self.shallow else decode_large(_results.decode, result)
         except (msgspec.DecodeError, RecursionError) as fault:
             raise MalformedAnswerError(f"the server's result is none: {fault}") from None
 

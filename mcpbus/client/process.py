@@ -48,7 +48,7 @@ _ANSWERED: Final = (
 )
 """A response whose id comes before its result, or behind it."""
 _ID_BYTES: Final = 400
-"""How much of the end of a line is searched for an id."""
+"""How much of the beginning and the end of a line is searched for an id."""
 
 
 @asynccontextmanager
@@ -241,32 +241,66 @@ class _ProcessConnection:
         """Deliver each line; return what is wrong, if it is not the end."""
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - it was asked for
-        begun, turn = bytearray(), Yielder()
+        line, turn = _LineBuffer(), Yielder()
         async for piece in stdout:
-            *lines, last = piece.split(b"\n")
-            for line in lines:
-                begun += line
-                whole, begun = begun, bytearray()
-                self._receive(whole)
+            *parts, last = piece.split(b"\n")
+            for part in parts:
+                line.add(part)
+                if line.too_long:
+                    self._fail_answered(
+                        line.head, line.tail, f"it has more than {MOST_MESSAGE_BYTES:,} bytes"
+                    )
+                else:
+                    self._receive(bytes(line.data))
+                line = _LineBuffer()
                 await turn.pause()
-            begun += last
-            if len(begun) > MOST_MESSAGE_BYTES:
+            line.add(last)
+            if line.too_long and not line.head.lstrip().startswith(b"{"):
                 return f"{self._name} wrote a line of more than {MOST_MESSAGE_BYTES:,} bytes"
             if self._noise > _MOST_NOISE:
                 return f"{self._name} speaks no MCP: what it prints are no messages"
         return None
 
-    def _receive(self, line: bytearray) -> None:
+    def _receive(self, line: bytes) -> None:
         if line.isspace() or not line:
             return
         try:
-            self.client.receive(bytes(line))
+            self.client.receive(line)
         except (Undecodable, msgspec.DecodeError, RecursionError) as fault:
             self._noise += 1
-            self._fail_answered(line, fault)
+            self._fail_answered(line[:_ID_BYTES], line[-_ID_BYTES:], str(fault))
 
-    def _fail_answered(self, line: bytearray, fault: Exception) -> None:
+    def _fail_answered(self, head: bytes, tail: bytes, why: str) -> None:
         """Fail the call that a line answers, if its id can be found in a line that cannot be read."""
-        found = _ANSWERED[0].match(line) or _ANSWERED[1].search(line, max(0, len(line) - _ID_BYTES))
-        if found is not None and self.client.answered_badly(msgspec.json.decode(found[1]), str(fault)):
-            _log.warning("%s answered a call with a line that cannot be read: %s", self._name, fault)
+        found = _ANSWERED[0].match(head) or _ANSWERED[1].search(tail)
+        if found is not None and self.client.answered_badly(msgspec.json.decode(found[1]), why):
+            _log.warning("%s answered a call with a line that cannot be read: %s", self._name, why)
+
+
+class _LineBuffer:
+    """A line as it comes. Of one that is too long only the beginning and the end are kept, to find the call that it answers.
+
+    Attributes:
+        data: The line so far; empty once it is too long.
+        too_long: Whether it has more bytes than a message may have.
+        head: Its first bytes.
+        tail: Its last bytes, once it is too long.
+    """
+
+    __slots__ = ("data", "head", "tail", "too_long")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.too_long = False
+        self.head = self.tail = b""
+
+    def add(self, part: bytes | bytearray) -> None:
+        """Add the next bytes."""
+        if self.too_long:
+            self.tail = (self.tail + part)[-_ID_BYTES:]
+            return
+        self.data += part
+        if len(self.data) > MOST_MESSAGE_BYTES:
+            self.too_long = True
+            self.head, self.tail = bytes(self.data[:_ID_BYTES]), bytes(self.data[-_ID_BYTES:])
+            self.data = bytearray()

@@ -18,8 +18,8 @@ from mcpbus.protocol.jsonrpc import (
     encode_result,
 )
 
-MOST_MESSAGE_BYTES: Final = 64 * 1024 * 1024
-"""How long one message of a server's may be."""
+MOST_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one message from a server: each pass over a message of this size takes up to 20 ms."""
 
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -17,6 +17,7 @@ import trio
 
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import invalid_params
+from mcpbus.protocol.large import PART_BYTES
 
 SHORT_BYTES: Final = 4096
 """Of what one stream or answer has waiting that is not worth an account: most of it is written in the next moment."""
@@ -24,23 +25,8 @@ SHORT_BYTES: Final = 4096
 _SPARED: Final = 8
 """Which part of the limit is made free at once, so that the next byte does not begin the search anew."""
 
-_VALUE_BYTES: Final = 32
-_PART_BYTES: Final = 64
-"""What a value of decoded JSON takes beside its text, roughly, in bytes; and a key of an object, an object or an array besides."""
-
-
-_HEAVIEST: Final = 1 + _PART_BYTES
+_HEAVIEST: Final = 1 + PART_BYTES
 """What one byte of JSON comes to at most, as `weigh` has it."""
-
-
-def weigh(text: bytes | memoryview) -> int:
-    """Return how many bytes some JSON takes in memory once it is decoded, roughly; its text, where that is more.
-
-    Each value but the first of its container follows a comma, and an empty list of two bytes is an object of sixty.
-    """
-    data = bytes(text)
-    parts = data.count(b"[") + data.count(b"{") + data.count(b":")
-    return len(data) + _VALUE_BYTES * data.count(b",") + _PART_BYTES * parts
 
 
 class Account:

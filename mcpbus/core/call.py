@@ -28,7 +28,7 @@ from mcpbus_actors import (
 )
 
 from mcpbus.core.answers import Answers
-from mcpbus.core.budget import Account, weigh
+from mcpbus.core.budget import Account
 from mcpbus.core.carriers import ByTask, Carrier, Silence
 from mcpbus.core.parked_calls import ParkedCall
 from mcpbus.core.pending_questions import Ask, Asks, Required, Withdraw
@@ -40,6 +40,7 @@ from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.large import weigh
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason

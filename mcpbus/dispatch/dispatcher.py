@@ -14,7 +14,6 @@ import msgspec
 from mcpbus.core.admission import CountedTo, Overloaded, PastShare
 from mcpbus.core.answers import Answers
 from mcpbus.core.backend import Listener
-from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
 from mcpbus.core.hub import Hub
@@ -34,7 +33,7 @@ from mcpbus.dispatch.handshake import Registration
 from mcpbus.dispatch.once import Once
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import Notification, Response
-from mcpbus.protocol.large import LARGE_BYTES
+from mcpbus.protocol.large import LARGE_BYTES, weigh
 from mcpbus.protocol.messages import (
     CancelledParams,
     ListenParams,

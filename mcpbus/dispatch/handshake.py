@@ -5,12 +5,12 @@ import logging
 import msgspec
 import trio
 
-from mcpbus.core.budget import weigh
 from mcpbus.core.call import Call
 from mcpbus.core.hub import Hub
 from mcpbus.core.session import Session, Stage
 from mcpbus.core.session_messages import Close, Registered
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
+from mcpbus.protocol.large import weigh
 from mcpbus.protocol.messages import InitializeParams
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import TransportKind

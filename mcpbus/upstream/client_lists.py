@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import trio
 
+from mcpbus.client.yielding import Yielder
 from mcpbus.features.elsewhere import KINDS, Difference, Kind
 from mcpbus.protocol.messages import ListName
 from mcpbus.upstream.listed import Listed
@@ -37,17 +38,28 @@ class ClientLists:
         self._difference: Difference | None = None
         self._of: tuple[int, ...] = ()
 
-    def take(self, name: ListName, lists: Sequence[Sequence[dict[str, Any]]]) -> bool:
-        """Take what the connection lists under a name; return whether the client now sees something else."""
+    async def take(self, name: ListName, lists: Sequence[Sequence[dict[str, Any]]]) -> bool:
+        """Take what the connection lists under a name; return whether the client now sees something else. Other tasks run in between."""
         before = self.difference
         for kind, described in zip(KINDS_OF[name], lists, strict=True):
-            self._read[kind] = self._shared[kind].read(described)
+            read = await self._shared[kind].read(described)
+            await self._make(kind, read)
+            self._read[kind] = read
         self._of = ()
         after = self.difference
         kinds = KINDS_OF[name]
         return any(
             before.new[kind] != after.new[kind] or before.gone[kind] != after.gone[kind] for kind in kinds
         )
+
+    async def _make(self, kind: Kind, read: Mapping[str, tuple[bytes, Any]]) -> None:
+        """Make what the shared list does not have, so that it is there when the difference is wanted."""
+        listed, turn = self._shared[kind], Yielder()
+        for key, (text, described) in read.items():
+            known = self._made[kind].get(key)
+            if listed.taken.get(key) != text and not (known and known[0] == text):
+                self._made[kind][key] = text, listed.make(described)
+            await turn.pause()
 
     @property
     def difference(self) -> Difference:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from mcpbus.client.yielding import Yielder
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.registry import Registry
 from mcpbus.protocol.errors import quoted
@@ -45,12 +46,14 @@ class Listed:
         self._spellings: dict[str, str] = {}
         self.version = 0
 
-    def take(self, described: Iterable[Described]) -> None:
-        """Offer what is described, and nothing else that was; what is described as before stays as it is."""
+    async def take(self, described: Iterable[Described]) -> None:
+        """Offer what is described, and nothing else that was; what is described as before stays as it is. Other tasks run in between."""
         made: dict[str, Any] = {}
         kept: dict[str, bytes] = {}
         spellings: dict[str, str] = {}
+        turn = Yielder()
         for each in described:
+            await turn.pause()
             key, text = str(each.get(self._key)), msgspec.json.encode(each)
             place = self._registry.place(key)
             if place in spellings:
@@ -65,14 +68,29 @@ class Listed:
             elif (item := self._try(key, each)) is not None:
                 kept[key], made[key], spellings[place] = text, item, key
         gone = [key for key in self.taken if key not in kept or key in made]
+        self._offer(gone, kept, spellings, made)
+
+    def clear(self) -> None:
+        """Offer nothing."""
+        self._offer([*self.taken], {}, {}, {})
+
+    def _offer(
+        self, gone: Iterable[str], kept: dict[str, bytes], spellings: dict[str, str], made: Mapping[str, Any]
+    ) -> None:
         self.taken, self._spellings = kept, spellings
         self.version += 1
         self._replace(gone, made)
 
-    def read(self, described: Iterable[Described]) -> dict[str, tuple[bytes, Described]]:
-        """Return what one client's connection lists, by key, without what is not this list's to give."""
-        read = {self._shared_key(each): (msgspec.json.encode(each), each) for each in described}
-        return {key: each for key, each in read.items() if key in self.taken or not self._registry.knows(key)}
+    async def read(self, described: Iterable[Described]) -> dict[str, tuple[bytes, Described]]:
+        """Return what one client's connection lists, by key, without what is not this list's to give. Other tasks run in between."""
+        read: dict[str, tuple[bytes, Described]] = {}
+        turn = Yielder()
+        for each in described:
+            await turn.pause()
+            key = self._shared_key(each)
+            if key in self.taken or not self._registry.knows(key):
+                read[key] = msgspec.json.encode(each), each
+        return read
 
     def _shared_key(self, described: Described) -> str:
         """Return the key of what one client's connection lists, as the shared list spells it if it has it."""

@@ -247,7 +247,7 @@ class Live:
             lists = await list_there(pipe.client, name) if name in has else [()] * len(KINDS_OF[name])
         if pipe.lists is None:
             pipe.lists = ClientLists(self._mirror.lists)
-        pipe.lists.take(name, lists)
+        await pipe.lists.take(name, lists)
 
     def _tell_late(self, use: Use, name: ListName) -> None:
         """Have a client ask again that did not wait for its list."""

@@ -161,7 +161,7 @@ class Mirror:
             if turn is not None:
                 await turn.wait()
             for listed, described in found:
-                listed.take(described)
+                await listed.take(described)
             self._offer_the_rest()
         if patience.cancelled_caught:
             raise UpstreamError(f"it did not say within {LOOK_SECONDS:g} s what it offers")
@@ -203,7 +203,7 @@ class Mirror:
         """Offer nothing of it any more."""
         for lists in self._lists.values():
             for listed in lists:
-                listed.take(())
+                listed.clear()
         self._capabilities = frozenset()
         self._offer_the_rest()
 

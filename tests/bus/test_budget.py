@@ -8,9 +8,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.core.budget import Budget, weigh
+from mcpbus.core.budget import Budget
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.large import weigh
 
 
 def budget_of(limit=math.inf):

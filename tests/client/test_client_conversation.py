@@ -534,7 +534,7 @@ async def test_a_list_without_an_end_is_given_up(monkeypatch, autojump_clock):
 
 
 async def test_a_list_that_is_longer_than_any_message_is_given_up(monkeypatch, autojump_clock):
-    monkeypatch.setattr(client, "MOST_MESSAGE_BYTES", 1_000)
+    monkeypatch.setattr(client, "MOST_LIST_BYTES", 1_000)
     page = {"tools": [{"name": "x" * 300}], "nextCursor": "on"}
     async with walled() as wall:
 
@@ -543,7 +543,7 @@ async def test_a_list_that_is_longer_than_any_message_is_given_up(monkeypatch, a
             pending.settle(json.dumps(page).encode())
 
         wall.client._put = answer
-        with pytest.raises(ClientError, match="tools/list has more than 1,000 bytes"):
+        with pytest.raises(ClientError, match="or than 1,000 bytes"):
             await wall.client.list_tools()
     assert len(wall.heard) == 4
 

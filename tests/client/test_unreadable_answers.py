@@ -1,6 +1,7 @@
 """Answers of programs that cannot be read: their calls fail, and the log names the program."""
 
 import sys
+import tracemalloc
 from contextlib import asynccontextmanager
 
 import pytest
@@ -30,7 +31,8 @@ for line in sys.stdin:
 
 @asynccontextmanager
 async def answering(answer, revision=OLD):
-    source = f"ANSWER, REVISION = {answer!r}, {revision!r}\n{SERVER}"
+    """A client of a program that answers all requests but a ping with these bytes, or with those that an expression makes."""
+    source = f"ANSWER, REVISION = {answer if isinstance(answer, str) else repr(answer)}, {revision!r}\n{SERVER}"
     with trio.fail_after(60):
         async with connect_process([sys.executable, "-c", source], revision=revision) as client:
             yield client
@@ -134,3 +136,69 @@ async def test_more_than_may_wait_is_refused(monkeypatch):
             assert len(refusals) >= 6
             assert all("reads nothing" in each for each in refusals)
             nursery.cancel_scope.cancel()
+
+
+LONG = b'{"jsonrpc":"2.0","id":ID,"result":{"x":"%s"}}' % (b"y" * 60_000)
+
+
+@pytest.mark.parametrize("answer", [LONG, LONG.replace(b'"id":ID,', b"").replace(b"}}", b'},"id":ID}')])
+async def test_an_answer_that_is_too_long_fails_its_call_alone(answer, monkeypatch, caplog):
+    monkeypatch.setattr("mcpbus.client.process.MOST_MESSAGE_BYTES", 50_000)
+    async with answering(answer) as client:
+        with pytest.raises(MalformedAnswerError, match="more than 50,000 bytes"):
+            await client.request("tools/list")
+        assert await client.request("ping") == {}
+    assert "answered a call with a line that cannot be read: it has more than 50,000 bytes" in caplog.text
+
+
+async def test_a_result_of_too_many_values_is_refused_before_it_takes_memory(monkeypatch):
+    monkeypatch.setattr("mcpbus.client.pending.MOST_RESULT_WEIGHT", 3_000_000)
+    monkeypatch.setattr("mcpbus.client.pending._LONG_BYTES", 10_000)
+    lists = """b'{"jsonrpc":"2.0","id":ID,"result":{"x":[%s[]]}}' % (b"[]," * 60_000)"""
+    async with answering(lists) as client:
+        tracemalloc.start()
+        try:
+            with pytest.raises(MalformedAnswerError, match="takes more than 3,000,000 bytes of memory"):
+                await client.request("tools/list")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 2_000_000  # sixty thousand empty lists alone take three and a half
+
+
+@pytest.mark.parametrize(("most", "value"), [("MOST_ITEMS", 20), ("MOST_LIST_BYTES", 1_000)])
+async def test_a_list_of_too_many_items_or_bytes_is_refused(most, value, monkeypatch):
+    monkeypatch.setattr(f"mcpbus.client.client.{most}", value)
+    tools = b",".join([b'{"name":"t","inputSchema":{"type":"object"}}'] * 30)
+    async with answering(b'{"jsonrpc":"2.0","id":ID,"result":{"tools":[%s]}}' % tools) as client:
+        with pytest.raises(ClientError, match="tools/list has more than"):
+            await client.list_tools()
+
+
+async def test_other_tasks_run_while_a_long_list_is_read(monkeypatch):
+    monkeypatch.setattr("mcpbus.client.yielding.SLICE_SECONDS", 0.0)
+    tools = b",".join([b'{"name":"t","inputSchema":{"type":"object"}}'] * 200)
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with answering(b'{"jsonrpc":"2.0","id":ID,"result":{"tools":[%s]}}' % tools) as client:
+        pages = [await client.request_in_rounds("tools/list", {}, None, **ALONE, shallow=True)]
+        client.request_in_rounds = lambda *_, **__: taken(pages[0])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            assert len(await client.list_tools()) == 200
+            nursery.cancel_scope.cancel()
+    assert turns >= 200
+
+
+ALONE = {"on_notification": None, "on_question": None, "log_level": None}
+
+
+async def taken(page):
+    await trio.lowlevel.checkpoint()
+    return page

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import attrs
+import msgspec
 import trio
 from msgspec.structs import replace
 
@@ -75,6 +76,8 @@ class Upstream:
         result = self.results[method]
         if isinstance(result, Exception):
             raise result
+        if options.get("shallow"):
+            return {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in result.items()}
         return result
 
     def lose(self, client):

@@ -6,11 +6,12 @@ be registered. Source: requirements X-40 to X-46 (SEP-2243).
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
-_KEY = "x-mcp-header"
+KEY: Final = "x-mcp-header"
+"""The member of a schema that asks for a header."""
 _KINDS = ("string", "integer", "boolean")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -35,19 +36,19 @@ def mirrored_parameters(schema: dict[str, Any]) -> tuple[MirroredParameter, ...]
     found = []
     seen: set[str] = set()
     for path, part in _reachable(schema, ()):
-        token, kind = part[_KEY], part.get("type")
+        token, kind = part[KEY], part.get("type")
         name = ".".join(path)
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise ValueError(f"{_KEY} of {name!r} is not a header token: {token!r}")
+            raise ValueError(f"{KEY} of {name!r} is not a header token: {token!r}")
         if token.lower() in seen:
-            raise ValueError(f"{_KEY} {token!r} is used twice; header names ignore case")
+            raise ValueError(f"{KEY} {token!r} is used twice; header names ignore case")
         if kind not in _KINDS:
-            raise ValueError(f"{_KEY} on {name!r}, which is not a string, integer or boolean: {kind!r}")
+            raise ValueError(f"{KEY} on {name!r}, which is not a string, integer or boolean: {kind!r}")
         seen.add(token.lower())
         found.append(MirroredParameter(path, f"Mcp-Param-{token}", kind))
     if _count(schema) != len(found):
         raise ValueError(
-            f"{_KEY} is only valid on properties reached by 'properties' from the root; for a parameter that may be None "
+            f"{KEY} is only valid on properties reached by 'properties' from the root; for a parameter that may be None "
             "and for a class 'anyOf' and '$ref' lie between: give it a default of its own type, and describe a class by hand"
         )
     return tuple(found)
@@ -58,7 +59,7 @@ def _reachable(schema: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
     if isinstance(properties, dict):
         for name, part in properties.items():
             if isinstance(part, dict):
-                if _KEY in part:
+                if KEY in part:
                     yield (*path, name), part
                 yield from _reachable(part, (*path, name))
 
@@ -73,7 +74,7 @@ def _count(schema: Any) -> int:
         return sum(map(_count, schema))
     if not isinstance(schema, dict):
         return 0
-    count = 1 if _KEY in schema else 0
+    count = 1 if KEY in schema else 0
     for keyword, part in schema.items():
         if keyword in {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}:
             # Here the members are names of the author's and not keywords.

@@ -202,7 +202,7 @@ def _get_prompt(
     if prompt is None:
         raise invalid_params(f"unknown prompt {quoted(get.name)} - at `params.name`")
     try:
-        return PromptGet(runner, prompt, prompt.bind(get.arguments or {}))
+        return PromptGet(runner, prompt, prompt.bind(get.arguments))
     except InvalidArgumentsError as error:
         raise invalid_params(f"{error} - at `params.arguments`") from error
 

@@ -60,9 +60,9 @@ class _Unchecked(msgspec.Struct, frozen=True, eq=False):
 
 
 class _ForeignPrompt(Prompt, frozen=True, eq=False):
-    def bind(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def bind(self, given: Mapping[str, str] | None) -> dict[str, Any]:
         """See `Prompt.bind`; what is missing, or too much, its own server says."""
-        return {"arguments": dict(given)}
+        return {"arguments": None if given is None else dict(given)}
 
 
 class _ForeignResource(Resource, frozen=True, eq=False):
@@ -153,6 +153,9 @@ def foreign_tool(
     """
     said = _read(described, wire.Tool, "tool")
     owner = f"tool {said.name!r}"
+    execution = described.get("execution")
+    if isinstance(execution, dict) and execution.get("taskSupport") == "required":
+        raise RegistrationError(f"{owner}: its calls are tasks always, which are not passed on")
     if not isinstance(said.input_schema, dict):
         raise RegistrationError(f"{owner}: its input schema is no object")
     try:

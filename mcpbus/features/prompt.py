@@ -67,14 +67,14 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
             self.meta if revision.item_meta else None,
         )
 
-    def bind(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """The function's arguments from the strings that a client gives.
+    def bind(self, given: Mapping[str, str] | None) -> dict[str, Any]:
+        """The function's arguments from the strings that a client gives; None if it gives none.
 
         Raises:
             InvalidArgumentsError: a required one is missing, one is not known, or one is not of its type.
         """
         assert self.arguments is not None  # noqa: S101 - as said there
-        return self.arguments.decode(dict(given))
+        return self.arguments.decode(dict(given or {}))
 
     def encode_result(self, value: Any, revision: Revision, tail: Tail) -> bytes:
         """The result object for what the function returned: a `PromptResult`, messages, or values that the user says.

@@ -73,9 +73,12 @@ class Relay:
         meta = _own(said.meta or {})
         return ToolResult(content, said.structured_content, is_error=bool(said.is_error), meta=meta)
 
-    async def get_prompt(self, prompt: str, *, arguments: dict[str, str], ctx: Context) -> PromptResult:
+    async def get_prompt(
+        self, prompt: str, *, arguments: dict[str, str] | None, ctx: Context
+    ) -> PromptResult:
         """Get a prompt there."""
-        result = await self._ask(ctx, "prompts/get", {"name": prompt, "arguments": arguments})
+        given = {} if arguments is None else {"arguments": arguments}
+        result = await self._ask(ctx, "prompts/get", {"name": prompt, **given})
         said = self._read(result, _GetPromptResult)
         messages = [PromptMessage(each.role, self._block(each.content)) for each in said.messages]
         return PromptResult(messages, description=said.description, meta=_own(said.meta or {}))
@@ -187,6 +190,7 @@ class _Passage:
                 on_notification=say,
                 on_question=None if pipe.modern else answer,
                 log_level=None if level is None else level.value,
+                progress="progressToken" in context.meta,
             )
         except trio.Cancelled:
             self._cancelled = len(pipe.calls) == 1

@@ -506,3 +506,73 @@ async def test_a_prompt_without_messages_and_a_resource_without_contents_are_pas
     async with open_client(scripted.proxy()) as client:
         assert await client.get_prompt("p") == []
         assert await client.read_resource("d://a") == []
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("given", [None, {}, {"city": "Oslo"}])
+async def test_a_prompt_is_asked_for_with_the_arguments_that_the_client_gave_if_any(
+    *, here, there, given, autojump_clock
+):
+    scripted = Scripted(there, prompts_list={"prompts": [{"name": "p"}]}, prompts_get={"messages": []})
+    async with open_client(scripted.proxy(), revision=here) as client:
+        await client.request("prompts/get", {"name": "p", **({} if given is None else {"arguments": given})})
+    [params] = scripted.asked("prompts/get")
+    assert params.get("arguments", None) == given
+    assert ("arguments" in params) is (given is not None)
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_the_arguments_of_a_prompt_are_described_as_its_server_does(here, autojump_clock):
+    takes = [
+        {"name": "a", "required": False, "title": "A", "description": "the first"},
+        {"name": "b", "required": True},
+        {"name": "c"},
+    ]
+    scripted = Scripted(OLD, prompts_list={"prompts": [{"name": "p", "arguments": takes}]})
+    async with open_client(scripted.proxy(), revision=here) as client:
+        [prompt] = await client.list_prompts()
+    assert prompt["arguments"] == takes
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_progress_is_asked_for_where_the_client_asks_for_it(*, here, there, wanted, autojump_clock):
+    scripted = Scripted(there)
+    async with open_client(scripted.proxy(), revision=here) as client:
+        await client.call_tool("t", on_notification=print if wanted else None)
+    [params] = scripted.asked("tools/call")
+    assert ("progressToken" in params.get("_meta", {})) is wanted
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+async def test_a_tool_whose_calls_are_always_tasks_is_not_listed_and_the_log_has_the_reason(
+    there, autojump_clock, caplog
+):
+    [tool] = TOOLS["tools"]
+    task = {"name": "task", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
+    may = {"name": "may", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
+    scripted = Scripted(there, tools_list={"tools": [tool, task, may]})
+    async with open_client(scripted.proxy()) as client:
+        assert [each["name"] for each in await client.list_tools()] == ["t", "may"]
+    assert "tool 'task': its calls are tasks always, which are not passed on" in caplog.text
+
+
+async def test_other_tasks_run_while_a_long_list_is_taken(autojump_clock, monkeypatch):
+    monkeypatch.setattr("mcpbus.client.yielding.SLICE_SECONDS", 0.0)
+    tools = [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(300)]
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        async with open_client(Scripted(OLD, tools_list={"tools": tools}).proxy()) as client:
+            assert len(await client.list_tools()) == 300
+        nursery.cancel_scope.cancel()
+    assert turns >= 600  # while it is decoded, and while tools are made of it

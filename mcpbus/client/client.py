@@ -74,6 +74,7 @@ class Client(Conversation):
         pause: Called where an answer was there at once, to let other tasks run.
         scoped: Whether the connection tells to which request belongs what the server says.
         waiting: The messages that the server has not taken yet; None where it takes them immediately.
+        info: The name and version that the server is shown.
 
     Attributes:
         scoped: As given: over HTTP it does. Elsewhere log lines and questions of a server of an older revision are told apart by

@@ -4,7 +4,7 @@ import itertools
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
@@ -40,7 +40,8 @@ from mcpbus.protocol.revisions import REVISIONS, Era, Revision
 
 _log = logging.getLogger(__name__)
 
-_INFO = {"name": "mcpbus client", "version": "1"}
+INFO = {"name": "mcpbus client", "version": "1"}
+"""The name and version of a client that has none of its own."""
 _LATE_SECONDS = 10.0
 """For how long what is said in no request is taken for none's, after one was given up."""
 _RESULT_TYPES = {"complete", "input_required", "task"}
@@ -81,6 +82,7 @@ class Conversation:
         pause: Called where an answer was there at once, to let other tasks run.
         scoped: Whether the connection tells to which request belongs what the server says.
         waiting: The messages that the server has not taken yet; None where it takes them immediately.
+        info: The name and version that the server is shown.
     """
 
     def __init__(
@@ -95,9 +97,11 @@ class Conversation:
         pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         scoped: bool = False,
         waiting: Outgoing[Any] | None = None,
+        info: Mapping[str, Any] | None = None,
     ) -> None:
         self._pause = pause
         self._waiting = waiting
+        self._info = dict(info or INFO)
         self.scoped = scoped
         self._hearing = hearing
         self.capabilities = capabilities
@@ -152,7 +156,7 @@ class Conversation:
             self._claim = {
                 PROTOCOL_VERSION: revision.name,
                 CLIENT_CAPABILITIES: self.capabilities,
-                CLIENT_INFO: _INFO,
+                CLIENT_INFO: self._info,
             }
 
     async def initialize(self) -> None:
@@ -165,7 +169,7 @@ class Conversation:
         params = {
             "protocolVersion": self.revision.name,
             "capabilities": self.capabilities,
-            "clientInfo": _INFO,
+            "clientInfo": self._info,
         }
         result = await self._exchange("initialize", params, None, None)
         offered = REVISIONS.get(str(result.get("protocolVersion")))

@@ -39,6 +39,7 @@ async def connect_http(
     revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
     on_question: OnQuestion | None = None,
+    client_info: Mapping[str, Any] | None = None,
     auth: Grant | None = None,
 ) -> AsyncIterator[Client]:
     """Connect a client to an endpoint.
@@ -57,6 +58,7 @@ async def connect_http(
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
         on_question: Answers what the server asks, as for `Bus.connect`.
+        client_info: The name and version that the server is shown, such as ``{"name": "my-agent", "version": "2.1"}``.
         auth: How to log in where the server asks for it, an `OAuth` or `ClientCredentials`; not for a URL or header fields that say
             who this is themselves.
 
@@ -71,7 +73,7 @@ async def connect_http(
     raised: Exception | None = None
     check_text("connect_http()", url=url)
     url, account = read_url(url)
-    check_client(capabilities, on_question)
+    check_client(capabilities, on_question, client_info)
     fields = {"Accept-Encoding": "identity", **check_fields(headers)}
     says_itself = account is not None or any(name.lower() == "authorization" for name in fields)
     if auth is not None:
@@ -93,6 +95,7 @@ async def connect_http(
             hearing=connection.stream,
             scoped=True,
             waiting=connection.waiting,
+            info=client_info,
         )
         if on_question is not None:
             connection.stream.want()

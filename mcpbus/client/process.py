@@ -59,6 +59,7 @@ async def connect_process(
     revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
     on_question: OnQuestion | None = None,
+    client_info: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     on_stderr: OnLine | None = None,
@@ -73,6 +74,7 @@ async def connect_process(
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
         on_question: Answers what the server asks, as for `Bus.connect`.
+        client_info: The name and version that the server is shown, such as ``{"name": "my-agent", "version": "2.1"}``.
         env: Variables of its environment, besides what any program needs, such as ``PATH``; ``os.environ`` for all that this one has.
         cwd: The folder that it works in; that of this program if left out.
         on_stderr: Called with each line of its standard error, whose control characters are escaped.
@@ -85,7 +87,7 @@ async def connect_process(
     """
     fixed = None if revision is None else named(revision)
     check_command(command)
-    check_client(capabilities, on_question)
+    check_client(capabilities, on_question, client_info)
     if on_stderr is not None and not callable(on_stderr):
         raise TypeError(f"on_stderr is a function of a line of text, not {on_stderr!r}")
     raised: Exception | None = None
@@ -110,6 +112,7 @@ async def connect_process(
                 capabilities=dict(capabilities or {}),
                 on_question=on_question,
                 waiting=connection.waiting,
+                info=client_info,
             )
             nursery.start_soon(connection.write)
             nursery.start_soon(connection.read)

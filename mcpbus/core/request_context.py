@@ -97,6 +97,17 @@ class RequestContext(msgspec.Struct, frozen=True):
         """Make what a state for this request is bound to."""
         return Binding.of(self.request, self.principal)
 
+    @property
+    def chosen_log_level(self) -> LogLevel | None:
+        """The level of log lines that its client has chosen; None if it has chosen none."""
+        if self.claim is not None:
+            return self.claim.log_level
+        return (
+            self.session.threshold.level
+            if self.session is not None and self.session.threshold.chosen
+            else None
+        )
+
     def threshold(self, otherwise: LogLevel | None) -> LogThreshold:
         """Return from which level its client wants log lines; that of one who has no way to say so is given."""
         if self.claim is not None:

@@ -73,12 +73,18 @@ class Directory(Protocol):
 
 
 class LogThreshold:
-    """From which level a client wants log lines: None for none at all."""
+    """From which level a client wants log lines: None for none at all.
 
-    __slots__ = ("level",)
+    Attributes:
+        level: The level.
+        chosen: Whether the client has chosen it, by ``logging/setLevel``.
+    """
+
+    __slots__ = ("chosen", "level")
 
     def __init__(self, level: LogLevel | None) -> None:
         self.level = level
+        self.chosen = False
 
 
 class Session(SessionFeatures, Asking):

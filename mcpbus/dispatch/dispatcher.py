@@ -359,6 +359,7 @@ def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Strea
 
 def _set_level(_bus: Hub, session: Session, context: RequestContext) -> bytes:
     session.threshold.level = decode_params(SetLevelParams, context.request.params).level
+    session.threshold.chosen = True
     return _EMPTY
 
 

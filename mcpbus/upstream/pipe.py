@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -11,6 +12,7 @@ import trio
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
+from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.places import Place
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError, method_not_found
@@ -18,7 +20,7 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era
 from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.upstream.client_lists import ClientLists
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.question import RelayedQuestion
 from mcpbus.upstream.target import Upstream
 
@@ -26,6 +28,8 @@ _log = logging.getLogger("mcpbus")
 
 OPEN_SECONDS: Final = 30.0
 """How long a connection may take to open, besides what somebody takes who has to log in."""
+_LEVEL_SECONDS: Final = 5.0
+"""How long a server may take to accept a level of log lines, for which a call waits."""
 IDLE_SECONDS: Final = 300.0
 """After how long a connection is closed that nobody uses."""
 
@@ -67,6 +71,7 @@ class Pipe:
         capabilities: What its client declares.
         owner: To whom it is counted.
         legacy: Whether an older revision is spoken, though the server has 2026-07-28.
+        info: The name and version of the client that it is opened for.
 
     Attributes:
         use: As given, or what it was adopted for.
@@ -74,6 +79,7 @@ class Pipe:
         capabilities: As given.
         owner: As given, or whose it was adopted for.
         legacy: As given.
+        info: As given.
         calls: The calls that go over it now: what each says something by, and the session of ours that it is of.
         answerers: What has the clients of these calls answer, the newest last.
         lists: What its client sees otherwise than all do, once that has been asked for.
@@ -94,6 +100,7 @@ class Pipe:
         owner: Hashable,
         *,
         legacy: bool = False,
+        info: Mapping[str, Any] | None = None,
     ) -> None:
         self.use = use
         self.session = session
@@ -104,12 +111,15 @@ class Pipe:
         self.capabilities = capabilities
         self.owner = owner
         self.legacy = legacy
+        self.info = info
         self.used = False
         self.idle_since = 0.0
         self.failure: Exception | None = None
         self.ended = trio.Event()
         # From which level the server sends log lines, and how often it may have forgotten something until that was said.
         self._level: tuple[LogLevel, int] | None = None
+        self._takes_level = True
+        self._account: Account | None = None
         self._place: Place | None = None
         self._scope = trio.CancelScope()
         self._opened = trio.Event()
@@ -224,6 +234,8 @@ class Pipe:
                 seconds = OPEN_SECONDS + upstream.person_seconds
                 patience.deadline = trio.current_time() + seconds
                 options: dict[str, Any] = {"revision": LATEST_LEGACY.name} if self.legacy else {}
+                if self.info is not None and upstream.introduces:
+                    options["client_info"] = self.info
                 with patience:
                     async with upstream.connect(capabilities=self.capabilities, **options) as self.client:
                         patience.deadline = math.inf
@@ -237,6 +249,8 @@ class Pipe:
                 self._fail(UpstreamError(f"it did not answer within {seconds:g} s"))
         finally:
             self.leave_place()
+            if self._account is not None:
+                self._account.close()
             self.ended.set()
             self._opened.set()
 
@@ -259,8 +273,7 @@ class Pipe:
         While calls without a session run, the level only becomes more verbose: each call leaves out the lines below its own.
 
         Raises:
-            ProtocolError: It refused.
-            ClientError: There is no answer.
+            ClientError: The connection was lost.
         """
         if level is None or self.modern:
             return
@@ -268,6 +281,41 @@ class Pipe:
             level = min(level, self._level[0])
         if (level, self.client.losses) == self._level:
             return
-        if "logging" in (await self.client.describe()).capabilities:
-            await self.client.request("logging/setLevel", {"level": level.value})
+        if self._takes_level and "logging" in (await self.client.describe()).capabilities:
+            await self._set_level(level)
         self._level = level, self.client.losses
+
+    async def _set_level(self, level: LogLevel) -> None:
+        """Ask for log lines of a level. A server that declares logging and rejects that is not asked again."""
+        why = f"no answer within {_LEVEL_SECONDS:g} s"
+        with trio.move_on_after(_LEVEL_SECONDS):
+            try:
+                await self.client.request("logging/setLevel", {"level": level.value})
+            except ProtocolError as error:
+                why = told(error)
+            else:
+                return
+        self._takes_level = False
+        _log.info(
+            "an upstream server rejects logging/setLevel, and sends the log lines that it likes: %s", why
+        )
+
+    def count_in(self, budget: Budget) -> None:
+        """Count what waits to be written to the server in the budget of the bus that its calls come from."""
+        if self._account is None:
+            self._account = budget.account(
+                "what waits for an upstream server", self._withdraw, owner=self.owner
+            )
+            self.client.count_waiting(partial(self._count, budget))
+
+    def _count(self, budget: Budget, size: int) -> None:
+        account = self._account
+        if account is None or (size < SHORT_BYTES and not account.held):
+            return
+        account.hold_now(size if size >= SHORT_BYTES else 0)
+        if account.leaving and not account.held:
+            self._account = None
+            self.count_in(budget)
+
+    def _withdraw(self) -> None:
+        self.client.withdraw_waiting("too much waits for clients and upstream servers that do not read")

@@ -17,6 +17,7 @@ import attrs
 import msgspec
 import trio
 
+from mcpbus.client.conversation import INFO
 from mcpbus.core.places import Place, Places
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.request_context import RequestContext
@@ -68,6 +69,11 @@ class Requester:
         """The key of its state at the upstream server, where that is not of its session."""
         return self._context.state_key
 
+    @property
+    def info(self) -> dict[str, Any] | None:
+        """Its name and version; None if it has sent none."""
+        return introduction(self._context)
+
     @classmethod
     def of(cls, context: RequestContext, reached: ReachedLimits) -> Self:
         """Return the client that sent a request."""
@@ -91,6 +97,7 @@ class _Wanted:
         reached: The counter of limits that were reached.
         modern: Whether the upstream server has to speak 2026-07-28 on it; None if that does not matter.
         legacy: Whether to speak a legacy revision although the server has 2026-07-28.
+        requester: The client; None for the connection that belongs to none.
     """
 
     use: Use
@@ -100,6 +107,12 @@ class _Wanted:
     reached: ReachedLimits
     modern: bool | None = None
     legacy: bool = False
+    requester: Requester | None = None
+
+    @property
+    def info(self) -> dict[str, Any] | None:
+        """The name and version of the client; None if it has sent none."""
+        return None if self.requester is None else self.requester.info
 
 
 @attrs.frozen
@@ -223,9 +236,11 @@ class Pool:
             use = Use(requester.who) if self._upstream.program else PLAIN
             if self._isolation != "client":
                 use = PLAIN if self._isolation == "none" else own
-            return _Wanted(use, None, {}, owner, reached, modern=True)
+            return _Wanted(use, None, {}, owner, reached, modern=True, requester=requester)
         session = session if own.who == getattr(session, "id", None) else None
-        return _Wanted(own, session, capabilities, owner, reached, modern=False, legacy=legacy)
+        return _Wanted(
+            own, session, capabilities, owner, reached, modern=False, legacy=legacy, requester=requester
+        )
 
     def _own(self, requester: Requester) -> Use:
         """Return the connection on which a server with sessions keeps the state of a client."""
@@ -278,9 +293,10 @@ class Pool:
         return None
 
     def _adopt(self, wanted: _Wanted) -> Pipe | None:
-        """Take the process that told what the server offers, and has served nobody, for a client that declares no more."""
+        """Take the process that told what the server offers, and has served nobody, for a client of the same name that declares no more."""
         for pipe in () if wanted.modern or wanted.legacy else self._pipes.get(PLAIN, ()):
-            if self._is_new(pipe) and pipe.capabilities == wanted.capabilities:
+            same = pipe.capabilities == wanted.capabilities and (wanted.info or INFO) == INFO
+            if self._is_new(pipe) and same:
                 self._drop(pipe)
                 pipe.adopt(wanted.use, wanted.session, wanted.owner)
                 self._pipes.setdefault(pipe.use, []).append(pipe)
@@ -297,7 +313,14 @@ class Pool:
         failure = self._failures.get(_encode(wanted.capabilities))
         if failure is not None and trio.current_time() < failure.until:
             raise UpstreamError(str(failure.why)) from failure.why
-        pipe = Pipe(wanted.use, wanted.session, wanted.capabilities, wanted.owner, legacy=wanted.legacy)
+        pipe = Pipe(
+            wanted.use,
+            wanted.session,
+            wanted.capabilities,
+            wanted.owner,
+            legacy=wanted.legacy,
+            info=wanted.info,
+        )
         self._sender.send_nowait((pipe, wanted))
         self._pipes.setdefault(wanted.use, []).append(pipe)
         return pipe
@@ -385,6 +408,13 @@ def _yields(idle: Pipe, new: Pipe, held: Mapping[Hashable, int]) -> bool:
 def _encode(capabilities: Mapping[str, Any]) -> bytes:
     """Return the same for the same capabilities."""
     return msgspec.json.encode(capabilities, order="deterministic")
+
+
+def introduction(context: RequestContext) -> dict[str, Any] | None:
+    """Return the name and version by which a client introduces itself; None if it does not."""
+    info = context.client_info
+    named = isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
+    return msgspec.to_builtins(info) if named else None
 
 
 def asked_by_way(declared: Mapping[str, Any], revision: Revision) -> dict[str, Any]:

@@ -27,12 +27,12 @@ from mcpbus.protocol.errors import (
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
 )
-from mcpbus.protocol.meta import CLIENT_CAPABILITIES, SERVER_INFO
+from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, SERVER_INFO
 from mcpbus.protocol.routes import Kind
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import OF_NO_CALL, Hearing
 from mcpbus.upstream.pipe import Pipe
-from mcpbus.upstream.pool import Pool, Requester, asked_by_way
+from mcpbus.upstream.pool import Pool, Requester, asked_by_way, introduction
 from mcpbus.upstream.question import RelayedQuestion
 
 _log = logging.getLogger("mcpbus")
@@ -175,10 +175,13 @@ class _Passage:
     async def pass_on(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         context, pipe = self._context, self._pipe
         level = context.log_level
-        await pipe.want_log_lines(level)
+        pipe.count_in(context.bus.budget)
+        await pipe.want_log_lines(context.request_context.chosen_log_level)
         meta = {name: value for name, value in context.meta.items() if _passes(name)}
         if pipe.modern:
             meta[CLIENT_CAPABILITIES] = asked_by_way(context.client.capabilities, context.revision)
+            if (info := introduction(context.request_context)) is not None:
+                meta[CLIENT_INFO] = info
         say, answer = self._say, self._answer
         pipe.calls[say] = context.session
         pipe.answerers.append(answer)

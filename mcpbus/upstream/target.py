@@ -40,6 +40,7 @@ class Upstream:
         name: What it is called for people, in the log and in errors.
         connect: Connects a client; takes a ``revision``, too, if it `negotiates`.
         program: Whether each connection is a process of its own.
+        introduces: Whether `connect` takes the ``client_info`` of a client.
         negotiates: Whether the revision is the newest that both know; else it is fixed, or a function connects as it likes.
         person_seconds: How long somebody may take who has to log in for a connection; 0 where nobody has to.
     """
@@ -48,6 +49,7 @@ class Upstream:
     connect: Connect
     program: bool
     negotiates: bool = False
+    introduces: bool = False
     person_seconds: float = 0.0
 
 
@@ -98,7 +100,7 @@ def read_upstream(
     called = name or PurePath(os.fspath(target[0])).name
     log = partial(_stderr_log.info, "%s: %s", called)
     connect = partial(connect_process, target, **given, on_stderr=log)
-    return Upstream(called, connect, program=True, negotiates=revision is None)
+    return Upstream(called, connect, program=True, negotiates=revision is None, introduces=True)
 
 
 def _at_url(
@@ -117,7 +119,11 @@ def _at_url(
         raise ValueError(f"Proxy: {error}") from None
     connect = partial(http.connect_http, url, headers=headers, revision=revision)
     made = Upstream(
-        name or urlsplit(url).hostname or "upstream", connect, program=False, negotiates=revision is None
+        name or urlsplit(url).hostname or "upstream",
+        connect,
+        program=False,
+        negotiates=revision is None,
+        introduces=True,
     )
     if login is None:
         return made

@@ -32,7 +32,9 @@ for line in sys.stdin:
 @asynccontextmanager
 async def answering(answer, revision=OLD):
     """A client of a program that answers all requests but a ping with these bytes, or with those that an expression makes."""
-    source = f"ANSWER, REVISION = {answer if isinstance(answer, str) else repr(answer)}, {revision!r}\n{SERVER}"
+    source = (
+        f"ANSWER, REVISION = {answer if isinstance(answer, str) else repr(answer)}, {revision!r}\n{SERVER}"
+    )
     with trio.fail_after(60):
         async with connect_process([sys.executable, "-c", source], revision=revision) as client:
             yield client

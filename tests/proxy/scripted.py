@@ -58,13 +58,13 @@ class Scripted:
         self.down = None
 
     @asynccontextmanager
-    async def connect(self, *, capabilities, revision=None):
+    async def connect(self, *, capabilities, revision=None, client_info=None):
         await trio.lowlevel.checkpoint()
         revision = revision or self.revision
         if self.down is not None:
             raise ClientError(self.down)
         async with trio.open_nursery() as nursery:
-            wire = Wire(self, nursery, capabilities, revision)
+            wire = Wire(self, nursery, capabilities, revision, client_info)
             self.wires.append(wire)
             self.connected += 1
             try:
@@ -76,10 +76,10 @@ class Scripted:
                 wire.client.disconnected("it was closed")
                 nursery.cancel_scope.cancel()
 
-    def proxy(self, *, program=False, negotiates=False, **options):
+    def proxy(self, *, program=False, negotiates=False, introduces=False, **options):
         """A proxy of it, to which each connection is a process of its own if `program`; it may be told which revision to speak if `negotiates`."""
         proxy = Proxy(self.connect, **options)
-        proxy._upstream = attrs.evolve(proxy._upstream, program=program, negotiates=negotiates)
+        proxy._upstream = attrs.evolve(proxy._upstream, program=program, negotiates=negotiates, introduces=introduces)
         return proxy
 
     def asked(self, method):
@@ -90,7 +90,7 @@ class Scripted:
 class Wire:
     """One connection to it."""
 
-    def __init__(self, server, nursery, capabilities, revision):
+    def __init__(self, server, nursery, capabilities, revision, client_info):
         self.server = server
         self.nursery = nursery
         self.client = Client(
@@ -100,6 +100,7 @@ class Wire:
             capabilities=dict(capabilities),
             on_question=None,
             scoped=server.scoped,
+            info=client_info,
         )
         self._pending = {}
         self._answers = {}

@@ -8,6 +8,8 @@ from scripted import SAID, TOOLS, Scripted, in_a_second
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import Context, ProtocolError, Server
+from mcpbus.client import conversation
+from mcpbus.protocol.meta import CLIENT_INFO
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus, open_client
 
@@ -576,3 +578,53 @@ async def test_other_tasks_run_while_a_long_list_is_taken(autojump_clock, monkey
             assert len(await client.list_tools()) == 300
         nursery.cancel_scope.cancel()
     assert turns >= 600  # while it is decoded, and while tools are made of it
+
+
+def reject(wire, request, _params):
+    """Reject a request as a server does that has no such method."""
+    wire.refuse(request, -32601, "Method not found: logging/setLevel")
+
+
+def leave(_wire, _request, _params):
+    """Leave a request unanswered."""
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+@pytest.mark.parametrize("answer", [reject, leave])
+async def test_a_server_that_rejects_a_level_of_log_lines_gets_calls_all_the_same_and_is_not_asked_again(
+    here, answer, autojump_clock
+):
+    scripted = Scripted(OLD, logging_setLevel=answer)
+    async with open_client(scripted.proxy(), revision=here) as client:
+        for level in ("debug", "info"):
+            if here == OLD:
+                await client.request("logging/setLevel", {"level": level})
+            wanted = {} if here == OLD else {"log_level": level}
+            assert (await client.call_tool("t", **wanted))["content"] == SAID["content"]
+    assert scripted.asked("logging/setLevel") == [{"level": "debug"}]
+
+
+async def test_a_server_is_asked_for_no_level_that_the_client_has_not_chosen(autojump_clock):
+    scripted = Scripted(OLD)
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        await client.call_tool("t")
+        assert scripted.asked("logging/setLevel") == []
+        await client.request("logging/setLevel", {"level": "error"})
+        await client.call_tool("t")
+    assert scripted.asked("logging/setLevel") == [{"level": "error"}]
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("program", [False, True])
+async def test_the_upstream_server_sees_the_name_of_the_client(there, program, autojump_clock, monkeypatch):
+    named = {"name": "agent", "version": "7", "title": "An agent"}
+    scripted = Scripted(there)
+    async with scripted.proxy(program=program, introduces=True).open() as bus:
+        monkeypatch.setattr(conversation, "INFO", named)
+        async with bus.connect(revision=OLD) as client:
+            await client.call_tool("t")
+    if there == OLD:
+        assert scripted.asked("initialize")[-1]["clientInfo"] == named
+    else:
+        [params] = scripted.asked("tools/call")
+        assert params["_meta"][CLIENT_INFO] == named

@@ -1,7 +1,7 @@
 """A server that stands for another one, wherever that is: what is offered there is offered here, and each call is passed on."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, ClassVar, Final, get_args
@@ -226,10 +226,10 @@ class _Watcher:
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
 
-    def watched(self, uri: str, wanted: bool) -> None:
+    def watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
         """See `UriWatcher.watched`."""
         if self._proxy.connection is not None:
-            self._proxy.connection.want(uri, wanted)
+            self._proxy.connection.want(uri, owner, wanted)
 
     def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
         """See `UriWatcher.hearing`."""

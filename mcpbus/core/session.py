@@ -268,7 +268,7 @@ class Session(SessionFeatures, Asking):
         if uri not in self.subscriptions and not self.address.stopped:
             self.subscriptions.add(uri)
             self.account.hold(weigh_uri(uri))
-            self.bus.topics.add(self.address, uris=[uri])
+            self.bus.topics.add(self.address, uris=[uri], owner=self.owner)
 
     def unsubscribe(self, uri: str) -> None:
         """Take a subscription back. For the bus."""

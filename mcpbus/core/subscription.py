@@ -84,6 +84,7 @@ class SubscriptionActor:
             uris=granted.resource_subscriptions,
             tasks=granted.task_ids,
             key=context.state_key if bus.backend.hears_elsewhere else None,
+            owner=stream.owner,
         )
         if elsewhere:
             self._early = {}

@@ -1,5 +1,6 @@
 """Who wants to hear of which change: an index from lists, resources and tasks to actors."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Final
 
@@ -43,15 +44,17 @@ def weigh_uri(uri: str) -> int:
 class Topics:
     """Actors by the lists, the resources and the tasks that they want to hear of."""
 
-    __slots__ = ("_keys", "_lists", "_spellings", "_tasks", "_uris", "on_watched")
+    __slots__ = ("_keys", "_lists", "_owners", "_spellings", "_tasks", "_uris", "on_watched")
 
     def __init__(self) -> None:
-        self.on_watched: Callable[[str, bool], object] | None = None
-        """Called when somebody wants to hear of a resource, with True, and when nobody does any more, with False."""
+        self.on_watched: Callable[[str, Hashable, bool], object] | None = None
+        """Called with a resource and an owner when that owner's first actor subscribes to it, and when its last one does no more."""
         self._lists: dict[str, dict[_Address, None]] = {}
-        self._uris: dict[str, dict[_Address, None]] = {}
+        self._uris: dict[str, dict[_Address, Hashable]] = {}
         # How the first subscriber spelled each.
         self._spellings: dict[str, str] = {}
+        # How many actors of an owner subscribe to a resource.
+        self._owners: Counter[tuple[str, Hashable]] = Counter()
         self._tasks: dict[str, dict[_Address, None]] = {}
         self._keys: dict[_Address, Hashable] = {}
 
@@ -63,8 +66,18 @@ class Topics:
         uris: Iterable[str] = (),
         tasks: Iterable[str] = (),
         key: Hashable = None,
+        owner: Hashable = None,
     ) -> None:
-        """Enter an actor's interest in some lists, resources and tasks; with a key, it can be found as one of its client's."""
+        """Enter an actor's interest in some lists, resources and tasks.
+
+        Args:
+            address: The actor.
+            lists: The lists.
+            uris: The resources.
+            tasks: The tasks.
+            key: By which it can be found as one of its client's, if that is of use.
+            owner: The client to which its subscriptions are counted.
+        """
         if key is not None:
             self._keys[address] = key
         for kind in lists:
@@ -75,8 +88,11 @@ class Topics:
             if interested is None:
                 interested = self._uris[canonical] = {}
                 self._spellings[canonical] = uri
-                self._tell_watched(uri, True)
-            interested[address] = None
+            if address not in interested:
+                interested[address] = owner
+                self._owners[canonical, owner] += 1
+                if self._owners[canonical, owner] == 1:
+                    self._tell_watched(self._spellings[canonical], owner, True)
         for task_id in tasks:
             self._tasks.setdefault(task_id, {})[address] = None
 
@@ -90,23 +106,32 @@ class Topics:
     ) -> None:
         """Take back an actor's interest. Harmless where there is none."""
         self._keys.pop(address, None)
-        for index, keys in (
-            (self._lists, lists),
-            (self._uris, map(canonical_uri, uris)),
-            (self._tasks, tasks),
-        ):
+        for index, keys in ((self._lists, lists), (self._tasks, tasks)):
             for key in keys:
                 interested = index.get(key)
                 if interested is not None:
                     interested.pop(address, None)
                     if not interested:
                         del index[key]
-                        if index is self._uris:
-                            self._tell_watched(self._spellings.pop(key), False)
+        for uri in uris:
+            self._remove_uri(address, canonical_uri(uri))
 
-    def _tell_watched(self, uri: str, wanted: bool) -> None:
+    def _remove_uri(self, address: _Address, canonical: str) -> None:
+        subscribed = self._uris.get(canonical, {})
+        if address not in subscribed:
+            return
+        owner = subscribed.pop(address)
+        spelling = self._spellings[canonical]
+        if not subscribed:
+            del self._uris[canonical], self._spellings[canonical]
+        self._owners[canonical, owner] -= 1
+        if not self._owners[canonical, owner]:
+            del self._owners[canonical, owner]
+            self._tell_watched(spelling, owner, False)
+
+    def _tell_watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
         if self.on_watched is not None:
-            self.on_watched(uri, wanted)
+            self.on_watched(uri, owner, wanted)
 
     def key_of(self, address: _Address) -> Hashable:
         """Return the key with which an actor's interest was entered."""
@@ -125,7 +150,7 @@ class Topics:
         """Return who wants to hear of `uri`, each once."""
         found: dict[_Address, None] = {}
         for candidate in covering(uri):
-            found.update(self._uris.get(candidate, {}))
+            found.update(dict.fromkeys(self._uris.get(candidate, ())))
         return list(found)
 
     def in_task(self, task_id: str) -> list[_Address]:

@@ -1,7 +1,7 @@
 """All that a server offers: its tools, resources, templates, prompts, completions and extensions, and who sees which tool."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, Unpack
@@ -133,10 +133,10 @@ class Features:
         """Whether somebody has to know which URIs clients have subscribed to."""
         return any(watcher.watches for watcher in self.watchers)
 
-    def watched(self, uri: str, wanted: bool) -> None:
+    def watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
         """Note that somebody has subscribed to a URI, or that nobody wants to hear of it any more."""
         for watcher in self.watchers:
-            watcher.watched(uri, wanted)
+            watcher.watched(uri, owner, wanted)
 
     def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
         """What to wait for until changes of these are heard of, wherever they are made; see `UriWatcher`."""

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -446,10 +446,10 @@ class Mount:
         """See `UriWatcher.watches`."""
         return self._below.watches
 
-    def watched(self, uri: str, wanted: bool) -> None:
+    def watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
         """See `UriWatcher.watched`."""
         if self._may_have(uri):
-            self._below.watched(self.uri_below(uri), wanted)
+            self._below.watched(self.uri_below(uri), owner, wanted)
 
     def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
         """See `UriWatcher.hearing`."""

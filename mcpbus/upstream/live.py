@@ -150,9 +150,9 @@ class Live:
 
     # -- what clients do -------------------------------------------------------------------------
 
-    def want(self, uri: str, wanted: bool) -> None:
-        """Note that clients want to hear of a resource, or do not any more."""
-        self._watch.want(uri, wanted)
+    def want(self, uri: str, owner: Hashable, wanted: bool) -> None:
+        """Note that an owner wants to hear of a resource, or does no more."""
+        self._watch.want(uri, owner, wanted)
 
     async def until_heard(self, uris: Collection[str]) -> None:
         """Wait until changes of these are heard of, as far as they are the other server's."""

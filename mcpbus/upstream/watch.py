@@ -6,7 +6,7 @@ each process that is started for a client. For as long as a client wants to hear
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final
@@ -86,14 +86,15 @@ class Watch:
         self._stirred = trio.Event()
         self._news = trio.Event()
 
-    def want(self, uri: str, wanted: bool) -> None:
-        """Note that clients want to hear of a resource, or do not any more."""
+    def want(self, uri: str, owner: Hashable, wanted: bool) -> None:
+        """Note that an owner wants to hear of a resource, or does no more."""
         if wanted:
-            self._wishes.add(uri)
+            self._wishes.add(uri, owner)
         else:
-            self._wishes.discard(uri)
-            self._refused.discard(uri)
-            self._missed.discard(uri)
+            self._wishes.discard(uri, owner)
+            if not self._wishes.wanted(uri):
+                self._refused.discard(uri)
+                self._missed.discard(uri)
         self._stirred.set()
 
     def relisted(self) -> None:

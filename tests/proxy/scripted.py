@@ -79,7 +79,9 @@ class Scripted:
     def proxy(self, *, program=False, negotiates=False, introduces=False, **options):
         """A proxy of it, to which each connection is a process of its own if `program`; it may be told which revision to speak if `negotiates`."""
         proxy = Proxy(self.connect, **options)
-        proxy._upstream = attrs.evolve(proxy._upstream, program=program, negotiates=negotiates, introduces=introduces)
+        proxy._upstream = attrs.evolve(
+            proxy._upstream, program=program, negotiates=negotiates, introduces=introduces
+        )
         return proxy
 
     def asked(self, method):

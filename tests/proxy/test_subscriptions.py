@@ -1,15 +1,19 @@
 """Resources that clients want to hear of, at other servers that refuse, say nothing, come later, or have a bound."""
 
 from contextlib import AsyncExitStack
+from unittest import mock
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted import Scripted, listen
 from upstreams import NEW, OLD
 
 from mcpbus import Server
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.testing import open_bus, open_client
+from mcpbus.upstream import wishes as wishes_module
 from mcpbus.upstream.wishes import MOST_URIS, Wishes
 
 UPDATED = "notifications/resources/updated"
@@ -100,26 +104,6 @@ async def test_what_was_too_much_is_subscribed_to_once_there_is_room(autojump_cl
             await stack.aclose()
             await trio.sleep(1)
             assert listening(scripted) == ["d://more"]
-
-
-def test_wishes_beyond_the_bound_come_in_their_turn_and_what_is_not_known_once_it_is():
-    known = {str(number) for number in range(MOST_URIS + 3)}
-    wishes = Wishes(known.__contains__)
-    for number in range(MOST_URIS + 3):
-        wishes.add(str(number))
-    wishes.add("later")
-    assert wishes.among(known) == {str(number) for number in range(MOST_URIS)}
-    wishes.discard(str(MOST_URIS))
-    wishes.discard("0")
-    wishes.discard("later than that")
-    assert str(MOST_URIS + 1) in wishes.chosen
-    assert len(wishes.chosen) == MOST_URIS
-    known.add("later")
-    wishes.discard("1")
-    wishes.look_again()
-    assert len(wishes.chosen) == MOST_URIS
-    wishes.discard("2")
-    assert "later" in wishes.chosen
 
 
 @pytest.mark.parametrize("there", [OLD, NEW])
@@ -225,3 +209,76 @@ async def test_a_resource_that_is_listed_in_two_spellings_is_one_and_may_change_
             wire.say("notifications/resources/list_changed")
         await trio.sleep(60)
         assert [each["uri"] for each in await client.list_resources()] == ["D://%c3%a9"]
+
+
+def test_wishes_beyond_the_bound_come_in_their_turn_and_what_is_not_known_once_it_is():
+    known = {str(number) for number in range(MOST_URIS + 3)}
+    wishes = Wishes(known.__contains__)
+    for number in range(MOST_URIS + 3):
+        wishes.add(str(number), "ada")
+    wishes.add("later", "ada")
+    assert wishes.among(known) == {str(number) for number in range(MOST_URIS)}
+    wishes.discard(str(MOST_URIS), "ada")
+    wishes.discard("0", "ada")
+    wishes.discard("later than that", "ada")
+    assert str(MOST_URIS + 1) in wishes.chosen
+    assert len(wishes.chosen) == MOST_URIS
+    known.add("later")
+    wishes.discard("1", "ada")
+    wishes.look_again()
+    assert len(wishes.chosen) == MOST_URIS
+    wishes.discard("2", "ada")
+    assert "later" in wishes.chosen
+
+
+def test_an_owner_that_wants_little_takes_a_place_of_the_one_that_has_most():
+    wishes = Wishes(lambda _uri: True)
+    for number in range(2 * MOST_URIS):
+        wishes.add(f"eve{number}", "eve")
+    wishes.add("ada1", "ada")
+    wishes.add("ada2", "ada")
+    assert {"ada1", "ada2"} <= wishes.chosen
+    assert len(wishes.chosen) == MOST_URIS
+    wishes.discard("ada1", "ada")
+    assert "ada1" not in wishes.chosen
+    assert len(wishes.chosen) == MOST_URIS  # the place is eve's again
+
+
+def test_two_owners_that_want_all_there_is_have_half_of_it_each():
+    wishes = Wishes(lambda _uri: True)
+    for number in range(MOST_URIS):
+        wishes.add(f"eve{number}", "eve")
+    for number in range(MOST_URIS):
+        wishes.add(f"ada{number}", "ada")
+    counted = [sum(uri.startswith(owner) for uri in wishes.chosen) for owner in ("eve", "ada")]
+    assert sum(counted) == MOST_URIS
+    assert abs(counted[0] - counted[1]) <= 1
+
+
+def test_a_resource_that_two_owners_want_stays_for_the_second_one():
+    wishes = Wishes(lambda _uri: True)
+    wishes.add("a", "eve")
+    wishes.add("a", "ada")
+    wishes.discard("a", "eve")
+    assert (wishes.chosen, wishes.wanted("a")) == ({"a"}, True)
+    wishes.discard("a", "ada")
+    assert (wishes.chosen, wishes.wanted("a")) == (set(), False)
+
+
+steps = st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefg"), st.sampled_from("xyz")), max_size=60)
+
+
+@given(steps)
+def test_wishes_subscribe_to_all_that_is_wanted_up_to_the_bound(program):
+    with mock.patch.object(wishes_module, "MOST_URIS", 4):
+        wishes, plain = Wishes("abcdef".__contains__), set()
+        for wanted, uri, owner in program:
+            (wishes.add if wanted else wishes.discard)(uri, owner)
+            (plain.add if wanted else plain.discard)((uri, owner))
+            known = {each for each, _ in plain} - {"g"}
+            assert wishes.chosen <= known
+            assert len(wishes.chosen) == min(4, len(known))
+            assert {each for each in "abcdefg" if wishes.wanted(each)} == {each for each, _ in plain}
+    for uri, owner in plain:
+        wishes.discard(uri, owner)
+    assert (wishes.chosen, len(wishes._shares), wishes._beyond, wishes._unknown) == (set(), 0, {}, {})

@@ -23,6 +23,7 @@ from mcpbus.client.process import connect_process
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.protocol.sole_cause import sole_cause
+from mcpbus.upstream.live import START_SECONDS
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -126,8 +127,13 @@ def converse(
         click.ClickException: There is no such server, or it failed.
     """
     connect = _connector(given)
-    with told():
-        trio.run(_converse, given, connect, talk, interview, most)
+    # All servers of a file are wanted: the command does not stay for those that come later.
+    waited = START_SECONDS.set(given.timeout)
+    try:
+        with told():
+            trio.run(_converse, given, connect, talk, interview, most)
+    finally:
+        START_SECONDS.reset(waited)
 
 
 @contextmanager

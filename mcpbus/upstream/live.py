@@ -1,8 +1,10 @@
 """One opened proxy: its connections to the other server, and what is known of that."""
 
 import logging
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Hashable, Iterable
+from contextvars import ContextVar
 from functools import partial
 from typing import Final
 
@@ -35,6 +37,10 @@ _log = logging.getLogger("mcpbus")
 
 _MOST_INQUIRIES: Final = 1_000
 """The number of lists and clients for which it is kept how fresh they are."""
+START_SECONDS: Final = ContextVar("START_SECONDS", default=1.5)
+"""Seconds that the start waits for optional upstream servers, all together. Their features appear later with ``list_changed``.
+
+A command that lists or calls once, and then ends, waits longer."""
 
 
 @attrs.frozen
@@ -96,6 +102,7 @@ class Live:
         self._turn = trio.Event()
         self._begun = trio.Event()
         self._failure: UpstreamError | None = None
+        self._waits_until = trio.current_time() + START_SECONDS.get() if terms.optional else math.inf
         self._features = features
         self._upstream = upstream
         self._sorted: list[str] = []
@@ -140,11 +147,18 @@ class Live:
     async def begun(self) -> None:
         """Wait until it is known what the other server offers, or that this cannot be known now. That is offered when somebody waits.
 
+        An optional server that is slow holds nothing up: after a second and a half it is left out until it is there.
+
         Raises:
             UpstreamError: The other server cannot be reached, and is not optional.
         """
         self._turn.set()
-        await self._begun.wait()
+        with trio.move_on_at(self._waits_until) as patience:
+            await self._begun.wait()
+        if patience.cancelled_caught:
+            _log.warning(
+                "%s does not answer yet; what it offers is added once it is there", self._upstream.name
+            )
         if self._failure is not None:
             raise self._failure
 

@@ -42,6 +42,7 @@ class Scripted:
         listens: The resources of each listen that it has confirmed, by its id.
         unread: What it said that nobody could read.
         connected: How many connections there are.
+        delay: How many seconds it takes to connect.
         down: Why nobody can connect, while that is so.
     """
 
@@ -55,11 +56,12 @@ class Scripted:
         self.listens = {}
         self.unread = []
         self.connected = 0
+        self.delay = 0
         self.down = None
 
     @asynccontextmanager
     async def connect(self, *, capabilities, revision=None, client_info=None):
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.delay)
         revision = revision or self.revision
         if self.down is not None:
             raise ClientError(self.down)

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
-from scripted import Scripted, in_a_second, initialize
+from scripted import SAID, Scripted, in_a_second, initialize
 from trio.testing import wait_all_tasks_blocked
 from upstreams import NEW, OLD, proxy_of, upstream, weather
 
@@ -21,6 +21,7 @@ from mcpbus import (
 from mcpbus.protocol.messages import ResourceLink
 from mcpbus.testing import open_bus, open_client
 from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.live import START_SECONDS
 
 BOTH = pytest.mark.parametrize("here", [OLD, NEW])
 
@@ -462,5 +463,41 @@ async def test_servers_that_need_not_be_there_are_waited_for_at_the_same_time(au
         desk.mount(Scripted(OLD, tools_list=nothing).proxy(optional=True), prefix=f"silent{number}")
     began = trio.current_time()
     async with open_client(desk) as client:
-        assert trio.current_time() - began == pytest.approx(30)
+        assert trio.current_time() - began == pytest.approx(1.5)
         assert [tool["name"] for tool in await client.list_tools()] == ["slow_t"]
+
+
+@pytest.mark.parametrize("revision", [OLD, NEW])
+async def test_a_server_that_is_late_is_offered_once_it_is_there_and_clients_are_told(
+    revision, autojump_clock, caplog
+):
+    late = Scripted(OLD, initialize=in_a_second(initialize))
+    late.delay = 19
+    desk = Server("desk")
+    desk.mount(late.proxy(optional=True, name="late"), prefix="late")
+    desk.mount(Scripted(OLD).proxy(optional=True), prefix="soon")
+    began = trio.current_time()
+    async with open_client(desk, revision=revision) as client, client.listen(tools=True) as changes:
+        assert trio.current_time() - began < 2
+        assert [tool["name"] for tool in await client.list_tools()] == ["soon_t"]
+        await anext(changes)
+        assert trio.current_time() - began == pytest.approx(20, abs=1)
+        assert sorted(tool["name"] for tool in await client.list_tools()) == ["late_t", "soon_t"]
+        assert (await client.call_tool("late_t"))["content"] == SAID["content"]
+    assert "late does not answer yet; what it offers is added once it is there" in caplog.text
+
+
+async def test_a_program_that_lists_once_may_wait_longer_for_servers_that_are_late(autojump_clock):
+    waited = START_SECONDS.set(30)
+    desk = Server("desk")
+    late = Scripted(OLD)
+    late.delay = 5
+    desk.mount(late.proxy(optional=True), prefix="a")
+    desk.mount(Scripted(OLD).proxy(optional=True), prefix="b")
+    began = trio.current_time()
+    try:
+        async with open_client(desk) as client:
+            assert trio.current_time() - began == pytest.approx(5)
+            assert [tool["name"] for tool in await client.list_tools()] == ["a_t", "b_t"]
+    finally:
+        START_SECONDS.reset(waited)

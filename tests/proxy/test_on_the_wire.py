@@ -99,6 +99,13 @@ async def test_a_program_is_served_over_http_and_that_over_standard_input_and_ou
                 await check(client)
 
 
+async def until_listed(client, tool):
+    """Wait until a tool is listed: a gateway does not wait for a program that is slow to start."""
+    async with client.listen(tools=True) as changes:
+        while tool not in [each["name"] for each in await client.list_tools()]:
+            await anext(changes)
+
+
 async def test_the_revision_that_is_spoken_to_the_other_server_can_be_fixed(tmp_path):
     """The official SDK's `ctx.elicit` asks in the older revisions alone: sessions, or where one of those is fixed, clients of all."""
     elicits = (
@@ -119,6 +126,7 @@ async def test_the_revision_that_is_spoken_to_the_other_server_can_be_fixed(tmp_
             with trio.fail_after(60):
                 command = [*MCPBUS, "stdio", *arguments]
                 async with connect_process(command, revision=revision, **ASKED) as client:
+                    await until_listed(client, tool)
                     assert (await client.call_tool(tool))["content"][0]["text"] == "oslo"
 
 

@@ -81,6 +81,8 @@ class Client(Conversation):
             request only while one request is in flight.
         revision: The protocol revision that it speaks.
         capabilities: What it declares; a modern request may declare otherwise in its own ``_meta``.
+        stateless: Whether a server of an older revision has opened no session, so that it keeps no state between requests.
+        sessions_lost: How many sessions the server has ended, or forgotten.
         initialize_result: What the server answered to the handshake; empty for a modern client.
         discovery: What it answered to ``server/discover``, if it was asked.
         notifications: The notifications that belong to no request and no listen, oldest first, as

@@ -124,6 +124,8 @@ class Conversation:
             self._question_failed,
             substitute=self._newest_answerer,
         )
+        self.stateless = False
+        self.sessions_lost = 0
         self._gone: str | None = None  # why
         self._clear_at = -math.inf
 

@@ -145,6 +145,7 @@ class HttpConnection:
     def _leave_session(self, ended: str) -> None:
         """Expect nothing more of a session that has ended: nobody answers there any more, nor can be answered."""
         self.stream.leave()
+        self.client.sessions_lost += 1
         self.client.withdraw_questions()
         self.client.unheard("the server ended the session, and has forgotten what was subscribed to")
         for post in self._posts.values():
@@ -232,7 +233,9 @@ class HttpConnection:
             check_encoding(self._url, answer)
             kind = media_type(answer)
             if request.method == "initialize":
-                self._session.offered(answer.headers.get("mcp-session-id"))
+                opened = answer.headers.get("mcp-session-id")
+                self._session.offered(opened)
+                self.client.stateless = opened is None
             if kind == "text/event-stream" and answer.is_success:
                 await self._follow(answer, request, pending, place)
             elif kind == "application/json" and answer.status_code not in {401, 403}:

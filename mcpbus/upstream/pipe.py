@@ -119,6 +119,7 @@ class Pipe:
         # From which level the server sends log lines, and how often it may have forgotten something until that was said.
         self._level: tuple[LogLevel, int] | None = None
         self._takes_level = True
+        self._retired = False
         self._account: Account | None = None
         self._place: Place | None = None
         self._scope = trio.CancelScope()
@@ -149,7 +150,7 @@ class Pipe:
     @property
     def closing(self) -> bool:
         """Whether it is closed or lost, or about to be closed."""
-        if self.ended.is_set() or self._scope.cancel_called:
+        if self.ended.is_set() or self._scope.cancel_called or self._retired:
             return True
         return self._opened.is_set() and not self.client.connected
 
@@ -172,7 +173,13 @@ class Pipe:
         self.lent -= 1
         if not self.lent:
             self.idle_since = trio.current_time()
-            self._scope.deadline = self.idle_since + IDLE_SECONDS
+            self._scope.deadline = self.idle_since + (0 if self._retired else IDLE_SECONDS)
+
+    def retire(self) -> None:
+        """Lend it to no other call, and close it once the last one has given it back."""
+        self._retired = True
+        if not self.lent:
+            self.close()
 
     def close(self) -> None:
         """Close it, in its own task; calls that have it fail."""

@@ -2,8 +2,11 @@
 
 The state that an upstream server keeps for a connection belongs to one client. A legacy session has a connection of its own. A client
 without a session has the connection of its principal, or of its peer address if it is anonymous, with the capabilities that it declares.
-Only a server of 2026-07-28 at a URL keeps nothing between requests, and has one connection for all clients. Legacy sessions use a legacy
-revision at servers of 2026-07-28, too, where these speak one. `Isolation` names the two other rules that an operator may choose.
+Only a server of 2026-07-28 at a URL keeps nothing between requests, and has one connection for all clients.
+
+At a server that speaks both eras, clients of either one use a legacy revision, where the server opens sessions: its tools can ask, keep
+state, and be there for one session alone. Without sessions, or where they get lost again and again, as behind a load balancer that does not
+know them, clients use 2026-07-28 for a while. `Isolation` names the two other rules that an operator may choose.
 """
 
 import logging
@@ -36,6 +39,8 @@ _LONGEST_PAUSE: Final = 30.0
 """Seconds in which no connection is tried, after one could not be opened; twice as many each time."""
 _MODERN_SECONDS: Final = 300.0
 """For how long sessions go over what is everybody's, after one could have no connection of its own."""
+_MOST_LOST: Final = 3
+"""How many sessions of one connection may get lost, before clients use 2026-07-28 for a while."""
 _MOST_ERAS: Final = 3
 """For how many connections a call looks, each of which is for servers of another era than the one that it leads to."""
 
@@ -151,7 +156,7 @@ class Pool:
         # Those that wait for room.
         self._waiting: set[Pipe] = set()
         self._modern: bool | None = None  # not known yet
-        # From when on a server of 2026-07-28 is asked to speak an older revision with sessions of ours, which have one.
+        # From when on clients use a legacy revision at a server of 2026-07-28.
         self._legacy_from = -math.inf if upstream.negotiates else math.inf
         # By what the clients declared for whom there was no connection: another one may be let in. They are few, see `asked_by_way`.
         self._failures: dict[bytes, _Failure] = {}
@@ -184,7 +189,10 @@ class Pool:
                 except UpstreamError as error:
                     if not wanted.legacy:
                         raise
-                    self._go_without(error)
+                    self.go_without(error)
+                    continue
+                if wanted.legacy and (fault := _useless(pipe)) is not None:
+                    self.go_without(*fault, pipe)
                     continue
                 if pipe.modern is wanted.modern:
                     yield pipe
@@ -231,7 +239,7 @@ class Pool:
         session, capabilities = requester.session, requester.capabilities
         owner, reached = requester.owner, requester.reached
         own = self._own(requester)
-        legacy = bool(self._modern) and session is not None and self._may_be_legacy(own, owner)
+        legacy = bool(self._modern) and self._isolation != "none" and self._may_be_legacy(own, owner)
         if self._modern and not legacy:
             use = Use(requester.who) if self._upstream.program else PLAIN
             if self._isolation != "client":
@@ -255,19 +263,19 @@ class Pool:
                 return Use(requester.who, capabilities) if session is None else Use(session.id)
 
     def _may_be_legacy(self, own: Use, owner: Hashable) -> bool:
-        """Whether a session is to speak an older revision to a server of 2026-07-28: it does, or may do so and takes no place from anybody."""
+        """Whether a client is to use a legacy revision at a server of 2026-07-28: it does, or may do so and takes no place from others."""
         if any(pipe.may_be(False) for pipe in self._of(own)):
             return True
         return trio.current_time() >= self._legacy_from and self._places.has_room(owner)
 
-    def _go_without(self, why: UpstreamError) -> None:
-        """Have sessions go over what is everybody's for a while."""
+    def go_without(self, why: Exception, level: int = logging.WARNING, useless: Pipe | None = None) -> None:
+        """Have clients use 2026-07-28 for a while, which has no sessions. Connections that have one stay, unless it is `useless`."""
         now = trio.current_time()
-        if now >= self._legacy_from:  # else that is known of another session's attempt
-            _log.warning(
-                "sessions have no connection of their own to %s for now: %s", self._upstream.name, told(why)
-            )
+        if now >= self._legacy_from:  # else that is known of another client's attempt
+            _log.log(level, "%s is used without sessions for now: %s", self._upstream.name, told(why))
         self._legacy_from = max(self._legacy_from, now + _MODERN_SECONDS)
+        if useless is not None:
+            useless.retire()
 
     @asynccontextmanager
     async def _lend(self, wanted: _Wanted, *, to_call: bool) -> AsyncIterator[Pipe]:
@@ -403,6 +411,16 @@ class Pool:
 def _yields(idle: Pipe, new: Pipe, held: Mapping[Hashable, int]) -> bool:
     """Whether a connection that nobody uses makes room for another one: for one of its owner's, or of who has no more than that."""
     return idle.owner == new.owner or held[idle.owner] >= held[new.owner]
+
+
+def _useless(pipe: Pipe) -> tuple[UpstreamError, int] | None:
+    """Return why a legacy connection to a server of 2026-07-28 is no better than one without sessions, with the level to log it."""
+    if pipe.client.stateless:
+        return UpstreamError("it opens none"), logging.INFO
+    if pipe.client.sessions_lost >= _MOST_LOST:
+        lost = f"it has lost {pipe.client.sessions_lost} of one client; do several replicas answer there that do not share them?"
+        return UpstreamError(lost), logging.WARNING
+    return None
 
 
 def _encode(capabilities: Mapping[str, Any]) -> bytes:

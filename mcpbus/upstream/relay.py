@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from mcpbus.client.client import InputRequest
-from mcpbus.client.errors import ClientError
+from mcpbus.client.errors import ClientError, SessionLostError
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.core import notification
 from mcpbus.core.context import Context
@@ -116,9 +116,7 @@ class Relay:
             ProtocolError: What was answered; or that nothing was, of which the log has the reason.
         """
         try:
-            async with self._pool.lend(Requester.of(context.request_context, context.bus.reached)) as pipe:
-                result = await _Passage(context, pipe, self._hearing).pass_on(method, params)
-                kind = result.get("resultType", "complete") if pipe.modern else "complete"
+            result, kind = await self._pass_on(context, method, params)
         except (UpstreamError, ClientError) as error:
             raise self._no_answer(method, error) from error
         except ProtocolError as error:
@@ -130,6 +128,25 @@ class Relay:
         if kind != "complete":  # a task, say, which nobody here has said to take
             raise self._no_result(f"it is of the type {kind!r}")
         return result
+
+    async def _pass_on(
+        self, context: Context, method: str, params: dict[str, Any]
+    ) -> tuple[dict[str, Any], str]:
+        """Pass a request on, and return its result and the type of that.
+
+        A call that was refused by session after session has not run. If the server has 2026-07-28, it is repeated there.
+        """
+        for last in (False, True):
+            async with self._pool.lend(Requester.of(context.request_context, context.bus.reached)) as pipe:
+                try:
+                    result = await _Passage(context, pipe, self._hearing).pass_on(method, params)
+                except SessionLostError as error:
+                    if last or not pipe.legacy:
+                        raise
+                    self._pool.go_without(error, useless=pipe)
+                else:
+                    return result, result.get("resultType", "complete") if pipe.modern else "complete"
+        raise AssertionError  # pragma: no cover - the second attempt returns or raises
 
     def _block(self, said: Any) -> wire.ContentBlock:
         """Read a content block. What is none that is known here becomes text, so that nothing else of its result is lost with it."""

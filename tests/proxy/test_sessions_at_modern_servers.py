@@ -2,11 +2,13 @@
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import attrs
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
+from mcpbus.client.errors import SessionLostError
 from mcpbus.testing import open_bus
 
 _AGAIN_SECONDS = 300
@@ -38,7 +40,7 @@ def revisions(reached):
 
 
 @pytest.mark.parametrize("program", [False, True])
-async def test_each_has_one_of_its_own_and_who_has_no_session_has_none(program, autojump_clock):
+async def test_each_client_has_a_session_of_its_own_there_whatever_its_revision(program, autojump_clock):
     async with served(program=program) as (reached, bus):
         async with (
             bus.connect(revision=OLD, **asked()) as ada,
@@ -48,11 +50,11 @@ async def test_each_has_one_of_its_own_and_who_has_no_session_has_none(program, 
             assert [await called(ada), await called(ada), await called(bob)] == ["1", "2", "1"]
             assert await called(ada, "ask") == "Ada"
             assert await called(cid, "ask") == "Ada"
-            own = [NEW] if program else []  # the process of who has no session
-            assert revisions(reached) == [NEW, OLD, OLD, *own]
-            assert reached.declared == [{}, ELICITATION, {}, *({} for _ in own)]
+            assert [await called(cid), await called(cid)] == ["1", "2"]
+            assert revisions(reached) == [NEW, OLD, OLD, OLD]
+            assert reached.declared == [{}, ELICITATION, {}, ELICITATION]
         await wait_all_tasks_blocked()
-        assert reached.connected == 1 + len(own), "those of sessions that have ended are still there"
+        assert reached.connected == 2, "those of sessions that have ended are still there"
 
 
 async def test_where_it_can_have_none_it_goes_over_what_is_everybodys_and_that_is_tried_again_later(
@@ -64,13 +66,67 @@ async def test_where_it_can_have_none_it_goes_over_what_is_everybodys_and_that_i
         for client in (ada, bob, ada):
             assert await called(client, "ask") == "Ada"
         assert revisions(reached) == [NEW]
-        [line] = [each for each in caplog.messages if "no connection of their own" in each]
-        assert line.endswith(f"upstream for now: the server does not speak {OLD}")
+        [line] = [each for each in caplog.messages if "without sessions" in each]
+        assert line.endswith(f"for now: the server does not speak {OLD}")
         reached.refused = None
         assert await called(ada, "ask") == "Ada"
         assert revisions(reached) == [NEW]
         await trio.sleep(_AGAIN_SECONDS)
         assert await called(ada, "ask") == "Ada"
+        assert revisions(reached) == [NEW, OLD]
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_a_server_that_opens_no_sessions_is_used_without_them(here, autojump_clock, caplog):
+    async with served() as (reached, bus), bus.connect(revision=here, **asked()) as client:
+        connect = reached.connect
+
+        @asynccontextmanager
+        async def stateless(**options):
+            async with connect(**options) as made:
+                made.stateless = made.revision.name == OLD
+                yield made
+
+        bus.server._upstream = attrs.evolve(bus.server._upstream, connect=stateless)
+        bus.server.connection._pool._upstream = bus.server._upstream
+        for _ in range(3):
+            assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW, OLD]
+        await wait_all_tasks_blocked()
+        assert reached.connected == 1
+    assert [each.levelname for each in caplog.records if "it opens none" in each.message] in (["INFO"], [])
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_a_server_that_loses_its_sessions_again_and_again_is_used_without_them(
+    here, autojump_clock, caplog
+):
+    async with served() as (reached, bus), bus.connect(revision=here, **asked()) as client:
+        assert await called(client, "ask") == "Ada"
+        reached.clients[1].sessions_lost = 2
+        assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW, OLD]
+        reached.clients[1].sessions_lost = 3
+        for _ in range(3):
+            assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW, OLD]
+        await trio.sleep(_AGAIN_SECONDS)
+        assert await called(client, "ask") == "Ada"
+        assert revisions(reached) == [NEW, OLD, OLD]
+    assert "do several replicas answer there that do not share them?" in caplog.text
+
+
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_a_call_that_each_session_refused_is_repeated_without_a_session(here, autojump_clock):
+    async with served() as (reached, bus), bus.connect(revision=here, **asked()) as client:
+        assert await called(client, "ask") == "Ada"
+
+        async def refuse(*_, **__):
+            await trio.lowlevel.checkpoint()
+            raise SessionLostError("refused in 11 sessions")
+
+        reached.clients[1].request_in_rounds = refuse
+        assert await called(client, "ask") == "Ada"
         assert revisions(reached) == [NEW, OLD]
 
 

@@ -126,7 +126,9 @@ def _discover(_params: NoParams, context: RequestContext, features: Features, se
     if server.instructions is not None:
         body["instructions"] = server.instructions
     tail = tail_for(server.identity(revision), revision)
-    return jsontypes.encode_typed(body)[:-1] + tail.cacheable(server.list_ttl, _scope(server))
+    return jsontypes.encode_typed(body)[:-1] + tail.cacheable(
+        server.list_ttl, _scope(server, selected=features.has_elsewhere)
+    )
 
 
 def _ping(_params: NoParams, context: RequestContext, _features: Features, server: Definition) -> bytes:
@@ -146,6 +148,7 @@ def _list(
     ) -> bytes:
         cursor, revision = params.cursor, context.revision
         registry, seen = registry_of(features), seen_by(features, context.principal)
+        selected = seen is not None or features.has_elsewhere
 
         def build() -> bytes:
             entries = registry.entries() if seen is None else seen
@@ -154,7 +157,7 @@ def _list(
             more = (
                 b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
             )
-            end = server.tails[revision].cacheable(server.list_ttl, _scope(server, selected=seen is not None))
+            end = server.tails[revision].cacheable(server.list_ttl, _scope(server, selected=selected))
             return b"%b%b%b%b" % (opening, described, more, end)
 
         if cursor is not None:
@@ -170,7 +173,7 @@ def _position(entry: Entry[Any]) -> int:
 
 
 def _scope(server: Definition, *, selected: bool = False) -> CacheScope:
-    """Who may reuse an answer: only its principal, if there are principals, or it was selected for who asks.
+    """Who may reuse an answer: only its principal, if there are principals, or it was selected for who asks, be it by an upstream server.
 
     It is the same on all pages of a list (rule K-3): what only some may see of another one is no matter.
     """

@@ -628,3 +628,19 @@ async def test_the_upstream_server_sees_the_name_of_the_client(there, program, a
     else:
         [params] = scripted.asked("tools/call")
         assert params["_meta"][CLIENT_INFO] == named
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("method", ["resources/templates/list", "resources/list", "server/discover"])
+async def test_lists_of_an_upstream_server_are_for_the_client_alone_that_asks(there, method, autojump_clock):
+    """As the upstream server says: it may show each client others."""
+    gateway = Server("gateway")
+    gateway.mount(Scripted(there).proxy(), prefix="a")
+    for server, scope in (
+        (Server("plain"), "public"),
+        (Scripted(there).proxy(), "private"),
+        (gateway, "private"),
+    ):
+        server.resource("data://x")(lambda: "x")
+        async with open_client(server) as client:
+            assert (await client.request(method))["cacheScope"] == scope

@@ -12,7 +12,9 @@ from mcpbus.client.pending import Pending
 MOST_WAITING: Final = 1024
 """Messages that wait for one server."""
 MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of the messages that wait for one server. A message that is alone may have more."""
+"""Bytes of the messages that wait while another one is written. A message that is alone may have more."""
+_MOST_AT_ONCE: Final = 4
+"""How many times as much may come in one moment, while none is written."""
 
 OnWaiting = Callable[[int], object]
 """Called with the bytes that wait now, each time that they change."""
@@ -51,6 +53,8 @@ class Outgoing(Generic[_T]):
     # A dict, so that a message in the middle can leave.
     _messages: dict[_T, None] = attrs.field(factory=dict, init=False)
     _parked: dict[_T, None] = attrs.field(factory=dict, init=False)
+    # Whether the writer waits for a message.
+    _taking: bool = attrs.field(default=False, init=False)
     _closed: bool = attrs.field(default=False, init=False)
     _stirred: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot, init=False)
 
@@ -65,21 +69,27 @@ class Outgoing(Generic[_T]):
         """
         if self._closed:
             raise Disconnected("the client was closed")
-        full = (
-            len(self._messages) + len(self._parked) >= MOST_WAITING
-            or self.size + message.size > MOST_WAITING_BYTES
-        )
-        if self._messages and full:
+        if self._messages and self._is_full(message.size):
             raise Disconnected(
                 f"{self._name} reads nothing: {len(self._messages):,} messages with {self.size:,} bytes wait for it"
             )
         self._add(message, self._messages)
         self._stirred.unpark()
 
+    def _is_full(self, more: int) -> bool:
+        """Whether too much waits. A burst of long messages does not show that the server reads nothing."""
+        if len(self._messages) + len(self._parked) >= MOST_WAITING:
+            return True
+        return self.size + more > MOST_WAITING_BYTES * (_MOST_AT_ONCE if self._taking else 1)
+
     async def take(self) -> _T | None:
         """Wait for the oldest message, which is to be `written`. None once the queue is closed and empty. A checkpoint if it waits."""
-        while not (self._messages or self._closed):
-            await self._stirred.park()
+        self._taking = True
+        try:
+            while not (self._messages or self._closed):
+                await self._stirred.park()
+        finally:
+            self._taking = False
         return self.take_nowait()
 
     def take_nowait(self) -> _T | None:

@@ -67,9 +67,27 @@ async def test_a_queue_that_is_full_accepts_no_more(queue, most, value, monkeypa
     assert queue.size == 9
 
 
+async def test_a_burst_may_be_longer_than_all_that_may_wait_while_a_message_is_written(
+    queue, monkeypatch, autojump_clock
+):
+    monkeypatch.setattr(outgoing, "MOST_WAITING_BYTES", 9)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.take)
+        await wait_all_tasks_blocked()
+        for _ in range(4):
+            queue.put(Message(9))
+        with pytest.raises(Disconnected, match="reads nothing"):
+            queue.put(Message(1))
+    with pytest.raises(Disconnected, match="reads nothing"):
+        queue.put(Message(1))
+    for _ in range(3):
+        await queue.take()
+    queue.put(Message(9))
+
+
 async def test_one_message_may_be_longer_than_all_that_may_wait(queue, monkeypatch):
     monkeypatch.setattr(outgoing, "MOST_WAITING_BYTES", 9)
-    queue.put(Message(20))
+    queue.put(Message(40))
     with pytest.raises(Disconnected):
         queue.put(Message(1))
 

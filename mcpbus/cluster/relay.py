@@ -13,7 +13,7 @@ from mcpbus.core.admission import Overloaded
 from mcpbus.core.budget import Budget
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import Answer, refusal
-from mcpbus.protocol.http.sse import CONTENT_TYPE
+from mcpbus.protocol.http.sse import EVENT_STREAM
 from mcpbus.transports import answers
 from mcpbus.transports.entered import Entered
 from mcpbus.transports.outlets import HttpRequest
@@ -82,7 +82,7 @@ async def _relay(  # noqa: PLR0917 - called in one place
         headers = decode_started(payload).headers
         await http.start_stream(headers)
         owed = OwedReplies(http.head, body)
-        is_stream = (b"content-type", CONTENT_TYPE) in headers
+        is_stream = EVENT_STREAM in headers
         try:
             await _write_pieces(http, forwarded, owed.note_events if is_stream else owed.note_elements)
         except (LinkLostError, ElsewhereError):

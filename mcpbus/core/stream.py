@@ -37,6 +37,8 @@ from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason, StreamKind, StreamState, absent
 
 _RETRY_SECONDS: Final = 1.0
+_LAST_SECONDS: Final = 1.0
+"""How long a stream that is superseded may take for the write that is under way. What its session sends meanwhile is on the newer one."""
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -61,6 +63,10 @@ class _Finish(msgspec.Struct, frozen=True):
 
 class _Forsaken(msgspec.Struct, frozen=True):
     """Nobody came back to the stream."""
+
+
+class _Overdue(msgspec.Struct, frozen=True):
+    """The last write of a superseded stream takes too long."""
 
 
 class _Expired(msgspec.Struct, frozen=True):
@@ -334,7 +340,8 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     async def resume(self, connection: trio.CancelScope) -> Writer | None:
         """Take the stream over from a connection that its client has lost; None if it has ended meanwhile.
 
-        Returns once nobody else writes or keeps anything of it. What is said in the meantime waits.
+        Returns once no other connection writes or keeps anything of it; or, with a writer that is dismissed, once the client has come
+        back on yet another one. Messages that are sent in the meantime wait.
         """
         writer = Writer(self, connection)
         writer.granted = trio.Event()
@@ -396,15 +403,23 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     # -- coming back -----------------------------------------------------------------------------
 
     def _take_over(self, message: TakeOver) -> None:
-        if self._next is not None and self._next.connection is not None:
-            self._next.connection.cancel()
+        if self._next is not None:
+            self._next.dismissed = True
+            self._next.grant()
         self._next = message.writer
         if self._keeper is not None:
             self._recall_keeper(self._keeper)
         elif self._writer is None:
             self._give()
-        elif self._writer.connection is not None:
-            self._writer.connection.cancel()
+        elif self.writing:
+            if self._writer.connection is not None:
+                self._writer.connection.cancel()
+        else:
+            # The old connection may take its time for the end of its response: it has nothing more to do with the stream.
+            self._writer.dismissed = True
+            self._wake(True)
+            self._writer = None
+            self._give()
 
     def _give(self) -> None:
         """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
@@ -485,6 +500,12 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
 
     def _supersede(self, _message: Supersede) -> None:
         self._return_waiting()
+        if self.writing:
+            self.cell.after(_LAST_SECONDS, _Overdue())
+        else:
+            self._leave()
+
+    def _overdue(self, _message: _Overdue) -> None:
         self._leave()
 
     def _pass_on(self, _message: PassOn) -> None:
@@ -510,14 +531,14 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         self._leave()
 
     def _leave(self) -> None:
-        """Stop when whoever writes or keeps has let go: only then is it known what was kept, and what was lost."""
+        """Stop once the writer or the keeper has let go of what it has: only then it is known what was kept, and what was lost."""
         self._leaving = True
         if self._keeper is not None:
             self._recall_keeper(self._keeper)
-        elif self._writer is not None and self._writer.connection is not None:
+        elif self._writer is not None and self._writer.connection is not None and self.writing:
             self._writer.connection.cancel()
         else:
-            self.stop()
+            self.stop()  # the writer takes this for the end of its response
 
     def _stop_if_done(self) -> None:
         if self.done:
@@ -542,6 +563,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         TakeOver: _take_over,
         Stopped: _last_turn,
         _Forsaken: _forsaken,
+        _Overdue: _overdue,
         _Expired: _expired,
         TaskEnded: _keeper_ended,
     }

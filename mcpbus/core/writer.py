@@ -89,6 +89,7 @@ class Writer:
         granted: Set when the stream is this writer's own, if it had to wait for that.
         left: Called once it is detached.
         retry: After how many seconds the client should come back; None unless the connection is to be closed.
+        dismissed: Whether another connection has the stream now: there is nothing more to take, and the response ends.
     """
 
     __slots__ = (
@@ -97,6 +98,7 @@ class Writer:
         "_stream",
         "connection",
         "direct",
+        "dismissed",
         "granted",
         "left",
         "notify",
@@ -113,6 +115,7 @@ class Writer:
         self.granted: trio.Event | None = None
         self.left: Callable[[], object] | None = None
         self.retry: float | None = None
+        self.dismissed = False
 
     def __enter__(self) -> Self:
         return self
@@ -152,11 +155,11 @@ class Writer:
             timeout: After how many seconds to return without a message.
 
         Returns:
-            The batch; an empty list after `timeout`; None when the stream has ended.
+            The batch; an empty list after `timeout`; None when the stream has ended, or the writer was dismissed.
         """
         stream = self._stream
         outbox = stream.outbox
-        if not outbox and not outbox.closed and self.retry is None:
+        if not (outbox or outbox.closed or self.dismissed) and self.retry is None:
             ready = stream.ready = trio.Event()
             if timeout == float("inf"):
                 await ready.wait()
@@ -167,6 +170,8 @@ class Writer:
 
     def take_now(self) -> list[OutboundMessage] | None:
         """Take all messages that are there; otherwise as `take`."""
+        if self.dismissed:
+            return None
         stream = self._stream
         outbox, size = stream.outbox, stream.outbox.held
         batch = outbox.take()

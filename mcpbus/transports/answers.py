@@ -15,7 +15,7 @@ from mcpbus.protocol.http.messages import NO_STORE, Answer, answer, refusal, sta
 from mcpbus.protocol.http.sse import HEADERS
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import TransportKind
+from mcpbus.protocol.routes import StreamKind, TransportKind
 
 HeaderList: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -117,6 +117,6 @@ def overload(error: Overloaded) -> Answer:
 
 def unanswered(stream: Stream) -> Answer:
     """Return the answer of a request that ended without a reply, before anything was said."""
-    if stream.ending in _UNANSWERED:
+    if stream.ending in _UNANSWERED or stream.kind is StreamKind.STANDALONE:
         return Answer(200, HEADERS)
     return refusal(500, internal_error())

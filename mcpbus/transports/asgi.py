@@ -1,7 +1,7 @@
 """The ASGI shell over the `endpoint`."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -14,6 +14,7 @@ from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
+from mcpbus.protocol.http.sse import EVENT_STREAM
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
@@ -25,7 +26,7 @@ from mcpbus.transports.outlets import Host
 from mcpbus.transports.unfinished import last_look, read_unfinished, take_turn
 
 _ENDING_SECONDS: Final = 1.0
-"""How long the end of an answer may take at most where its client has gone, or seems to have."""
+"""How long the end of an answer may take at most where its client has gone, or seems to have, or accepts nothing."""
 _HTTP1: Final = frozenset({"1.0", "1.1"})
 _NO_BOUND: Final = nullcontext()
 _TOO_SLOW: Final = refusal(408, invalid_request("the body of the request did not come in time"))
@@ -70,6 +71,7 @@ class AsgiApp:
         if scope["type"] == "lifespan":
             await _pass_lifespan(receive, send)
             return
+        request: _AsgiRequest | None = None
         try:
             if scope["type"] == "http":
                 # Here, and not in a coroutine of its own, which each wait for the server would go through.
@@ -84,6 +86,8 @@ class AsgiApp:
                 await websocket.serve(_head(scope, "GET", scope["headers"]), _peer(scope))
         except* trio.BrokenResourceError:
             pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
+        if request is not None and request.unfinished:
+            await request.end()
 
     def _read(self, scope: Scope) -> "_Known":
         """Read the head of a request, or recall it: clients send the same few for ever."""
@@ -138,7 +142,11 @@ def _peer(scope: Scope) -> Peer:
 
 
 class _AsgiRequest:
-    """An `HttpRequest` of the ASGI shell."""
+    """An `HttpRequest` of the ASGI shell.
+
+    Attributes:
+        unfinished: Whether an event stream has begun, and its end was not sent.
+    """
 
     __slots__ = (
         "_arrived",
@@ -151,6 +159,7 @@ class _AsgiRequest:
         "cleared",
         "head",
         "peer",
+        "unfinished",
     )
 
     host: Host | None = None
@@ -166,6 +175,7 @@ class _AsgiRequest:
         self._arrived = arrived_in(receive)
         self._send = send
         self._ending = False
+        self.unfinished = False
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`. It is read in the first of these ways that will do; each spares what the next one takes.
@@ -262,6 +272,7 @@ class _AsgiRequest:
     async def start_stream(self, headers: HeaderList) -> None:
         headers = [*headers, *self._cors]
         await say(self._send, {"type": "http.response.start", "status": 200, "headers": headers})
+        self.unfinished = EVENT_STREAM in headers
 
     async def write(self, data: bytes, *, more: bool) -> None:
         # The end by itself: whoever has gone while the last of it was written is noticed before it.
@@ -269,12 +280,22 @@ class _AsgiRequest:
             await say(self._send, {"type": "http.response.body", "body": data, "more_body": True})
         if not more:
             self._ending = True
+            self.unfinished = False
             await say(self._send, {"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def end(self) -> None:
+        """End an event stream that was ended in the middle: servers take a response without an end for a fault of the application.
+
+        A client that accepts nothing is given a second for that.
+        """
+        with trio.move_on_after(_ENDING_SECONDS), suppress(trio.BrokenResourceError):
+            await self.write(b"", more=False)
 
     async def disconnected(self) -> None:
         """See `HttpRequest`. Plain hypercorn says so too of an answer that has ended, while it still makes the connection ready or closes it."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self.unfinished = False
         if self._ending:
             await trio.sleep(_ENDING_SECONDS)
 

@@ -34,6 +34,7 @@ from mcpbus.transports.response import ResponseWriter, watch
 
 _log = logging.getLogger("mcpbus")
 _NOTHING = Replay((), finished=False)
+_ENDED = Replay((), finished=True)
 
 
 async def resume(
@@ -56,8 +57,10 @@ async def resume(
             live.expire_in(bus.seconds_left(principal))
             with writer:
                 # A stream that has told its client no more than where it begins is not in the store yet.
-                up_to_date = live.log is not None and live.log.last == after
+                up_to_date = writer.dismissed or (live.log is not None and live.log.last == after)
                 missed = _NOTHING if up_to_date else await _fetch(bus, session, name, after)
+                if writer.dismissed:  # the client has come back on another connection
+                    missed = _ENDED
                 if await _replay(bus, http, session, named, missed, more=True):
                     await _go_on(bus, http, live, writer, connection)
         connection.cancel()

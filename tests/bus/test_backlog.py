@@ -391,7 +391,7 @@ async def test_a_take_over_keeps_the_order_of_what_is_still_on_its_way_to_the_ol
         assert numbers(writers[-1].take_now()) == list(range(len(receipts)))
         writers[-1].written()
         assert {receipt.fate for receipt in receipts} == {DELIVERED}
-        assert (get.aborted, get.messages) == (True, [])
+        assert (get.complete, get.messages) == (True, [])
         assert stage.bus.ledger.balance() == 0
 
 

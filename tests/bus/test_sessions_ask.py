@@ -361,6 +361,7 @@ async def test_what_waits_when_another_stream_takes_over_is_asked_there(autojump
         question = await new.message()
         await session.answer(question["id"], ROOTS).ended()
         await it.quiet()
+        await trio.sleep(2)
         assert second.outcome == [Root("file:///x")]
         assert "the connection ended while it was being written" in str(first.outcome)
         new.disconnect()
@@ -382,6 +383,7 @@ async def test_what_nobody_asks_any_more_is_not_asked_on_the_stream_that_takes_o
         await session.answer(question["id"], ROOTS).ended()
         await it.quiet()
         assert (asker.outcome, len(new.messages)) == ([Root("file:///x")], 1)
+        await trio.sleep(2)
         new.disconnect()
         await it.assert_nothing_is_left()
 

@@ -130,7 +130,8 @@ async def test_what_is_purged_or_handed_over_counts_no_longer(end, autojump_cloc
         assert speaker.bus.budget.held
         speaker.tell(end)
         assert speaker.bus.budget.held == 0
-        assert not speaker.stream.stopped
+        assert speaker.stream.stopped is not isinstance(end, Purge)
+        assert not speaker.connection.cancel_called, "nothing was being written"
 
 
 async def test_who_waits_for_less_to_wait_goes_on_when_the_stream_ends(autojump_clock):
@@ -213,7 +214,9 @@ async def test_nobody_comes_back_to_a_stream_that_has_ended(autojump_clock):
 
 async def test_who_comes_back_while_the_stream_ends_is_not_kept_waiting(autojump_clock):
     async with streaming(store=MemoryEventStore()) as speaker, trio.open_nursery() as nursery:
-        speaker.stream.attach(speaker.connection)  # which does not let go
+        writer = speaker.stream.attach(speaker.connection)  # which does not let go
+        speaker.say()
+        writer.take_now()
         resumed = []
 
         async def resume():
@@ -223,7 +226,7 @@ async def test_who_comes_back_while_the_stream_ends_is_not_kept_waiting(autojump
         await wait_all_tasks_blocked()
         assert resumed == []
         assert speaker.connection.cancel_called
-        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        speaker.stream.stop()
         await wait_all_tasks_blocked()
         assert resumed == [None]
         nursery.cancel_scope.cancel()
@@ -255,6 +258,8 @@ async def test_who_comes_back_once_more_takes_the_place_of_its_own_earlier_attem
     async with streaming(store=MemoryEventStore()) as speaker, trio.open_nursery() as nursery:
         first, second = trio.CancelScope(), trio.CancelScope()
         writing, resumed = speaker.stream.attach(), []  # whose connection cannot be told to end
+        speaker.say()
+        writing.take_now()
 
         async def resume(connection):
             resumed.append(await speaker.stream.resume(connection))
@@ -262,11 +267,11 @@ async def test_who_comes_back_once_more_takes_the_place_of_its_own_earlier_attem
         for connection in (first, second):
             nursery.start_soon(resume, connection)
             await wait_all_tasks_blocked()
-        assert first.cancel_called
-        assert resumed == []
+        assert [(writer.connection, writer.dismissed) for writer in resumed] == [(first, True)]
+        assert resumed.pop().take_now() is None
         writing.__exit__()
         await wait_all_tasks_blocked()
-        assert [writer.connection for writer in resumed] == [second]
+        assert [(writer.connection, writer.dismissed) for writer in resumed] == [(second, False)]
         nursery.cancel_scope.cancel()
 
 
@@ -326,9 +331,31 @@ async def test_a_stream_that_its_client_has_come_back_to_can_be_cut(autojump_clo
             await writer.take()
             writer.written()
             assert said.fate == DELIVERED
+            speaker.say()
+            await writer.take()
             speaker.tell(Cut())
             assert again.cancel_called
         assert speaker.stream.stopped
+
+
+async def test_a_writer_that_has_nothing_to_write_ends_by_itself_when_its_client_comes_back(autojump_clock):
+    """So its response has an end, and what is said from now on goes to the other connection at once."""
+    async with streaming(store=MemoryEventStore()) as speaker, trio.open_nursery() as nursery:
+        taken = []
+
+        async def drain(writer):
+            with writer:
+                taken.append(await writer.take())
+
+        old = speaker.stream.attach(speaker.connection)
+        nursery.start_soon(drain, old)
+        await wait_all_tasks_blocked()
+        writer = await speaker.stream.resume(trio.CancelScope())
+        said = speaker.say()
+        await wait_all_tasks_blocked()
+        assert taken == [None]
+        assert not speaker.connection.cancel_called
+        assert [message.receipt for message in writer.take_now()] == [said]
 
 
 async def test_a_stream_that_can_no_longer_be_kept_ends_while_its_client_is_away(autojump_clock):

@@ -4,11 +4,12 @@ import pytest
 import trio
 from staging import methods, staged, tool
 
+from mcpbus import Server
 from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.stream import Returned
 from mcpbus.protocol.routes import Reason, StreamKind
-from mcpbus.testing import StreamEnded
+from mcpbus.testing import StreamEnded, open_bus, open_probe
 from tests.at_home import KEPT_AS_WELL
 
 TOOLS = "notifications/tools/list_changed"
@@ -32,7 +33,7 @@ async def test_a_newer_get_takes_over_and_the_older_one_ends(autojump_clock):  #
         new = await opened(stage, session)
         with pytest.raises(StreamEnded):
             await old.message(timeout=5)
-        assert old.aborted
+        assert old.complete
         receipt = stage.bus.tools_changed()[0]
         assert (await new.message())["method"] == TOOLS
         assert await receipt.settled(1) == DELIVERED
@@ -58,6 +59,8 @@ async def test_a_take_over_during_a_write_loses_the_batch_moves_the_rest_and_mak
         assert change in being_written
         emitted = stage.bus.statistics().emitted
         new = await opened(stage, session)
+        assert {receipt.fate for receipt in being_written} == {None}, "the write may come to its end"
+        await trio.sleep(2)
         assert [receipt.fate for receipt in being_written] == [LOST] * len(being_written)
         assert [receipt.fate for receipt in waiting] == [DELIVERED] * 3
         assert [n for n in data(new) if n in {2, 3, 4}] == [2, 3, 4]
@@ -238,3 +241,30 @@ async def test_what_is_said_during_a_take_over_is_bounded(autojump_clock):
         stage.in_one_turn(take_over)
         assert [receipt.fate for receipt in said] == [None] * 3 + [Fate.discarded(Reason.OVERFLOW)]
         assert stage.bus.statistics().limits_reached == {"outbox_items": 1}
+
+
+async def test_a_get_that_is_superseded_during_a_write_ends_in_order_once_that_is_done(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize()
+        old = await opened(stage, session)
+        old.stall()
+        receipt = stage.bus.sessions[session.id].notify("notifications/x", {"n": 1})
+        await stage.quiet()
+        new = await opened(stage, session)
+        old.resume()
+        await old.ended()
+        assert (old.complete, data(old), receipt.fate) == (True, [1], DELIVERED)
+        assert new.messages == []
+
+
+@pytest.mark.parametrize("shell", ["asgi", "http1", "http2"])
+async def test_each_of_many_gets_at_once_has_a_head_and_an_end(shell, autojump_clock):
+    """All but the last are superseded before their heads are sent, or a moment later."""
+    async with open_bus(Server("gets")) as bus, open_probe(bus.asgi(), shell=shell) as probe:
+        session = await probe.initialize()
+        gets = [session.get() for _ in range(10)]
+        await trio.sleep(1)
+        await session.delete().ended()
+        for get in gets:
+            await get.ended()
+        assert {(get.status, get.complete) for get in gets} == {(200, True)}

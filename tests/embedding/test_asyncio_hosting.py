@@ -568,3 +568,49 @@ def test_in_fastapi_under_uvicorn():
         await serving
 
     run(main)
+
+
+def test_superseded_gets_have_an_end_under_uvicorn(caplog):
+    """Those whose heads were not sent, too: it logs each response that has none, and answers 500 where there was no head."""
+    app = asgi(make_server())
+    opening = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "c", "version": "1"},
+        },
+    }
+
+    async def main():
+        host = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=5))
+        serving = asyncio.create_task(host.serve())
+        await until(lambda: host.started)
+        port = host.servers[0].sockets[0].getsockname()[1]
+
+        async def exchange(verb, body="", **fields):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            fields |= {"host": "localhost", "connection": "close", "content-length": str(len(body))}
+            fields |= {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+            head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
+            writer.write(f"{verb} /mcp HTTP/1.1\r\n{head}\r\n{body}".encode())
+            said = (await reader.read()).decode()
+            writer.close()
+            await writer.wait_closed()
+            return said
+
+        fields = (await exchange("POST", json.dumps(opening))).partition("\r\n\r\n")[0].splitlines()
+        [name] = [field[16:] for field in fields if field.lower().startswith("mcp-session-id: ")]
+        session = {"mcp_session_id": name}
+        gets = [asyncio.create_task(exchange("GET", **session)) for _ in range(20)]
+        await until(lambda: sum(get.done() for get in gets) == len(gets) - 1)
+        await exchange("DELETE", **session)
+        said = await asyncio.gather(*gets)
+        assert {(each[:15], each[-5:]) for each in said} == {("HTTP/1.1 200 OK", "0\r\n\r\n")}
+        host.should_exit = True
+        await serving
+
+    run(main)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -8,8 +8,9 @@ import attrs
 
 CONTENT_TYPE: Final = b"text/event-stream"
 
+EVENT_STREAM: Final = (b"content-type", CONTENT_TYPE)
 HEADERS: Final = (
-    (b"content-type", CONTENT_TYPE),
+    EVENT_STREAM,
     (b"cache-control", b"no-cache, no-transform"),
     # Asks nginx and its kin not to hold events back (rule X-11).
     (b"x-accel-buffering", b"no"),

@@ -70,17 +70,41 @@ async def test_no_more_is_held_than_there_may_be(autojump_clock):
         assert [m["params"]["n"] for m in get.messages] == [1, 2]
 
 
-async def test_before_initialized_changes_wait_even_with_a_get_open_and_logs_do_not(autojump_clock):  # L-8
+@pytest.mark.parametrize(
+    ("hold", "held"),
+    [
+        (lambda stage, _: stage.bus.tools_changed()[0], TOOLS),
+        (lambda _, session: session.notify("notifications/x"), "notifications/x"),
+    ],
+)
+async def test_before_initialized_logs_wait_for_nothing_but_what_is_older_on_the_same_stream(
+    hold, held, autojump_clock
+):  # L-8
     async with staged() as stage:
         session = await stage.probe.initialize(initialized=False)
         get = await session.get().begun()
         inside = stage.bus.sessions[session.id]
-        change, log = stage.bus.tools_changed()[0], inside.log("info", "early")
+        early, waiting, late = inside.log("info", "early"), hold(stage, inside), inside.log("info", "late")
         await stage.quiet()
-        assert (change.place, log.fate) == (Place.HELD, DELIVERED)
+        assert (early.fate, waiting.place, late.place) == (DELIVERED, Place.HELD, Place.HELD)
         await session.notify("notifications/initialized").ended()
+        after = inside.log("info", "after")
         await stage.quiet()
-        assert methods(get) == ["notifications/message", TOOLS]
+        assert methods(get) == [
+            "notifications/message",
+            held,
+            "notifications/message",
+            "notifications/message",
+        ]
+        assert [receipt.fate for receipt in (waiting, late, after)] == [DELIVERED] * 3
+
+
+async def test_before_initialized_a_log_line_is_not_held_for_a_stream_that_is_not_there(autojump_clock):
+    async with staged() as stage:
+        session = await stage.probe.initialize(initialized=False)
+        inside = stage.bus.sessions[session.id]
+        inside.notify("notifications/x")
+        assert inside.log("info", "early").fate == Fate.discarded(Reason.NO_STREAM)
 
 
 async def test_an_unsubscribe_discards_what_is_held_for_it(autojump_clock):

@@ -28,7 +28,7 @@ from mcpbus.core.budget import SHORT_BYTES, Account, Budget
 from mcpbus.core.event_log import EventLog, ResumableStreams
 from mcpbus.core.limits import Limits
 from mcpbus.core.open_count import OpenCount
-from mcpbus.core.outbox import OutboundMessage, Outbox, Withdrawal, overflowed, receipts_of
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox, Withdrawal, overflowed, receipts_of
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.receipt import Fate, settle_all
 from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, PassOn, Purge, Recall, Supersede
@@ -357,6 +357,15 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         """Give what is being written its fate. For whoever writes it, who alone knows that, at the very moment."""
         settle_all(receipts_of(self.let_go()), fate)
         self._stop_if_done()
+
+    def conclude_first(self, number: int, fate: Fate) -> None:
+        """Give the first so many messages of what is being written their fate, whatever becomes of the rest."""
+        done, self.writing = self.writing[:number], self.writing[number:]
+        self.writing_bytes -= sum(len(message.data) + OVERHEAD_BYTES for message in done)
+        settle_all(receipts_of(done), fate)
+        if self.account is not None:
+            self.count()
+            self._relieve()
 
     def let_go(self) -> Sequence[OutboundMessage]:
         """Return what is being written, which nobody writes any more."""

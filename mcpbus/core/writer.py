@@ -63,6 +63,9 @@ class Written(Protocol):
     def conclude(self, fate: Fate) -> None:
         """Give what is being written its fate."""
 
+    def conclude_first(self, number: int, fate: Fate) -> None:
+        """Give the first so many messages of that their fate."""
+
 
 class Detached(msgspec.Struct, frozen=True):
     """A connection's task has let go of the stream."""
@@ -236,6 +239,10 @@ class Writer:
     def written(self) -> None:
         """Say that the write of the batch returned, and no disconnect was seen."""
         self._conclude(DELIVERED)
+
+    def written_first(self, number: int) -> None:
+        """Note that the first so many messages of the batch, which is not in the log, are written."""
+        self._stream.conclude_first(number, DELIVERED)
 
     def _conclude(self, fate: Fate) -> None:
         self._kept = False

@@ -6,6 +6,7 @@ out together, one turn of the scheduler later; and so does what is said while a 
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from typing import TypeAlias
 
 import trio
@@ -34,6 +35,7 @@ class GatheringWriter(ABC):
     __slots__ = (
         "_clock",
         "_coalescer",
+        "_ends",
         "_gathers",
         "_keeping",
         "_kept",
@@ -43,6 +45,7 @@ class GatheringWriter(ABC):
         "_rendering",
         "_sending",
         "_stream",
+        "_taken",
         "_writer",
         "_written_at",
     )
@@ -61,6 +64,9 @@ class GatheringWriter(ABC):
         self._sending = False
         self._over = False
         self._written_at = -math.inf
+        # Of a piece that is being written, and the client does not take at once: where its messages end, but for the last one.
+        self._ends: list[int] = []
+        self._taken = 0
 
     def begin(self) -> None:
         """Write what is there, and from now on what comes."""
@@ -198,11 +204,23 @@ class GatheringWriter(ABC):
         try:
             data, more = self._rendering.piece(batch, before, first)
             self._send(data, said=bool(batch), last=not more)
+            if self._sending and batch and len(batch) > 1 and first is None:
+                self._ends = self._rendering.ends(batch, before)[:-1]
+                self._took(0)
         except Exception as failure:  # noqa: BLE001 - whoever speaks is not to blame
             self._fail(failure)
 
+    def _took(self, number: int) -> None:
+        """Note that the client has taken so many bytes more than were known: messages that are whole in these are delivered."""
+        self._taken += number
+        whole = bisect_right(self._ends, self._taken)
+        if whole:
+            del self._ends[:whole]
+            self._writer.written_first(whole)
+
     def _written(self, *, said: bool, last: bool) -> None:
         """Take note that a piece is written. With the last one the stream ends, or it is let go of: its client may come back."""
+        self._ends = []
         if last:
             # The stream may end as soon as it hears of this, and would say so.
             self._let_go()

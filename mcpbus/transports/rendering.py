@@ -1,6 +1,7 @@
 """What an answer looks like that comes on a stream: its form, chosen late, and its pieces."""
 
 from collections.abc import Callable
+from itertools import accumulate
 
 import msgspec
 
@@ -154,6 +155,11 @@ class Rendering:
         else:
             events = encode_numbered(said, log.name, first)
         return before + events or COMMENT, more
+
+    def ends(self, batch: list[OutboundMessage], before: bytes) -> list[int]:
+        """How many bytes of a piece of events are written once each of its messages is, if they are not kept."""
+        sizes = (len(self.encode(message.data)) for message in batch)
+        return [*accumulate(sizes, initial=len(before))][1:]
 
     def _end(self) -> bytes:
         """The end of a response that has begun, if nothing was the last that is said."""

@@ -9,7 +9,7 @@ from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.stream import Returned
 from mcpbus.protocol.routes import Reason, StreamKind
-from mcpbus.testing import StreamEnded, open_bus, open_probe
+from mcpbus.testing import StreamEnded, open_bus, open_probe, over_http1, settle
 from tests.at_home import KEPT_AS_WELL
 
 TOOLS = "notifications/tools/list_changed"
@@ -268,3 +268,34 @@ async def test_each_of_many_gets_at_once_has_a_head_and_an_end(shell, autojump_c
         for get in gets:
             await get.ended()
         assert {(get.status, get.complete) for get in gets} == {(200, True)}
+
+
+async def test_the_messages_that_the_client_took_of_a_write_are_delivered_whatever_becomes_of_the_rest(
+    monkeypatch, autojump_clock
+):
+    async with open_bus(Server("gets")) as bus, open_probe(bus.asgi(), shell="http1") as probe:
+        session = await probe.initialize()
+        get = await session.get().begun()
+        await settle(bus)
+        send_now = over_http1._Wire.send_now
+
+        def take_some(wire, piece):
+            if len(piece) < 5_000:
+                return send_now(wire, piece)
+            taken = send_now(wire, piece[: len(piece) * 6 // 10])
+            get.stall()
+            return taken
+
+        monkeypatch.setattr(over_http1._Wire, "send_now", take_some)
+        get.stall()
+        receipts = [bus.sessions[session.id].notify("notifications/x", {"n": 0})]
+        await settle(bus)
+        large = [{"n": n, "text": "x" * 2_000} for n in range(1, 6)]
+        receipts += [bus.sessions[session.id].notify("notifications/x", each) for each in large]
+        get.resume()
+        await settle(bus)
+        assert [receipt.fate for receipt in receipts] == [DELIVERED] * 3 + [None] * 3
+        get.disconnect()
+        await settle(bus)
+        assert [receipt.fate for receipt in receipts] == [DELIVERED] * 3 + [LOST] * 3
+        assert data(get) == [0, 1, 2]

@@ -4,7 +4,7 @@ import math
 
 import trio
 
-from mcpbus.core.limits import Limits
+from mcpbus.core.limits import SLICE_BYTES, Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.serving.http1.request import Connection, Http1Request
@@ -68,7 +68,10 @@ class Http1ResponseWriter(GatheringWriter):
         self._send_now(self._request.encode_answer(answer), said=said, last=True)
 
     def _send(self, data: bytes, *, said: bool, last: bool) -> None:
-        self._send_now(self._request.encode_piece(data, more=not last), said=said, last=last)
+        piece = self._request.encode_piece(data, more=not last)
+        # As if all that HTTP adds came first: then nothing counts as taken that was not.
+        self._taken = len(data) - len(piece)
+        self._send_now(piece, said=said, last=last)
 
     def _fail(self, failure: Exception) -> None:
         self._connection.fail(failure, self._request.head)
@@ -80,13 +83,18 @@ class Http1ResponseWriter(GatheringWriter):
             self.cancel()
         elif rest:
             self._sending = True
+            self._taken += len(data) - len(rest)
             self._connection.start(self._send_rest, rest, said, last)
         else:
             self._sent(said=said, last=last)
 
     async def _send_rest(self, rest: bytes, said: bool, last: bool) -> None:
         with self._stream.reached.writing(self._limits.write_deadline, self._stream.owner) as deadline:
-            await self._wire.send(rest)
+            for start in range(0, len(rest), SLICE_BYTES):
+                await self._wire.send(rest[start : start + SLICE_BYTES])
+                if self._over or self._wire.gone:
+                    break
+                self._took(SLICE_BYTES)
         if self._over:
             return
         if deadline.cancelled_caught or self._wire.gone:

@@ -19,6 +19,7 @@ class ReadRequest:
     def __init__(self, http: HttpRequest, body: bytes | None, host: Host | None) -> None:
         self.head = http.head
         self.peer = http.peer
+        self.bounds_writes = http.bounds_writes
         self.cleared = http.cleared
         self.host = host
         self.answer = http.answer

@@ -275,7 +275,14 @@ class Front(Endpoint):
         ):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(watch, http, nursery.cancel_scope)
-                relayed = await relay(http, body, forwarded, self.budget, goes_on=goes_on)
+                relayed = await relay(
+                    http,
+                    body,
+                    forwarded,
+                    self.budget,
+                    goes_on=goes_on,
+                    write_deadline=self.limits.write_deadline,
+                )
                 nursery.cancel_scope.cancel()
         return relayed, forwarded.elsewhere
 

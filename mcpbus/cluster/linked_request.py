@@ -104,6 +104,9 @@ class LinkedRequest(msgspec.Struct, eq=False):
         scope: See `ReadyOutlet`: it encloses the task that begins to serve it.
     """
 
+    bounds_writes: ClassVar[bool] = (
+        True  # the process that the client is connected to sees how much that takes
+    )
     cleared: ClassVar[bool] = False
     host: ClassVar[None] = None
 

@@ -10,6 +10,8 @@ from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.validators import flag, ge, gt, told_seconds
 
 DRAIN_SECONDS: Final = 5.0
+SLICE_BYTES: Final = 16 * 1024
+"""How much of a write a client must take within `Limits.write_deadline`."""
 """How long requests may go on once a shutdown was asked for, unless whoever opens or serves says otherwise."""
 
 

@@ -9,6 +9,8 @@ from typing import Final
 
 import trio
 
+from mcpbus.core.limits import SLICE_BYTES
+
 GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 """What a connection raises whose client has gone, or that was closed here."""
 
@@ -16,7 +18,6 @@ READ_BYTES: Final = 64 * 1024
 """How much is read from one at a time."""
 
 # A deadline renewed for each slice lets a large answer to a slow client take its time, as long as it moves.
-_SLICE = 16 * 1024
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -94,8 +95,8 @@ class DeadlineStream(trio.abc.Stream):
 
     async def _send_patiently(self, data: bytes | bytearray | memoryview, sent: int) -> None:
         with memoryview(data) as view:
-            for start in range(sent, len(view), _SLICE):
-                await self._send_slice(view[start : start + _SLICE])
+            for start in range(sent, len(view), SLICE_BYTES):
+                await self._send_slice(view[start : start + SLICE_BYTES])
 
     async def _send_slice(self, view: memoryview) -> None:
         until = trio.current_time() + self._seconds

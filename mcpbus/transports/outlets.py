@@ -121,6 +121,13 @@ class HttpRequest(Protocol):
     peer: Peer
 
     @property
+    def bounds_writes(self) -> bool:
+        """Whether a write ends by itself where the client takes less than 16 KiB within `Limits.write_deadline`.
+
+        A write that does not is bounded as a whole by its caller.
+        """
+
+    @property
     def cleared(self) -> bool:
         """Whether it is known that `Endpoint.clears` is true of its head."""
 

@@ -1,9 +1,12 @@
 """How one HTTP request is answered from a stream by its own task, each batch in one write."""
 
+from contextlib import AbstractContextManager
+
 import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.http.messages import Answer
 from mcpbus.transports.outlets import HttpRequest
 from mcpbus.transports.rendering import Opened, are_replies
@@ -70,7 +73,7 @@ class ResponseWriter:
             return True
         more = False
         stream = self._stream
-        with stream.reached.writing(limits.write_deadline, stream.owner) as deadline:
+        with bounded(self._http, stream.reached, limits.write_deadline, stream.owner) as deadline:
             more = await self._write(batch)
         if deadline.cancelled_caught or connection.cancel_called:
             return False
@@ -100,6 +103,13 @@ class ResponseWriter:
         """
         held, self._held = self._held, len(batch)
         return self._rendering.may_become_array and len(batch) > held and are_replies(batch)
+
+
+def bounded(
+    http: HttpRequest, reached: ReachedLimits, seconds: float, whom: object
+) -> AbstractContextManager[trio.CancelScope]:
+    """Bound writes to a client by `Limits.write_deadline`, if they are not bounded where it is seen how much the client takes."""
+    return trio.CancelScope() if http.bounds_writes else reached.writing(seconds, whom)
 
 
 async def watch(http: HttpRequest, connection: trio.CancelScope) -> None:

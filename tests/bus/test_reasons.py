@@ -434,6 +434,8 @@ async def test_what_a_stream_that_can_be_come_back_to_loses_before_it_is_kept_is
 class Slow:
     """A response whose writes take their time, and cannot be cancelled where they are `stubborn`."""
 
+    bounds_writes = False
+
     def __init__(self, seconds, *, stubborn):
         self.seconds = seconds
         self.stubborn = stubborn

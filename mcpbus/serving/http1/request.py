@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import trio
 
@@ -103,6 +103,7 @@ class Http1Request(Served, eq=False):
     facts: HeadFacts
     scope: trio.CancelScope
     reply: Answer | None = None
+    bounds_writes: ClassVar[bool] = False
     _rest: bytes = b""  # of a whole answer that its client has not taken
 
     @property

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import trio
 
@@ -99,6 +99,7 @@ class Http2Request:
         "turn",
     )
 
+    bounds_writes: ClassVar[bool] = True  # a stream that does not move is reset
     host: Host | None = None
     """See `HttpRequest`: one that waits has a task of its own."""
 

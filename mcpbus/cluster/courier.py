@@ -58,7 +58,7 @@ def say(session: Session, told: Tell, receipt: Receipt) -> None:
             receipt.discard(Reason.UNREACHABLE)
             return
         key = None if told.uri is None else (RESOURCE_UPDATED, told.uri)
-        session.say(OutboundNotification(kind, receipt, told.data, key, told.level, told.uri))
+        session.say_now(OutboundNotification(kind, receipt, told.data, key, told.level, told.uri))
     elif session.address.stopped:
         receipt.discard(Reason.SESSION_ENDED)
     else:
@@ -112,6 +112,11 @@ class Courier:
         self._kept: set[_Delivery] = set()  # those whose text is still here
         self._runs = OpenCount()  # one at most
         self._account = self._open_account()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the fate of something that was told is not known yet: it may come back, and be told again."""
+        return self._items > 0
 
     def tell(self, said: OutboundNotification) -> None:
         """See `Teller`."""

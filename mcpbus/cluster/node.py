@@ -105,6 +105,7 @@ class Node:
         self.remote_sessions = bus.remote_sessions = RemoteSessions(
             self, self.names, bus, self.records, self._cluster.patience
         )
+        bus.say_in_order = self.remote_sessions.say_in_order
         self.records.pass_on = self.remote_sessions.pass_on
         bus.abandon = self.abandon
         bus.lease = Lease()

@@ -15,6 +15,7 @@ from mcpbus.cluster.names import Names
 from mcpbus.cluster.records import Records, decode_record
 from mcpbus.core.admission import Overloaded
 from mcpbus.core.hub import Hub
+from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.remote_session import RemoteSession
@@ -69,6 +70,14 @@ class RemoteSessions:
         """Have a message said by who has a session now that was here; see `Records`."""
         held = None if name is None else (ownership.epoch, name)
         self._courier(ownership.name, ownership.home).pass_on(message, held)
+
+    def say_in_order(self, session_id: str, said: OutboundNotification) -> bool:
+        """See `mcpbus.core.services.Services`: a session that was elsewhere has come here, and something is still on its way to it."""
+        courier = self._couriers.get(session_id)
+        if courier is None or not courier.busy:
+            return False
+        courier.tell(said)
+        return True
 
     async def settle(self) -> None:
         """Wait until nothing waits any more for who has a session that was here, or for so long that nobody may come for it soon."""

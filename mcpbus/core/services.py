@@ -58,6 +58,8 @@ class Services:
         new_name: Names a session, a call or a task: unguessable, and where several processes serve, telling in which it is.
         process: Names this process among those that serve with it; None if there are no others.
         tell_elsewhere: Tells a change to the other processes that serve, if there are any.
+        say_in_order: Takes what is said to a session of this process, if older messages to it are still on their way through others;
+            returns whether it does.
         lease: By which this process has its sessions; None if there are no others.
     """
 
@@ -101,6 +103,7 @@ class Services:
         self.new_name: Callable[[], str] = random_name
         self.process = process
         self.tell_elsewhere: Callable[[Change], Elsewhere] | None = None
+        self.say_in_order: Callable[[str, OutboundNotification], bool] | None = None
         self.lease: Lease | None = None
 
     @property

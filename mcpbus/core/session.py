@@ -246,7 +246,14 @@ class Session(SessionFeatures, Asking):
         return self.say(said)
 
     def say(self, said: OutboundNotification) -> Receipt:
-        """Have something said to the client, which is in the books. For the bus."""
+        """Send a notification that is in the ledger, after all that this process has said to the session before. For the bus."""
+        in_order = self.bus.say_in_order
+        if in_order is not None and not self.address.stopped and in_order(self.id, said):
+            return said.receipt
+        return self.say_now(said)
+
+    def say_now(self, said: OutboundNotification) -> Receipt:
+        """Send a notification that is in the ledger. For the bus."""
         if self.address.stopped:
             said.receipt.discard(Reason.SESSION_ENDED)
         else:

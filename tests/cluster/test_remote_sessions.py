@@ -238,6 +238,30 @@ async def test_and_if_that_is_who_has_said_it_as_a_message_of_its_own(autojump_c
         assert buses[1].ledger.adopted == 0
 
 
+@pytest.mark.parametrize("ends", ["in order", "without a word"])
+async def test_what_is_said_to_a_session_that_has_come_here_comes_after_what_was_said_while_it_was_elsewhere(
+    ends, autojump_clock
+):
+    directory = MemoryDirectory()
+    async with open_buses(make, directory=directory) as (buses, probes):
+        session = await probes[0].initialize()
+        found = await remote(buses[1], session)
+        if ends == "in order":
+            buses[0].node.hand_over.begin()
+            await quiet(buses)
+        else:
+            await kill(buses[0], directory)
+        receipts = tell(found, 1, 2)
+        stream = await at(session, probes[1]).get().begun()
+        receipts += tell(only(buses[1]), 3, 4)
+        receipts += tell(found, 5)
+        receipts.append(only(buses[1]).notify(SAID, {"number": 6}))
+        await trio.sleep(5)
+        receipts.append(only(buses[1]).notify(SAID, {"number": 7}))
+        await quiet(buses)
+        assert (said(stream), fates(receipts)) == ([*range(1, 8)], [DELIVERED] * 7)
+
+
 async def test_what_comes_where_the_session_is_no_more_is_told_elsewhere_in_order(autojump_clock):
     directory = Looked()
     async with open_buses(make, 3, directory=directory) as (buses, probes):

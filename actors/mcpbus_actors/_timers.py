@@ -7,6 +7,9 @@ keeps no more than twice the timers that are running, and pays no search.
 
 The task runs while the heap is not empty. When the timer it sleeps for is cancelled it sleeps on,
 because waking it to go to sleep again would cost more than a wake-up that finds nothing to do.
+
+A process that was stopped for longer than a timeout finds its timers due and the news that should have
+cancelled them unread, at the same moment. So timers that are late wait for a moment longer.
 """
 
 import math
@@ -18,6 +21,10 @@ import trio
 from mcpbus_actors._dispatch import BUDGET, Dispatcher
 from mcpbus_actors._mailbox import Mailbox, removed
 
+LATE_SECONDS: Final = 0.25
+"""A timer that is noticed so much later than it was due: the process was stopped, or something blocked its loop."""
+LOOK_SECONDS: Final = 1.0
+"""How long such timers wait, so that first comes what has arrived meanwhile, and would have cancelled them."""
 SLACK: Final = 32
 """Cancelled timers that are not worth rebuilding the heap for."""
 
@@ -46,7 +53,16 @@ class Timer:
 class Timers:
     """The timers of one system."""
 
-    __slots__ = ("_cancelled", "_dispatcher", "_heap", "_running", "_scope", "_sequence")
+    __slots__ = (
+        "_cancelled",
+        "_dispatcher",
+        "_heap",
+        "_looked",
+        "_looking",
+        "_running",
+        "_scope",
+        "_sequence",
+    )
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
@@ -55,6 +71,8 @@ class Timers:
         self._cancelled = 0
         self._running = False
         self._scope = trio.CancelScope()  # in which the task sleeps, if there is one
+        self._looked = -math.inf  # timers that were due before that have waited long enough
+        self._looking: trio.CancelScope | None = None
 
     def __len__(self) -> int:
         """Return how many timers are running."""
@@ -88,14 +106,26 @@ class Timers:
         self._heap.clear()
         self._cancelled = 0
         self._scope.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
 
     async def _run(self) -> None:
         # Shielded: timers run until the system closes, which ends this task by itself.
         while self._heap:
             with trio.CancelScope(deadline=self._heap[0][0], shield=True) as self._scope:
                 await trio.sleep_forever()
+            await self._look()
             self._fire()
         self._running = False
+
+    async def _look(self) -> None:
+        """Let others run for a while, if the next timer is late."""
+        now = trio.current_time()
+        if self._heap and self._looked < self._heap[0][0] < now - LATE_SECONDS:
+            self._looked = now
+            with trio.CancelScope(relative_deadline=LOOK_SECONDS, shield=True) as self._looking:
+                await trio.sleep_forever()
+            self._looking = None
 
     @trio.lowlevel.enable_ki_protection
     def _fire(self) -> None:

@@ -161,7 +161,9 @@ class Delivery:
         ):
             way = absent(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
         elif self._session.stage is not Stage.READY and self._stash and stream is not None:
-            way = Hold.HOLD  # a log line may be sent before initialized, but not before older messages of the same stream
+            way = (
+                Hold.HOLD
+            )  # a log line may be sent before initialized, but not before older messages of the same stream
         elif stream is None and self.comes_back and way is StreamKind.STANDALONE:
             way = Hold.HOLD
         elif stream is None:

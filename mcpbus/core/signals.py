@@ -139,7 +139,7 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 class Supersede(msgspec.Struct, frozen=True):
-    """A newer stream takes this one's place: return what waits now, and end the connection."""
+    """A newer stream takes this one's place: return what waits now, and end, in a moment if something is being written."""
 
 
 class Recall(msgspec.Struct, frozen=True):

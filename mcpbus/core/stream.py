@@ -508,8 +508,9 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self._stop_if_done()
 
     def _supersede(self, _message: Supersede) -> None:
+        had_time = self.finishing
         self._return_waiting()
-        if self.writing:
+        if self.writing and not had_time:
             self.cell.after(_LAST_SECONDS, _Overdue())
         else:
             self._leave()

@@ -289,9 +289,14 @@ class _AsgiRequest:
 
     async def _write(self, data: bytes, *, more: bool) -> None:
         deadline = self._bus.limits.write_deadline
-        with self._bus.reached.writing(deadline, self.peer) as patience:
-            await say(self._send, {"type": "http.response.body", "body": data, "more_body": more})
+        try:
+            with self._bus.reached.writing(deadline, self.peer) as patience:
+                await say(self._send, {"type": "http.response.body", "body": data, "more_body": more})
+        except trio.BrokenResourceError:
+            self.unfinished = False  # the client has gone
+            raise
         if patience.cancelled_caught:
+            self.unfinished = False
             raise trio.BrokenResourceError(f"the client accepted nothing for {deadline:g} s")
 
     async def end(self) -> None:

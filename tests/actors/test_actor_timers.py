@@ -7,7 +7,7 @@ import trio
 from actor_doubles import Recorder, boom, restart, stage, stop
 from mcpbus_actors import testing
 from mcpbus_actors._dispatch import BUDGET
-from mcpbus_actors._timers import SLACK
+from mcpbus_actors._timers import LOOK_SECONDS, SLACK
 
 
 def after(seconds, message):
@@ -177,3 +177,43 @@ async def test_what_is_left_of_many_cancelled_timers_fires_in_the_order_of_their
                 timer.cancel()
         fired = [left[int(await probe.expect(str, timeout=200))][0] for _ in left]
         assert fired == sorted(seconds for seconds, _ in left.values())
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_timer_that_is_late_leaves_others_a_moment_to_cancel_it(cancelled, autojump_clock):
+    """As where the process was stopped: what would have cancelled it has arrived, and was not looked at."""
+    async with stage() as (system, _, _):
+        log = []
+        recorder = system.spawn(Recorder, log)
+        for seconds in (10, 10, 20):
+            recorder.tell(after(seconds, lambda _: log.append(trio.current_time())))
+        autojump_clock.jump(30)
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        assert log == []
+        if cancelled:
+            recorder.tell(lambda recorder: recorder.timer.cancel())
+        await trio.sleep(5)
+        assert log == [30 + LOOK_SECONDS] * (2 if cancelled else 3)
+
+
+async def test_no_timer_waits_twice_for_that_nor_one_that_is_set_meanwhile(autojump_clock):
+    async with stage() as (system, _, _):
+        log = []
+        recorder = system.spawn(Recorder, log)
+        for seconds in [1] * (BUDGET + 1):
+            recorder.tell(after(seconds, lambda _: log.append(trio.current_time())))
+        autojump_clock.jump(30)
+        await trio.sleep(0.5)
+        recorder.tell(after(0, lambda _: log.append("set meanwhile")))
+        await trio.sleep(5)
+        assert log == [30 + LOOK_SECONDS] * (BUDGET + 1) + ["set meanwhile"]
+
+
+async def test_a_system_that_closes_waits_for_no_late_timer(autojump_clock):
+    async with stage() as (system, _, _):
+        system.spawn(Recorder).tell(after(1, "late"))
+        autojump_clock.jump(30)
+        await trio.sleep(0.5)
+        begun = trio.current_time()
+    assert trio.current_time() == begun

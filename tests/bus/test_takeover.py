@@ -9,6 +9,7 @@ from mcpbus.core.receipt import DELIVERED, Fate, Place
 from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.stream import Returned
 from mcpbus.protocol.routes import Reason, StreamKind
+from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import StreamEnded, open_bus, open_probe, over_http1, settle
 from tests.at_home import KEPT_AS_WELL
 
@@ -299,3 +300,35 @@ async def test_the_messages_that_the_client_took_of_a_write_are_delivered_whatev
         await settle(bus)
         assert [receipt.fate for receipt in receipts] == [DELIVERED] * 3 + [LOST] * 3
         assert data(get) == [0, 1, 2]
+
+
+async def test_a_session_whose_client_waits_while_the_process_is_stopped_is_not_given_up(autojump_clock):
+    async with staged(limits={"idle_timeout": 60}) as stage:
+        session = await stage.probe.initialize()
+        await stage.quiet()
+        autojump_clock.jump(100)
+        for _ in range(10):  # a connection is accepted, and a request read
+            await trio.lowlevel.checkpoint()
+        assert "result" in await session.request("ping").reply()
+        await trio.sleep(100)
+        assert not stage.bus.sessions
+
+
+async def test_nor_is_a_stream_to_which_its_client_has_come_back_meanwhile(autojump_clock):
+    async with staged(event_store=MemoryEventStore()) as stage:
+        session = await stage.probe.initialize()
+        get = await opened(stage, session)
+        inside = stage.bus.sessions[session.id]
+        inside.notify("notifications/x", {"n": 1})
+        await get.message()
+        event = get.body.decode().rpartition("id: ")[2].partition("\n")[0]
+        get.disconnect()
+        await stage.quiet()
+        autojump_clock.jump(stage.bus.limits.abandoned_timeout + 10)
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        [(stream, _)] = inside.streams._live.values()
+        again = await session.get(event).begun()
+        receipt = inside.notify("notifications/x", {"n": 2})
+        await again.message()
+        assert (stream.stopped, receipt.fate) == (False, DELIVERED)

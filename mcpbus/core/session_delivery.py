@@ -155,22 +155,9 @@ class Delivery:
                 self._note(full, overflowed(way, message))
             return
         stream = self.get if way is StreamKind.STANDALONE else self.shared
-        if (
-            self._session.stage is not Stage.READY
-            and (message.kind, Era.LEGACY, StreamState.UNINITIALIZED) in ABSENT
-        ):
-            way = absent(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
-        elif self._session.stage is not Stage.READY and self._stash and stream is not None:
-            way = (
-                Hold.HOLD
-            )  # a log line may be sent before initialized, but not before older messages of the same stream
-        elif stream is None and self.comes_back and way is StreamKind.STANDALONE:
-            way = Hold.HOLD
-        elif stream is None:
-            way = absent(
-                message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER
-            )
-        elif withheld:
+        if stream is None or self._session.stage is not Stage.READY:
+            way = self._way_without(message, way, stream)
+        if withheld and stream is not None and not isinstance(way, Reason):
             way = Hold.HOLD
         if isinstance(way, Reason):
             message.discard(way)
@@ -178,6 +165,22 @@ class Delivery:
             self._hold(message)
         else:
             stream.send(message)
+
+    def _way_without(
+        self, message: OutboundMessage, way: StreamKind | Hold | Reason, stream: Stream | None
+    ) -> StreamKind | Hold | Reason:
+        """Return what becomes of a message whose stream is not there, or whose client has not sent initialized."""
+        if (
+            self._session.stage is not Stage.READY
+            and (message.kind, Era.LEGACY, StreamState.UNINITIALIZED) in ABSENT
+        ):
+            return absent(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
+        if stream is not None:
+            # A log line may be sent before initialized, but not before older messages of the same stream.
+            return Hold.HOLD if self._stash else way
+        if self.comes_back and way is StreamKind.STANDALONE:
+            return Hold.HOLD
+        return absent(message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER)
 
     def _send_on(self, waited: Collection[OutboundMessage]) -> None:
         """Send what has waited, but for what the client has unsubscribed from meanwhile, and for what nobody asks any more."""

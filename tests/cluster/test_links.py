@@ -76,6 +76,78 @@ async def test_what_one_end_has_said_is_no_proof_for_the_other(autojump_clock):
         nursery.cancel_scope.cancel()
 
 
+class Recorded(trio.abc.Stream):
+    """A stream that notes what is sent over it."""
+
+    def __init__(self, stream):
+        self.stream, self.sent = stream, b""
+
+    async def send_all(self, data):
+        self.sent += data
+        await self.stream.send_all(data)
+
+    async def receive_some(self, max_bytes=None):
+        return await self.stream.receive_some(max_bytes)
+
+    async def wait_send_all_might_not_block(self):
+        await self.stream.wait_send_all_might_not_block()
+
+    async def aclose(self):
+        await self.stream.aclose()
+
+
+@pytest.mark.parametrize("recorded", [0, 1])
+async def test_what_was_recorded_of_one_greeting_is_no_proof_in_another_one(recorded, autojump_clock):
+    """Each end greets anew with what no greeting before had; else somebody who has seen one needs no key."""
+    ends = [Recorded(stream) for stream in trio.testing.memory_stream_pair()]
+    homes = ["here", "there"]
+    async with trio.open_nursery() as nursery:
+        for number, end in enumerate(ends):
+            dialled = None if number else "there"
+            nursery.start_soon(greet, end, Incoming(end), [b"k"], homes[number], dialled)
+    ours, theirs = trio.testing.memory_stream_pair()
+    await theirs.send_all(ends[recorded].sent)
+    with pytest.raises(FrameError, match="does not have the key"):
+        await greet(ours, Incoming(ours), [b"k"], homes[1 - recorded], "there" if recorded else None)
+
+
+async def test_a_stranger_cannot_make_anything_be_kept_before_it_has_proved_itself(autojump_clock):
+    ours, theirs = trio.testing.memory_stream_pair()
+    taken = 0
+
+    async def flood():
+        nonlocal taken
+        head = encode_frames(Kind.HELLO, 0, b"x" * 70_000)[4:9]  # which says that there is more
+        more = (1024).to_bytes(4, "big") + head + b"x" * 1024
+        with suppress(trio.BrokenResourceError):
+            for _ in range(1_000):
+                await theirs.send_all(more)
+                taken += len(more)
+                await trio.testing.wait_all_tasks_blocked()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(flood)
+        with (
+            trio.fail_after(60),
+            pytest.raises(FrameError, match="more than 4096 bytes of messages have not come to their end"),
+        ):
+            await greet(ours, Incoming(ours), [b"k"], "there", None)
+        await ours.aclose()
+        nursery.cancel_scope.cancel()
+    assert taken < 10_000
+
+
+@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.PROOF])
+async def test_a_greeting_has_no_long_message(kind, autojump_clock):
+    ours, theirs = trio.testing.memory_stream_pair()
+    if kind is Kind.PROOF:
+        hello = encode(Hello("here", b"n" * 16, [*greeting._name_keys([b"k"])]))
+        await theirs.send_all(encode_frames(Kind.HELLO, 0, hello))
+    await theirs.send_all(encode_frames(kind, 0, b"x" * 5_000))
+    with pytest.raises(FrameError, match="a frame of 5000 bytes is too long"):
+        await greet(ours, Incoming(ours), [b"k"], "there", None)
+
+
 async def until_closed(stream):
     with suppress(trio.BrokenResourceError):
         while await stream.receive_some():

@@ -86,6 +86,26 @@ async def test_a_task_waits_for_a_long_one(words, far, in_a_task, autojump_clock
     assert len(in_a_task) == 1
 
 
+@pytest.mark.parametrize("far", ["http1"], indirect=True)
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_long_answer_is_delivered_once_its_client_has_it(far, leaves, autojump_clock):
+    """What the other process has taken from the link is not at the client yet."""
+    buses, session, _ = far
+    holding = call(session, "echo", text="x" * 300_000)
+    holding.stall()
+    await quiet(buses)
+    ledger = buses[0].ledger
+    before = ledger.delivered, ledger.discarded[Reason.LOST]
+    assert sum(ledger.pending.values()) == 1
+    if leaves:
+        holding.disconnect()
+    else:
+        holding.resume()
+    await quiet(buses)
+    after = ledger.delivered, ledger.discarded[Reason.LOST]
+    assert (after[0] - before[0], after[1] - before[1]) == ((0, 1) if leaves else (1, 0))
+
+
 async def test_a_task_goes_on_with_a_stream(far, in_a_task, autojump_clock):
     _, session, _ = far
     counting = call(session, "count", token="t")

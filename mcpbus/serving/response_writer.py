@@ -220,7 +220,8 @@ class GatheringWriter(ABC):
 
     def _written(self, *, said: bool, last: bool) -> None:
         """Take note that a piece is written. With the last one the stream ends, or it is let go of: its client may come back."""
-        self._ends = []
+        if self._ends:
+            self._ends = []
         if last:
             # The stream may end as soon as it hears of this, and would say so.
             self._let_go()

@@ -296,7 +296,6 @@ class _AsgiRequest:
             self.unfinished = False  # the client has gone
             raise
         if patience.cancelled_caught:
-            self.unfinished = False
             raise trio.BrokenResourceError(f"the client accepted nothing for {deadline:g} s")
 
     async def end(self) -> None:

@@ -2,7 +2,8 @@
 
 A real process serves clients of all transports that come, ask for things whose handlers fail in all ways, and go, often too soon.
 At each sample its books must balance; at the end, once everybody has left and nothing is waited for any more, it must hold as much
-as in the beginning. A seed says who comes and what is asked for, though not when what happens.
+as in the beginning. A seed says who comes and what is asked for, though not when what happens. For a quarter of the time each, the delivery
+checker follows, see `tests.delivery.run`, with and without a proxy.
 """
 
 import gc
@@ -23,6 +24,7 @@ import click
 import httpx
 import trio
 
+from tests.delivery.run import run as check_delivery
 from tests.soak.soak_visits import CLAIM, SERVER, WAYS, Visitor, leaves, visit
 
 SAMPLE_SECONDS = 1.0
@@ -31,6 +33,9 @@ TOLERATED_KILOBYTES = 48 * 1024
 
 ENOUGH_PATIENCE = 10.0
 """Seconds for which no client and no server is ever without a turn, so that no server may end a connection for that."""
+
+DELIVERY_PATIENCE = 3.0
+"""The same for the delivery checker, most of whose clients are not slow."""
 
 HELD = ("sessions", "requests", "actors", "tasks", "parked", "kept", "topics", "pending", "descriptors")
 """What must be back where it was."""
@@ -246,6 +251,13 @@ def main(minutes: float, seed: int | None, visitors: int, patience: float, chaos
     with tempfile.NamedTemporaryFile(suffix=".log", delete=False) as log:
         told, faults = run(chosen, 60 * minutes, visitors, patience, log)
     click.echo(told)
+    for proxied in (False, True):
+        click.echo(f"what arrives where{', through a proxy' if proxied else ''}:")
+        checked = check_delivery(
+            chosen, 15 * minutes, visitors, min(patience, DELIVERY_PATIENCE), proxied=proxied
+        )
+        click.echo(checked)
+        faults += checked.faults
     for fault in faults:
         click.echo(f"WRONG: {fault}")
     click.echo(f"{len(faults)} faults; the server's log is {log.name}")

@@ -10,6 +10,7 @@ from mcpbus.auth.keys import Keys
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.signatures import Check
 from mcpbus.auth.signed import SignatureHeader, SignedToken, read_signed
+from mcpbus.auth.token_types import AT_JWT, JWT, check_kind, check_type, read_type
 from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
 from mcpbus.auth.web import HttpxWeb, Web
 from mcpbus.protocol.bounded_cache import BoundedCache
@@ -20,6 +21,7 @@ ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 """With which tokens may be signed, unless others are named."""
 
 _PUBLIC: Final = frozenset({*ALGORITHMS, "RS384", "RS512", "PS384", "PS512", "ES512"})
+_REQUIRABLE: Final = (None, AT_JWT, JWT, "JWT")
 _NUMBERS: Final = frozenset({int, float})
 
 
@@ -34,11 +36,12 @@ class JwtVerifier:
         audience: For whom they have to be issued, if not for the server's own URI; one of several.
         jwks_uri: Where the keys are; found through the issuer's metadata if left out.
         algorithms: With which they may be signed.
+        typ: The `typ` that each must have, such as ``at+jwt`` of RFC 9068. If left out, ``at+jwt``, ``JWT`` and none are accepted.
         web: Who asks the issuer.
 
     Raises:
         TypeError: The algorithms are no list.
-        ValueError: An address is neither https nor on this machine, or an algorithm has no public keys.
+        ValueError: An address is neither https nor on this machine, an algorithm has no public keys, or no access token has that `typ`.
     """
 
     local = False
@@ -50,6 +53,7 @@ class JwtVerifier:
         audience: str | Iterable[str] = (),
         jwks_uri: str | None = None,
         algorithms: Sequence[str] = ALGORITHMS,
+        typ: str | None = None,
         web: Web | None = None,
     ) -> None:
         read_address(issuer, "issuer")
@@ -62,6 +66,9 @@ class JwtVerifier:
             raise ValueError(
                 f"algorithms are some of {', '.join(sorted(_PUBLIC))}, not {', '.join(refused) or 'none'}"
             )
+        if typ not in _REQUIRABLE:
+            raise ValueError(f"typ is {typ!r}: it must be {AT_JWT!r} or 'JWT', or left out")
+        self._typ = read_type(typ)
         self.issuer = issuer
         self.issuers = (issuer,)
         self.web: Web = web or HttpxWeb()
@@ -78,6 +85,7 @@ class JwtVerifier:
         algorithm = self._algorithms.get(header.alg)
         if algorithm is None:
             raise InvalidTokenError("it is not signed with an algorithm that is admitted here")
+        check_type(read_type(header.typ), self._typ)
         if header.crit is not msgspec.UNSET:
             raise InvalidTokenError("it has critical extensions, of which none is known here")
         # Before anybody is asked for keys: with several issuers, each has its own.
@@ -113,8 +121,9 @@ def check_claims(claims: Mapping[str, Any], issuer: str, audience: Collection[st
         now: The time, in seconds since the epoch.
 
     Raises:
-        InvalidTokenError: It is not for this server, or not for now.
+        InvalidTokenError: It is no access token, not for this server, or not for now.
     """
+    check_kind(claims)
     if not _is_meant(claims.get("aud"), audience):
         raise InvalidTokenError("it was issued for another audience")
     expires = claims.get("exp")

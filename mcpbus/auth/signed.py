@@ -16,11 +16,13 @@ class SignatureHeader(msgspec.Struct):
         alg: How it is signed.
         kid: The name of the key with which it is signed.
         crit: What its reader has to know; there is nothing of the kind that is known here.
+        typ: The type of the token, which may be anything.
     """
 
     alg: str
     kid: str | None = None
     crit: Any = msgspec.UNSET
+    typ: Any = None
 
 
 class SignedToken(msgspec.Struct):

@@ -69,7 +69,53 @@ NO_TOKEN = "it is not a signed token"
 TOO_DEEP = "it is nested too deeply"
 UNADMITTED = "it is not signed with an algorithm that is admitted here"
 UNKNOWN_KEY = "it is signed with a key that the issuer does not have"
+OTHER_TYPE = "it is no access token, but a token of another type"
+BOUND = "it is bound to a key (cnf), and no proof of that key is accepted here"
+CLAIMED = {
+    "bound to a key by DPoP": ({"cnf": {"jkt": "0ZcOCORZNYy"}}, BOUND),
+    "bound to a certificate": ({"cnf": {"x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2"}}, BOUND),
+    "bound to nothing in particular": ({"cnf": {}}, BOUND),
+    "bound to what cannot be read": ({"cnf": False}, BOUND),
+    "a logout token": ({"events": {}}, "it is no access token, but a security event token"),
+    "an ID token by its hash": ({"at_hash": "a"}, "it is no access token, but an ID token"),
+    "an ID token of Keycloak": ({"typ": "ID"}, "it is no access token, but an ID token"),
+    "a refresh token of Keycloak": ({"typ": "Refresh"}, "it is no access token, but a refresh token"),
+    "an ID token of Cognito": ({"token_use": "id"}, "it is no access token, but an ID token"),
+    "a token for DPoP": ({"token_type": "DPoP"}, "it is no access token, but a token that is bound to a key"),
+}
+"""Claims of tokens that are not for each bearer, whether a token or its issuer states them."""
+
+TYPED = {
+    "logout+jwt": "it is no access token, but a logout token",
+    "application/logout+jwt": "it is no access token, but a logout token",
+    "LOGOUT+JWT": "it is no access token, but a logout token",
+    "dpop+jwt": "it is no access token, but a proof of possession",
+    "secevent+jwt": "it is no access token, but a security event token",
+    "id_token+jwt": "it is no access token, but an ID token",
+    "oauth-authz-req+jwt": "it is no access token, but an authorization request",
+    "example+jwt": OTHER_TYPE,
+    "application/jwt+at": OTHER_TYPE,
+    "text/at+jwt": OTHER_TYPE,
+    "at+jwt ": OTHER_TYPE,
+    "JOSE": OTHER_TYPE,
+    "": OTHER_TYPE,
+}
+"""Types of which no access token is."""
+
+
+def typed(typ):
+    return lambda issuer: issuer.token("ada", GOOD, header={"typ": typ})
+
+
+def claiming(claims):
+    return lambda issuer: issuer.token("ada", GOOD, **claims)
+
+
 BAD = {
+    **{f"typ {typ!r}": (typed(typ), why) for typ, why in TYPED.items()},
+    "typ that is a number": (lambda _: made(b'{"alg":"ES256","typ":7}'), "its typ is no text"),
+    "typ that is a list": (lambda _: made(b'{"alg":"ES256","typ":["at+jwt"]}'), "its typ is no text"),
+    **{name: (claiming(claims), why) for name, (claims, why) in CLAIMED.items()},
     "one part": (lambda _: "abc", NO_TOKEN),
     "three parts of nothing": (lambda _: "a.b.c", NO_TOKEN),
     "four parts": (lambda i: i.token("ada", GOOD) + ".x", NO_TOKEN),

@@ -3,6 +3,7 @@
 import base64
 import itertools
 import json
+import re
 from contextlib import nullcontext, suppress
 
 import pytest
@@ -26,8 +27,45 @@ RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
 async def test_a_bad_token_is_refused(make, why, autojump_clock):  # A-7
     """What its client is told is among the rules, for each way in."""
     issuer = Issuer()
-    with pytest.raises(InvalidTokenError, match=why):
+    with pytest.raises(InvalidTokenError, match=re.escape(why)):
         await JwtVerifier(issuer.url, web=issuer).verify(make(issuer), RESOURCE, issuer.now())
+
+
+@pytest.mark.parametrize(
+    "typ", ["at+jwt", "application/at+jwt", "AT+JWT", "JWT", "jwt", "application/JWT", None]
+)
+@pytest.mark.parametrize(
+    "more", [{}, {"cnf": None, "typ": "Bearer", "token_use": "access", "token_type": "Bearer"}]
+)
+async def test_an_access_token_has_one_of_the_types_that_issuers_give_it(typ, more, autojump_clock):
+    issuer = Issuer()
+    verifier = JwtVerifier(issuer.url, web=issuer)
+    made = issuer.sign(json.dumps({**claims_of(issuer), **more}).encode(), {"typ": typ})
+    assert (await verifier.verify(made, RESOURCE, issuer.now())).principal.subject == "ada"
+
+
+def claims_of(issuer):
+    return {"iss": issuer.url, "sub": "ada", "aud": RESOURCE, "exp": issuer.now() + 100}
+
+
+@pytest.mark.parametrize(
+    ("needed", "good", "bad"),
+    [("at+jwt", ["at+jwt", "application/at+JWT"], ["JWT", None]), ("JWT", ["jwt"], ["at+jwt", None])],
+)
+async def test_one_type_can_be_required(needed, good, bad, autojump_clock):
+    issuer = Issuer()
+    verifier = JwtVerifier(issuer.url, typ=needed, web=issuer)
+    for typ in good:
+        assert await verifier.verify(issuer.token("ada", header={"typ": typ}), RESOURCE, issuer.now())
+    for typ in bad:
+        with pytest.raises(InvalidTokenError, match=f"its typ is not {re.escape(needed.lower())}"):
+            await verifier.verify(issuer.token("ada", header={"typ": typ}), RESOURCE, issuer.now())
+
+
+@pytest.mark.parametrize("typ", ["logout+jwt", "", 7, "application/at+jwt"])
+def test_a_type_that_no_access_token_has_cannot_be_required(typ):
+    with pytest.raises(ValueError, match="it must be 'at\\+jwt' or 'JWT'"):
+        JwtVerifier("https://id.example.com", typ=typ)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])

@@ -1,12 +1,16 @@
 """Tokens that are asked about, tokens that are written down, and verifiers of one's own."""
 
 import gc
+import json
+import re
 import tracemalloc
 from collections import Counter
+from contextlib import nullcontext
 from hashlib import sha256
 
 import pytest
 import trio
+from bad_tokens import CLAIMED
 from guarded import RESOURCE, bearing, challenge_of, guarded
 
 from mcpbus import Server
@@ -272,6 +276,15 @@ async def test_what_is_said_of_a_token_is_checked_as_if_it_said_so_itself(option
         assert why in challenge_of(answer)["error_description"]
 
 
+@pytest.mark.parametrize(("claims", "why"), CLAIMED.values(), ids=CLAIMED)
+async def test_a_token_that_is_not_for_each_bearer_is_refused_by_what_its_issuer_states(
+    claims, why, autojump_clock
+):
+    issuer = Issuer()
+    with pytest.raises(InvalidTokenError, match=re.escape(why)):
+        await introspecting(issuer).verify(issuer.token("ada", **claims), RESOURCE, issuer.now())
+
+
 @pytest.mark.parametrize("options", [{"iss": None}, {"iat": None}, {"aud": [RESOURCE]}])
 async def test_what_an_issuer_need_not_say_may_be_missing(options, autojump_clock):
     async with guarded(verifier=introspecting) as it:
@@ -304,11 +317,16 @@ async def test_while_it_cannot_be_asked_a_token_may_be_good(answer, autojump_clo
         assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 503
 
 
-@pytest.mark.parametrize("active", [b"false", b'"true"', b"1", b"null"])
+@pytest.mark.parametrize("active", [False, "false", "true", 1, None, [True], {"a": 1}])
 async def test_only_what_is_active_is_good(active, autojump_clock):
-    async with guarded(verifier=introspecting) as it:
-        it.issuer.answers[it.issuer.introspection_endpoint] = 200, b'{"active":%b}' % active
-        assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 401
+    """All else is in order, so that the token is refused for that alone."""
+    issuer = Issuer()
+    claims = {"active": active, "sub": "ada", "aud": RESOURCE, "scope": "files:read"}
+    for active_now, refused in ((True, False), (active, True)):
+        answer = json.dumps({**claims, "active": active_now}).encode()
+        issuer.answers[issuer.introspection_endpoint] = 200, answer
+        with pytest.raises(InvalidTokenError, match="it is not active") if refused else nullcontext():
+            await introspecting(issuer).verify("opaque", RESOURCE, issuer.now())
 
 
 async def test_where_to_ask_may_be_said(autojump_clock):
@@ -356,6 +374,23 @@ async def test_signed_tokens_and_others_are_taken_beside_each_other(autojump_clo
         assert questions(opaque) == 0
         assert (await it.send("modern", bearing("opaque"))).status == 200
         assert questions(opaque) == 1
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["down first", "down last"])
+async def test_an_issuer_that_is_down_is_in_the_way_of_no_other_issuers_token(first, autojump_clock):
+    """It is asked about each token that comes to it, since nothing in one tells whose it is."""
+    opaque = Issuer("https://opaque.test")
+    opaque.answers[opaque.introspection_endpoint] = 503, b""
+
+    def verifier(issuer):
+        both = introspecting(opaque), JwtVerifier(issuer.url, web=issuer)
+        return AnyOf(*(both if first else reversed(both)))
+
+    async with guarded(verifier=verifier) as it:
+        assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 200
+        assert questions(opaque) == first
+        assert (await it.send("modern", bearing("opaque"))).status == 503
+        assert questions(opaque) == 1 + first
 
 
 # -- written down ---------------------------------------------------------------------------------

@@ -53,6 +53,9 @@ class Unknown:
         return b"\0\0\1\xf0\0\0\0\0\0x"
 
 
+WHOLE = ["END_HEADERS", "END_STREAM"]
+
+
 def head(peer, stream_id, *fields, path="/wait", flags=("END_HEADERS", "END_STREAM")):
     block = peer.connection.encoder.encode([*head_of("POST", path), *fields])
     return HeadersFrame(stream_id, data=block, flags=flags)
@@ -101,6 +104,15 @@ FLOODS = {
         HeadersFrame(1, data=bytes(16_000)),
         *[ContinuationFrame(1, data=bytes(16_000))] * 6,
     ],
+    "references of one byte": lambda _: [
+        HeadersFrame(1, data=b"\x40\x01a\x00" + b"\xbe" * 1900, flags=WHOLE)
+    ],
+    "a block of more than 256 fields": lambda peer: [head(peer, 1, *[("a", "")] * 260)],
+    "heads of many fields": lambda peer: [head(peer, n, *[("a", "")] * 120, path="/") for n in ids(MANY)],
+    "heads of too many fields": lambda peer: [head(peer, n, *[("a", "")] * 200) for n in ids(MANY)],
+    "trailers of many fields": lambda peer: with_stream(
+        peer, *[HeadersFrame(1, data=b"\x40\x01a\x00" + b"\xbe" * 200, flags=WHOLE)] * MANY
+    ),
     "a header list that unpacks to more than 64 KiB": lambda peer: [
         head(peer, 1, *[("x-long", "x" * 3000)] * 40)
     ],

@@ -10,6 +10,8 @@ import hpack
 import pytest
 from h2.settings import SettingCodes
 from hyperframe.frame import ContinuationFrame, DataFrame, ExtensionFrame, HeadersFrame, SettingsFrame
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from peers import head_of
 
 from mcpbus.serving import Counters
@@ -17,6 +19,7 @@ from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun, StreamGone
 from mcpbus.serving.http2.field_decoder import FieldDecoder
 from mcpbus.serving.http2.field_encoder import encode_head
+from mcpbus.serving.http2.head import Malformed
 from mcpbus.serving.http2.heads import HeadReader, Heads
 from mcpbus.serving.http2.protocol import Protocol
 from mcpbus.serving.http2.token_bucket import BURST, RATE, TokenBucket
@@ -130,6 +133,89 @@ def test_blocks_that_came_before_are_remembered_and_not_many():
     for n in range(1000):
         reader.read(b"\x82\x84\x86\xbe\x00\x01x\x04%04d" % n)
     assert len(reader._known) <= 16
+
+
+_NAMES = st.sampled_from([b"x-a", b"x-b", b"authorization", b"cookie", b"accept", b"mcp-name"])
+_FIELDS = st.lists(st.tuples(_NAMES, st.sampled_from([b"", b"a", b"b", b"a" * 300])), max_size=4)
+_FIRST = [(b":method", b"GET"), (b":scheme", b"http"), (b":path", b"/"), (b":authority", b"a")]
+
+
+@st.composite
+def blocks_of_one_client(draw):
+    """Blocks as a client may write them: with fields that are added to the table or not, and references to what is there."""
+    encoder = hpack.Encoder()
+    blocks = []
+    for fields in draw(st.lists(_FIELDS, min_size=1, max_size=8)):
+        size = draw(st.sampled_from([None, None, None, 0, 100, 4096]))
+        if size is not None:
+            encoder.header_table_size = size
+        never = draw(st.booleans())
+        block = encoder.encode([*_FIRST, *((name, value, never) for name, value in fields)])
+        # The same bytes again, which may mean something else by now.
+        blocks += [block] + [draw(st.sampled_from([block, *blocks]))] * draw(st.integers(0, 2))
+    return blocks
+
+
+def meaning(fields):
+    """What the fields of a head say, apart from those of its request line."""
+    grouped = {}
+    for name, value in fields:
+        if name[:1] != b":":
+            grouped.setdefault(bytes(name), []).append(bytes(value))
+    return {name: b"; ".join(values) if name == b"cookie" else values for name, values in grouped.items()}
+
+
+# A block of references, before and after its client has put another value at the place in the table.
+_TOKEN = b"\x82\x86\x84\x41\x01a\x40\x0dauthorization"
+
+
+@settings(max_examples=300)
+@given(blocks_of_one_client())
+@example(
+    [_TOKEN + b"\x05alice", b"\x82\x86\x84\xbf\xbe", b"\x82\x86\x84\xbf\x7e\x03bob", b"\x82\x86\x84\xbf\xbe"]
+)
+@example([b"\x82\x86\x84\x01\x01a\x40\x03x-a\x05alice", b"\x82\x86\x84\x01\x01a\x7e\x03bob"] * 2)
+@example(
+    [b"\x82\x86\x84\x01\x01a\x40\x03x-a\x01%b" % n for n in (b"a", b"b")]
+    + [b"\x82\x86\x84\x01\x01a\x7f\x00\x01c", b"\x82\x86\x84\x01\x01a\xbf"] * 2
+)
+def test_a_head_has_the_fields_that_hpack_reads_whatever_was_remembered(blocks):
+    """A remembered block means the same only as long as the client's table does: its value may be another user's."""
+    heads = Heads(LONGEST_HEAD)
+    reader, theirs = HeadReader(heads), hpack.Decoder()
+    for block in blocks:
+        try:
+            expected = theirs.decode(block, raw=True)
+        except (hpack.HPACKError, IndexError):
+            with pytest.raises((ConnectionFault, Malformed)):
+                reader.read(block)
+            return
+        try:
+            head = reader.read(block)
+        except Malformed:
+            continue
+        headers = head.judged.headers
+        headers.raw(b"x-none")  # so that all fields are looked at
+        for name, values in meaning(expected).items():
+            wanted = values if isinstance(values, bytes) else values[0] if len(values) == 1 else tuple(values)
+            assert headers.raw(name) == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "costs"),
+    [
+        ([("x-a", "a")] * 20, False),
+        ([("x-a", "a")] * 28, False),
+        ([("x-a", "a")] * 60, True),
+        ([("a", "b" * 3000)] * 2, False),
+        ([("a", "b" * 3000)] * 9, True),
+    ],
+)
+def test_a_head_like_most_has_no_price_and_one_of_many_references_has(fields, costs):
+    reader, encoder = HeadReader(Heads(LONGEST_HEAD)), hpack.Encoder()
+    for number in range(3):
+        reader.read(encoder.encode([*head_of("GET", f"/{number}"), *fields]))
+        assert (reader.cost > 0) is costs
 
 
 def test_the_same_head_is_remembered_from_its_second_time_on():

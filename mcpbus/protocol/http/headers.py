@@ -25,19 +25,26 @@ _REMEMBERED_BYTES: Final = 256
 T = TypeVar("T")
 
 
-def add_field(kept: dict[bytes, Values], name: bytes, value: bytes) -> None:
-    """Add a field whose name is in lower case to those that arrived before it, as `Headers.of` takes them."""
-    earlier = kept.get(name)
-    if earlier is None:
-        kept[name] = value
-    else:
-        kept[name] = (*earlier, value) if isinstance(earlier, tuple) else (earlier, value)
+def group_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[bytes, Values]:
+    """Group fields by name, as `Headers.of` takes them.
 
+    A tuple that grew with each copy of a field would take time by the square of their number.
 
-def _enter(kept: dict[bytes, Values], fields: Iterable[tuple[bytes, bytes]]) -> None:
-    """Add fields in the order in which they arrived."""
+    Args:
+        fields: Names in lower case with values, in the order in which they arrived.
+    """
+    grouped: dict[bytes, Values] = {}
+    repeated: dict[bytes, list[bytes]] = {}
     for name, value in fields:
-        add_field(kept, name, value)
+        if name in grouped:
+            repeated.setdefault(name, []).append(value)
+        else:
+            grouped[name] = value
+    for name, copies in repeated.items():
+        first = grouped[name]
+        assert isinstance(first, bytes)  # noqa: S101 - tuples are made here
+        grouped[name] = (first, *copies)
+    return grouped
 
 
 class LateFields(Protocol):
@@ -70,9 +77,7 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, fields: Iterable[tuple[bytes, bytes]]) -> None:
         """Take the fields in the order in which they arrived, as ASGI gives them."""
-        kept: dict[bytes, Values] = {}
-        _enter(kept, ((name.lower(), value) for name, value in fields))
-        self._take(kept)
+        self._take(group_fields((name.lower(), value) for name, value in fields))
 
     @classmethod
     def of(cls, fields: dict[bytes, Values]) -> "Headers":
@@ -202,10 +207,7 @@ class _LateHeaders(Headers):
 def _join(early: dict[bytes, Values], late: Sequence[tuple[bytes, bytes]]) -> dict[bytes, Values]:
     """Return the fields that were looked at early together with others, whose names are not among theirs."""
     fields = {**early, **dict(late)}
-    if len(fields) < len(early) + len(late):
-        fields = {**early}
-        _enter(fields, late)
-    return fields
+    return fields if len(fields) == len(early) + len(late) else {**early, **group_fields(late)}
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import attrs
 import httptools
 
-from mcpbus.protocol.http.headers import Headers, add_field
+from mcpbus.protocol.http.headers import Headers, group_fields
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.field_characters import TOKEN
 from mcpbus.serving.head_facts import RememberedHead
@@ -54,15 +54,15 @@ class RequestHead(RememberedHead, eq=False, kw_only=True):
 
 
 class _Fields:
-    """The header fields that llhttp finds, by their names in lower case."""
+    """The header fields that llhttp finds, with their names in lower case."""
 
     __slots__ = ("found",)
 
     def __init__(self) -> None:
-        self.found: dict[bytes, bytes | tuple[bytes, ...]] = {}
+        self.found: list[tuple[bytes, bytes]] = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        add_field(self.found, name.lower(), value)
+        self.found.append((name.lower(), value))
 
 
 @attrs.frozen
@@ -172,7 +172,7 @@ def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:
         raise RequestError(501, "the method is unknown") from None
     except httptools.HttpParserError as error:
         raise RequestError(400, f"the head is malformed: {error}") from None
-    return fields.found
+    return group_fields(fields.found)
 
 
 def _read_line(data: bytes) -> _Line:

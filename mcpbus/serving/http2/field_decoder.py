@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 import hpack
 from hpack.table import HeaderTable
 
+from mcpbus.serving.head_limits import MOST_FIELDS
 from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.huffman import expand
 
@@ -31,15 +32,17 @@ class FieldDecoder:
 
     Args:
         longest: How long all of a request may be, as section 6.5.2 of RFC 9113 counts; what is longer ends the connection.
+        most: The fields that a block may have; more end the connection, and are not read. A few too many are answered.
 
     Attributes:
         changes: How often its table was changed by what was read. A block means the same as long as it is not.
     """
 
-    __slots__ = ("_added", "_longest", "_table", "changes")
+    __slots__ = ("_added", "_longest", "_most", "_table", "changes")
 
-    def __init__(self, longest: int) -> None:
+    def __init__(self, longest: int, most: int = 2 * MOST_FIELDS) -> None:
         self._longest = longest
+        self._most = most
         self._table = HeaderTable()
         self._added = self._table.dynamic_entries  # the last one first
         self.changes = 0
@@ -59,7 +62,7 @@ class FieldDecoder:
 
     def _decode(self, block: bytes) -> tuple[Fields, int]:
         fields: list[tuple[bytes, bytes]] = []
-        at, end, size, longest = 0, len(block), 0, self._longest
+        at, end, size, longest, most = 0, len(block), 0, self._longest, self._most
         if block and block[0] & _KIND == _RESIZED:
             at = self._resize(block)
         while at < end:
@@ -78,6 +81,8 @@ class FieldDecoder:
             size += FIELD_BYTES + len(field[0]) + len(field[1])
             if size > longest:
                 raise Abuse(f"it sent fields that are longer than {longest} bytes")
+            if len(fields) == most:
+                raise Abuse(f"it sent more than {most} fields in one block")
             fields.append(field)
         return tuple(fields), size
 

@@ -1,10 +1,11 @@
 """The head of one HTTP/2 request, judged by its fields (RFC 9113, sections 8.2 and 8.3)."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote
 
-from mcpbus.protocol.http.headers import Headers, add_field
+from mcpbus.protocol.http.headers import Headers, group_fields
 from mcpbus.protocol.http.messages import Head, plain_path
 from mcpbus.serving.field_characters import TOKEN
 from mcpbus.serving.head_facts import RememberedHead
@@ -13,6 +14,7 @@ from mcpbus.serving.http2.field_decoder import Fields
 from mcpbus.serving.http2.field_syntax import NAME, VALUE
 from mcpbus.serving.request_error import RequestError
 
+_COOKIE: Final = b"cookie"
 _METHOD: Final = re.compile(rb"[%b]+" % TOKEN)
 _TARGET: Final = re.compile(rb"(?:/[!\"$-~]*|\*)")
 _PSEUDO: Final = frozenset({b":method", b":scheme", b":authority", b":path", b":protocol"})
@@ -66,9 +68,10 @@ def read_head(fields: Fields) -> RequestHead:
         scheme, target = b"http", b"*"
     if not scheme or target is None or not _TARGET.fullmatch(target):
         raise Malformed("it has no target, or none in ASCII")
-    found: dict[bytes, bytes | tuple[bytes, ...]] = {}
-    for name, value in plain:
-        _add(found, name, value)
+    found = group_fields(plain)
+    cookies = found.get(_COOKIE)
+    if isinstance(cookies, tuple):
+        found[_COOKIE] = join_cookies(cookies)
     fault = _find_fault(method, scheme, target, protocol) or _settle_host(found, pseudo.get(b":authority"))
     expectation = found.get(b"expect")
     if fault is None and expectation is not None and expectation != b"100-continue":
@@ -84,6 +87,26 @@ def read_head(fields: Fields) -> RequestHead:
         target=target,
         fault=fault,
     )
+
+
+def read_refused(fields: Fields, fault: RequestError) -> RequestHead:
+    """Read what the answer to a head needs that is refused for its size: the method alone.
+
+    Raises:
+        Malformed: It has none.
+    """
+    method = target = b""
+    for name, value in fields:
+        if name[:1] != b":":
+            break
+        if name == b":method":
+            method = value
+        elif name == b":path":
+            target = value
+    if not _METHOD.fullmatch(method):
+        raise Malformed("its method is none")
+    judged = Head(method.decode(), "*", Headers(()))
+    return RequestHead(judged=judged, length=None, target=target, fault=fault)
 
 
 def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]]]:
@@ -115,12 +138,9 @@ def check_field(name: bytes, value: bytes) -> None:
         raise Malformed("a field that is about the connection")
 
 
-def _add(found: dict[bytes, bytes | tuple[bytes, ...]], name: bytes, value: bytes) -> None:
-    cookie = found.get(b"cookie") if name == b"cookie" else None
-    if isinstance(cookie, bytes):  # cut into several for its compression alone (section 8.2.3)
-        found[name] = cookie + b"; " + value
-    else:
-        add_field(found, name, value)
+def join_cookies(cookies: Iterable[bytes]) -> bytes:
+    """Join a cookie that was cut into several fields for its compression alone (RFC 9113, section 8.2.3)."""
+    return b"; ".join(cookies)
 
 
 def _settle_host(

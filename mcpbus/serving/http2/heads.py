@@ -11,13 +11,26 @@ from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.serving.head_limits import LOOKED_AT, MOST_ALIKE, MOST_FIELDS
 from mcpbus.serving.http2.field_decoder import FieldDecoder, Fields
-from mcpbus.serving.http2.head import RequestHead, check_field, read_head, read_length
+from mcpbus.serving.http2.head import (
+    RequestHead,
+    check_field,
+    join_cookies,
+    read_head,
+    read_length,
+    read_refused,
+)
 from mcpbus.serving.request_error import RequestError
 
 _LENGTH: Final = b"content-length"
 _COOKIE: Final = b"cookie"
 _LOOKED_AT: Final = (LOOKED_AT - {_LENGTH}) | {b":method", b":scheme", b":authority", b":path", b":protocol"}
 _MOST_BLOCKS: Final = 16
+_FREE_FIELDS: Final = 32
+_FREE_BYTES: Final = 8 * 1024
+"""Fields of a head, and bytes that its references stand for, without a cost: as many as a request has that came through proxies."""
+_FIELD_COST: Final = 1 / 8
+_BYTE_COST: Final = 1 / 12288
+"""The price of each one more, for the token bucket. A ping has the price 1."""
 _LONGEST_BLOCK: Final = 128
 """How many blocks one connection remembers, and how long one may be: what comes again refers to the table, and is short."""
 
@@ -47,19 +60,14 @@ class Heads:
         Raises:
             Malformed: It is none.
         """
+        fault = self._find_excess(fields, size)
+        if fault is not None:
+            return read_refused(fields, fault)
         head = self._known.get(fields)
         if head is None:
-            head = self._read(fields, size)
+            head = self._read_like_others(fields) or read_head(fields)
             if size <= LONGEST_RECALLED:
                 self._known.keep(fields, head)
-        return head
-
-    def _read(self, fields: Fields, size: int) -> RequestHead:
-        fault = self._find_excess(fields, size)
-        if fault is None:
-            return self._read_like_others(fields) or read_head(fields)
-        head = read_head(fields)
-        head.fault = head.fault or fault
         return head
 
     def _find_excess(self, fields: Fields, size: int) -> RequestError | None:
@@ -118,12 +126,12 @@ class _FieldsApart:
         """See `LateFields.find`: they are apart already, and only to be joined."""
 
     def all(self) -> list[tuple[bytes, bytes]]:
-        """See `LateFields.all`. A cookie is put together that was cut for its compression alone (RFC 9113, section 8.2.3)."""
+        """See `LateFields.all`. A cookie is one field again."""
         fields = self._fields
         cookies = [value for name, value in fields if name == _COOKIE]
         if len(cookies) < 2:
             return fields
-        return [*(field for field in fields if field[0] != _COOKIE), (_COOKIE, b"; ".join(cookies))]
+        return [*(field for field in fields if field[0] != _COOKIE), (_COOKIE, join_cookies(cookies))]
 
 
 class HeadReader:
@@ -131,14 +139,18 @@ class HeadReader:
 
     Args:
         heads: Reads the heads of all connections.
+
+    Attributes:
+        cost: The price of the last block for its client's token bucket; 0 for a block that most clients send.
     """
 
-    __slots__ = ("_decoder", "_heads", "_known")
+    __slots__ = ("_decoder", "_heads", "_known", "cost")
 
     def __init__(self, heads: Heads) -> None:
         self._heads = heads
         # A little too much is answered, and far too much is not read.
         self._decoder = FieldDecoder(2 * heads.longest)
+        self.cost = 0.0
         self._known: dict[bytes, RequestHead] = {}
 
     def read(self, block: bytes) -> RequestHead:
@@ -150,6 +162,7 @@ class HeadReader:
         """
         head = self._known.get(block)
         if head is not None:
+            self.cost = 0.0
             return head
         changes = self._decoder.changes
         fields, size = self._decode(block)
@@ -172,7 +185,10 @@ class HeadReader:
     def _decode(self, block: bytes) -> tuple[Fields, int]:
         decoder = self._decoder
         changes = decoder.changes
-        decoded = decoder.decode(block)
+        fields, size = decoder.decode(block)
         if decoder.changes != changes:
             self._known.clear()
-        return decoded
+        # A reference of one byte stands for a field of any length, which takes time to be judged all the same.
+        many, much = len(fields) - _FREE_FIELDS, size - len(block) - _FREE_BYTES
+        self.cost = max(0, many) * _FIELD_COST + max(0, much) * _BYTE_COST
+        return fields, size

@@ -5,7 +5,8 @@ Where the standard leaves a choice:
 - a malformed request resets its own stream (section 8.1.1), and so does what comes on a stream that its client has ended or reset;
 - what comes on a stream that we have reset is left unread, but for what both sides count: fields, and the connection's window;
 - a stream beyond the limit that was announced is refused, which makes it safe to repeat (sections 5.1.2, 8.7);
-- what asks for nothing spends the client's `TokenBucket`, and ends the connection with ENHANCE_YOUR_CALM when that is used up;
+- frames that ask for nothing, and fields beyond those of most requests, spend the client's `TokenBucket`, and end the connection with
+  ENHANCE_YOUR_CALM when that is used up;
 - the end of the connection can be announced before it comes (section 6.8);
 - priorities (section 5.3.2), and frames and settings that nobody has defined, mean nothing.
 """
@@ -101,6 +102,11 @@ class Protocol(Saying):
         """Whether the rest of something is missing that is not a part of a body."""
         frames = self._frames
         return self._awaited == CONTINUATION or (frames.waiting > 0 and frames.body_of is None)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something has come that no event was made of yet."""
+        return self._frames.waiting > 0
 
     @property
     def body_of(self) -> int | None:
@@ -201,6 +207,7 @@ class Protocol(Saying):
             raise ConnectionFault("a stream is opened below another one")
         self._bucket.spend(1)
         fields = self._heads.decode(block)
+        self._charge()
         if stream is None or stream.heard:
             return self._take_late(stream_id)
         try:
@@ -217,7 +224,9 @@ class Protocol(Saying):
         try:
             head = self._heads.read(block)
         except Malformed:
+            self._charge()
             return self._blame(stream_id)
+        self._charge()
         if self.leaving or len(self._streams.live) > MOST_STREAMS:
             self.refuse(stream_id)
             return None
@@ -231,6 +240,15 @@ class Protocol(Saying):
         if head.length is not None and head.length != size:
             return self._blame(stream_id)
         return RequestBegun(stream_id, head, True, body)
+
+    def _charge(self) -> None:
+        """Charge the client for the fields of the last block.
+
+        Raises:
+            Abuse: There were too many of them.
+        """
+        if self._heads.cost:
+            self._bucket.spend(self._heads.cost)
 
     def _take_late(self, stream_id: int) -> Event | None:
         """Take what comes on a stream that its client has ended, or that was reset."""

@@ -2,10 +2,11 @@
 
 import logging
 import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import copy_context
-from typing import Any
+from typing import Any, Final
 
 import trio
 
@@ -27,6 +28,9 @@ from mcpbus.serving.sharing import Board
 _logger = logging.getLogger("mcpbus.serving")
 
 Stream = DeadlineStream | trio.SSLStream[DeadlineStream]
+
+_MOST_AT_ONCE: Final = 64
+"""Connections that are accepted in a row, before other tasks may run."""
 
 
 class Accepted:
@@ -216,28 +220,44 @@ class Acceptor:
         self._all_closed = trio.Event()
         self._shares = Shares(options.max_connections or most_connections(), Accepted.idle_since)
 
-    async def accept(self, listener: trio.SocketListener) -> None:
+    async def accept(self, listening: socket.socket) -> None:
         """Accept connections, until cancelled; then others are refused."""
-        async with listener:
+        listening.setblocking(False)
+        with listening:
             while True:
-                try:
-                    if self._board is not None:
-                        await trio.lowlevel.wait_readable(listener.socket)
-                        await self._board.give_way()
-                    stream = await listener.accept()
-                except OSError as error:
-                    if error.errno in BROKEN:
-                        raise
-                    if error.errno in OUT_OF_ROOM:
-                        self.app.note(
-                            "max_connections",
-                            None,
-                            f"a connection could not be accepted: {os.strerror(error.errno)}",
-                        )
-                        self._displace(self._shares.displace())
-                        await trio.sleep(ROOM_SECONDS)
-                else:
-                    self._take(stream)
+                await trio.lowlevel.wait_readable(listening)
+                if self._board is not None:
+                    await self._board.give_way()
+                if not self._accept_waiting(listening):
+                    await trio.sleep(ROOM_SECONDS)
+
+    def _accept_waiting(self, listening: socket.socket) -> bool:
+        """Accept the connections that wait. One for each turn of the scheduler would leave newcomers to those who make its turns long.
+
+        Returns:
+            Whether the system has room for more.
+        """
+        for _ in range(_MOST_AT_ONCE):
+            try:
+                accepted, _ = listening.accept()
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno in BROKEN:
+                    raise
+                if error.errno in OUT_OF_ROOM:
+                    self._note_out_of_room(error.errno)
+                    return False
+            else:
+                self._take(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)))
+            if self._board is not None and self._board.is_ahead:
+                break
+        return True
+
+    def _note_out_of_room(self, number: int) -> None:
+        why = f"a connection could not be accepted: {os.strerror(number)}"
+        self.app.note("max_connections", None, why)
+        self._displace(self._shares.displace())
 
     def _take(self, stream: trio.SocketStream) -> None:
         self.counters.accepted += 1

@@ -73,11 +73,10 @@ async def serve(
             served = ServedApp(app, state)
             acceptor = Acceptor(served, options, connections, tls=tls, counters=counters, board=board)
             connections.start_soon(run_lasting, acceptor.service.run, "what serves connections")
-            listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in sockets]
             try:
                 async with trio.open_nursery() as accepting:
-                    for listener in listeners:
-                        accepting.start_soon(acceptor.accept, listener)
+                    for sock in sockets:
+                        accepting.start_soon(acceptor.accept, sock)
                     task_status.started(urls)
                     await shutdown.wait()
                     accepting.cancel_scope.cancel()

@@ -15,6 +15,7 @@ from mcpbus.serving.http2.heads import Heads as Http2Heads
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.served_app import ServedApp
+from mcpbus.serving.turn_lines import FIRST_TURNS, MORE_TURNS, TurnLine
 from mcpbus.serving.write_coalescer import WriteCoalescer
 
 
@@ -34,6 +35,8 @@ class Service:
         context: The context variables with which each request begins.
         coalescer: Has what is said in one turn written together.
         deadlines: Ends what takes a connection too long.
+        newcomers: The line of connections that begin, and take more than a request to do so.
+        returning: The line of connections that have more to do than one turn allows.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class Service:
         self.complaints = Complaints(logging.getLogger("mcpbus.serving"))
         self.context = copy_context()
         self.coalescer = WriteCoalescer(reactor)
+        self.newcomers = TurnLine(FIRST_TURNS)
+        self.returning = TurnLine(MORE_TURNS)
         self.deadlines = Deadlines(
             min(
                 options.keep_alive_seconds,

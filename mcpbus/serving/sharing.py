@@ -39,10 +39,15 @@ class Board:
         """Note how many connections there are here."""
         self._counts[self.number] = connections
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there are more connections here than elsewhere."""
+        return self._counts[self.number] > min(self._counts) + _AHEAD
+
     async def give_way(self) -> None:
         """Wait for a moment if there are more connections here than elsewhere."""
         for _ in range(_MOST_WAITS):
-            if self._counts[self.number] <= min(self._counts) + _AHEAD:
+            if not self.is_ahead:
                 return
             await trio.sleep(_WAIT_SECONDS)
 

@@ -67,6 +67,12 @@ def head_of(method="GET", path="/", *more):
     return [(":method", method), (":path", path), (":scheme", "http"), (":authority", "test"), *more]
 
 
+async def until(condition):
+    """Wait until something is so, for which the server needs some rounds of the scheduler."""
+    while not condition():  # noqa: ASYNC110 - nothing tells of it
+        await trio.sleep(0.001)
+
+
 async def receive_until(stream, end):
     """What arrives up to and including `end`."""
     data = b""

@@ -2,6 +2,7 @@
 
 import errno
 import resource
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
@@ -149,16 +150,16 @@ async def test_one_that_does_not_come_to_its_tls_handshake_makes_room(secure):
 
 async def test_without_descriptors_idle_connections_make_room_and_the_server_goes_on(monkeypatch, caplog):
     faults = [errno.EMFILE] * 3 + [errno.ECONNABORTED] * 3
-    accept = trio.SocketListener.accept
+    accept = socket.socket.accept
 
-    async def fail(listener):
-        stream = await accept(listener)
+    def fail(listening):
+        accepted, address = accept(listening)
         if len(idle) == 4 and faults:
-            await stream.aclose()
+            accepted.close()
             raise OSError(faults.pop(0), "no")
-        return stream
+        return accepted, address
 
-    monkeypatch.setattr(trio.SocketListener, "accept", fail)
+    monkeypatch.setattr(socket.socket, "accept", fail)
     monkeypatch.setattr(acceptor, "ROOM_SECONDS", 0.01)
     idle, counters = [], Counters()
     async with opened(counters=counters) as served:

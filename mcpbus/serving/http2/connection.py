@@ -36,6 +36,9 @@ from mcpbus.serving.service import Service
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn."""
 
+_MOST_STARTED: Final = 8
+"""Tasks that serve its requests, of those that one turn starts: a reset costs the client less than such a task costs us."""
+
 _FAREWELL_SECONDS: Final = 1.0
 """From when a client is told that its idle connection ends until it does. What it asked for before it had read that is refused, as
 it may repeat (RFC 9113, section 6.8); a closed connection would have it lose even what it was told."""
@@ -97,6 +100,7 @@ class Http2Connection:
         self._over = False
         self._pace = Pace()  # of its turns, in each of which many requests may be served
         self._turn_is_due = True  # whatever comes: the server speaks first
+        self._had_turn = False
 
     async def run(self, data: bytes = b"") -> None:
         """Serve the connection to its end, and that of what was asked for.
@@ -108,6 +112,7 @@ class Http2Connection:
         self._wait_idle()
         self._protocol.receive(data)
         try:
+            await self._service.newcomers.wait()
             async with trio.open_nursery() as self._nursery:
                 self._nursery.start_soon(self._writer.run)
                 self._nursery.start_soon(Leader(self._receive, self._take_turn).run)
@@ -225,7 +230,10 @@ class Http2Connection:
         if writer.unsent is not None:
             await writer.caught_up()
         if self._over or self._turn_is_due:
-            await trio.lowlevel.checkpoint()
+            if self._had_turn and self._protocol.has_more:
+                await self._service.returning.wait()
+            else:
+                await trio.lowlevel.checkpoint()
             return not self._over
         if self._readiness.watch(self._take_ready):
             return False
@@ -279,8 +287,16 @@ class Http2Connection:
         """Do what the client wants, up to a bound; returns a handler that waits, if there is one."""
         self._requests.scope = scope
         self._writer.in_turn, eager, taken, protocol = True, None, 0, self._protocol
+        self._had_turn = True
+        requests = self._requests
+        requests.started = 0
         try:
-            while eager is None and taken < _MOST_IN_TURN and not protocol.closed:
+            while (
+                eager is None
+                and taken < _MOST_IN_TURN
+                and requests.started < _MOST_STARTED
+                and not protocol.closed
+            ):
                 event = protocol.next_event()
                 if event is None:
                     break
@@ -290,7 +306,8 @@ class Http2Connection:
             self._fail(fault)
         finally:
             self._writer.in_turn = False
-            self._turn_is_due = eager is not None or taken == _MOST_IN_TURN
+            full = taken == _MOST_IN_TURN or requests.started >= _MOST_STARTED
+            self._turn_is_due = eager is not None or full
             self._wait_for_rest()
             if self._reactor is None:
                 self._writer.flush_now()

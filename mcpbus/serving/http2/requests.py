@@ -69,6 +69,7 @@ class Requests:
         gathering: Those whose bodies are waited for without a task.
         scope: Encloses the task that takes the turn which is under way.
         idle_since: Since when none is under way; None while one is.
+        started: The tasks that the turn has started which is under way.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Requests:
         self.idle_since: float | None = trio.current_time()
         self._requests: dict[int, Http2Request] = {}
         self._tasks = 0  # also of those whose stream has gone
+        self.started = 0
         self.gathering = Gathering()
 
     def look_at(self, time: float) -> None:
@@ -255,6 +257,7 @@ class Requests:
     def start(self, request: Http2Request, function: Callable[..., Awaitable[object]], *args: Any) -> None:
         """Run a task that answers a request."""
         self._tasks += 1
+        self.started += 1
         self._connection.start_soon(self._run, request, function, args)
 
     async def _run(

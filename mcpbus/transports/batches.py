@@ -59,8 +59,6 @@ def begin_batch(
     origin = None
     if any(isinstance(member, Serve) for member in batch.members):
         stream = bus.open_stream(StreamKind.RESPONSE, batch.session)
-        if stream.log is not None:
-            stream.expire_in(bus.seconds_left(principal))
         stream.owed = sum(isinstance(member, Serve | Undecodable) for member in batch.members)
         origin = _Origin(bus, transport, principal, peer, stream)
     faults = []

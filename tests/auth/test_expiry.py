@@ -157,6 +157,46 @@ async def test_with_an_event_store_a_client_comes_back_to_the_stream_itself(line
         await settle(bus)
 
 
+async def test_a_get_stream_that_was_superseded_and_is_resumed_ends_with_its_token(autojump_clock):
+    issuer = Issuer()
+    server = make_server(auth=issuer.protect(scopes=GOOD))
+    async with open_bus(server, event_store=MemoryEventStore()) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize("2025-11-25", headers=issuer.bearer("ada", GOOD))
+        first = await session.get().begun()
+        await session.get().begun()
+        await first.ended()
+        fields = {
+            "accept": "text/event-stream",
+            "mcp-session-id": session.id,
+            "last-event-id": first.event_ids[-1],
+        }
+        resumed = probe.send("GET", headers={**fields, **issuer.bearer("ada", GOOD, lifetime=100)})
+        assert await ended_after(resumed) == pytest.approx(100 + LEEWAY, abs=1)
+        assert resumed.status == 200
+        await settle(bus)
+
+
+async def test_a_batch_is_not_cut_off_since_no_client_of_its_revision_could_be_told_to_come_back(
+    autojump_clock,
+):
+    issuer = Issuer()
+    server = make_server(auth=issuer.protect(scopes=GOOD))
+
+    @server.tool
+    async def nap(ctx: Context) -> str:
+        await ctx.info("begun")
+        await trio.sleep(400)
+        return "rested"
+
+    called = {"method": "tools/call", "params": {"name": "nap", "arguments": {}}}
+    async with open_bus(server, event_store=MemoryEventStore()) as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize("2025-03-26", headers=issuer.bearer("ada", GOOD))
+        batch = [{"jsonrpc": "2.0", "id": number, **called} for number in range(2)]
+        fields = {"mcp-session-id": session.id, **issuer.bearer("ada", GOOD, lifetime=100)}
+        answer = await probe.post(batch, fields).ended(timeout=500)
+        assert sorted(message["id"] for message in answer.messages if "id" in message) == [0, 1]
+
+
 async def test_a_token_whose_end_is_not_known_ends_nothing(autojump_clock):
     async with guarded(verifier=lambda _: StaticTokens({"a": "files:read"})) as it:
         token = {"authorization": "Bearer a"}

@@ -564,6 +564,30 @@ async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
         assert there.recv(100) == encode_frames(Kind.OPEN, 7, b"c")
 
 
+@pytest.mark.parametrize("send", ["send", "send_with_next", "open"])
+async def test_what_the_other_end_does_not_take_ends_the_link(send, monkeypatch):
+    """It would fill the memory of this process otherwise."""
+    monkeypatch.setattr(link, "MOST_BYTES", 100_000)
+    here, there = socket.socketpair()
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
+    with here, there:
+        one = link.Link(Incoming(stream), "there", None, dialled=True, silence=30)
+        one._lost.set()
+        for number in range(5000):
+            if send == "send":
+                one.send(Kind.WRITTEN, number, bytes(100))
+            elif send == "open":
+                one.open(None, bytes(100))
+            else:
+                one.send_with_next(Kind.WRITTEN, number)
+                one.send(Kind.WRITTEN, number, bytes(90))
+            if one.closed:
+                break
+        assert one.closed
+        assert 500 < number < 1500
+        assert len(one._unwritten) <= 100_200
+
+
 async def test_what_nobody_waits_for_is_written_once_though_nothing_follows(autojump_clock, nursery):
     here, there = socket.socketpair()
     there.setblocking(False)

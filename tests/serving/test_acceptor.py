@@ -1,12 +1,13 @@
 """What goes wrong in one connection stays in it."""
 
 import logging
+from contextlib import suppress
 
 import h2.events
 import hyperframe.frame
 import pytest
 import trio
-from peers import Http2, get, hello, receive_all, receive_until, respond, serving
+from peers import Http2, get, hello, receive_all, receive_until, respond, serving, until
 
 from mcpbus.core.complaints import Complaints
 from mcpbus.serving import Counters
@@ -87,6 +88,34 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
         (record,) = [record for record in caplog.records if "was ended by" in record.message]
         assert reason in record.message
         assert record.levelno == logging.WARNING
+
+
+async def test_a_client_that_broke_its_connection_may_not_send_for_ever():
+    """It is read on for a while, so that it sees why; what it sends then is thrown away, and is bounded."""
+    counters = Counters()
+    options = {"unread_body_bytes": 200_000, "unread_body_seconds": 3600}
+    async with serving(hello, counters=counters, **options) as served:
+        culprit = await served.connect()
+        await culprit.send_all(BROKEN_PREFACE)
+        await culprit.send_all(bytes(100_000))
+        assert counters.open == 1
+        with suppress(trio.BrokenResourceError):
+            await culprit.send_all(bytes(10_000_000))
+        with trio.fail_after(20):
+            await receive_all(culprit)
+            await until(lambda: not counters.open)
+
+
+async def test_connections_one_after_the_other_displace_none():
+    """Each that has ended makes its place free again, so that the limit counts those that are open."""
+    counters = Counters()
+    async with serving(hello, counters=counters, max_connections=5) as served:
+        for _ in range(20):
+            stream = await served.connect()
+            assert b"200" in await get(stream)
+            await stream.aclose()
+            await until(lambda: not counters.open)
+        assert (counters.accepted, counters.displaced, counters.turned_away) == (20, 0, 0)
 
 
 async def test_an_upgrade_to_http2_is_ignored():

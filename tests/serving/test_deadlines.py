@@ -49,6 +49,31 @@ async def test_what_takes_too_long_is_ended(deadlines, autojump_clock):
     assert waiting.ended_at == pytest.approx(10, abs=0.5)
 
 
+class Failing(Waiting):
+    """Something whose end goes wrong."""
+
+    lost = False
+
+    def expire(self):
+        super().expire()
+        raise RuntimeError("no end")
+
+    def lose(self):
+        self.lost = True
+
+
+async def test_an_end_that_fails_keeps_no_other_deadline_from_being_kept(deadlines, autojump_clock, caplog):
+    failing, others = Failing(10), [Waiting(10), Waiting(20)]
+    for waiting in (others[0], failing, others[1]):
+        deadlines.enter(waiting)
+        deadlines.look_at(10)
+    await trio.sleep(30)
+    assert failing.lost
+    assert [other.ended_at for other in others] == [pytest.approx(10, abs=0.5), pytest.approx(20, abs=0.5)]
+    assert "a connection could not be ended in order" in caplog.text
+    assert "RuntimeError: no end" in caplog.text
+
+
 @pytest.mark.parametrize("comes", [True, False])
 async def test_what_has_come_while_the_process_was_stopped_is_seen_before_its_deadline(
     comes, deadlines, autojump_clock

@@ -66,6 +66,31 @@ async def test_a_client_that_accepts_nothing_is_cut_off(protocol, caplog):
     assert line.startswith("write_deadline_seconds was reached by 127.0.0.1: ")
 
 
+@pytest.mark.parametrize(("each", "whole"), [(1, False), (1000, False), (4096, True)])
+async def test_the_time_for_a_slice_is_not_renewed_by_each_byte(each, whole, autojump_clock):
+    """A client that accepts little, again and again, would hold a write for ever."""
+    here, there = socket.socketpair()
+    with here, there:
+        stream = DeadlineStream(trio.SocketStream(trio.socket.from_stdlib_socket(here)), seconds=10)
+
+        class Slow:
+            socket = stream._stream.socket
+
+            async def wait_send_all_might_not_block(self):
+                await trio.sleep(2)
+
+        stream._stream = Slow()
+        stream.send_now = lambda data: min(each, len(data))
+        if whole:
+            await stream.send_all(bytes(100_000))
+            assert trio.current_time() > 40
+        else:
+            with pytest.raises(trio.BrokenResourceError, match="accepted nothing for 10 s"):
+                await stream.send_all(bytes(100_000))
+            assert trio.current_time() == pytest.approx(10, abs=1)
+            assert stream.stalled
+
+
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
 async def test_a_stalled_write_does_not_delay_the_shutdown(protocol):
     async with serving(Flood(), write_deadline_seconds=3600, drain_seconds=0.1) as served:

@@ -22,7 +22,7 @@ from hyperframe.frame import (
 from peers import Http2, get, head_of, respond, serving
 
 from mcpbus.serving import Counters
-from mcpbus.serving.http2.token_bucket import BURST
+from mcpbus.serving.http2.token_bucket import BURST, RATE
 
 MANY = 2 * BURST + 500  # with the time that the test takes, more than even a patient server bears
 
@@ -162,7 +162,7 @@ async def test_resets_one_by_one_end_it_too():
     app, counters = Waiting(), Counters()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
-        ended = False
+        ended, begun = False, trio.current_time()
         while not ended:
             ended = True
             with suppress(trio.BrokenResourceError, ProtocolError, AssertionError):
@@ -172,7 +172,8 @@ async def test_resets_one_by_one_end_it_too():
                 await peer.flush()
                 ended = False
         await trio.testing.wait_all_tasks_blocked()
-        assert app.calls < 2 * BURST / 3
+        # The budget grows while the test runs, which takes long on a busy machine.
+        assert app.calls < (2 * BURST + RATE * (trio.current_time() - begun)) / 3
         assert counters.abusive == 1
 
 

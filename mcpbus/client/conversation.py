@@ -212,6 +212,7 @@ class Conversation:
             self._by_token[meta["progressToken"]] = pending
         try:
             self._send(request, pending)
+            del request, body  # which may be long, and are written by the connection
             if pending.result is None:
                 result = await pending.wait()
             else:

@@ -310,19 +310,22 @@ class Pipe:
     def count_in(self, budget: Budget) -> None:
         """Count what waits to be written to the server in the budget of the bus that its calls come from."""
         if self._account is None:
-            self._account = budget.account(
-                "what waits for an upstream server", self._withdraw, owner=self.owner
-            )
+            self._account = self._open_account(budget)
             self.client.count_waiting(partial(self._count, budget))
 
     def _count(self, budget: Budget, size: int) -> None:
         account = self._account
         if account is None or (size < SHORT_BYTES and not account.held):
             return
-        account.hold_now(size if size >= SHORT_BYTES else 0)
-        if account.leaving and not account.held:
-            self._account = None
-            self.count_in(budget)
+        if account.leaving:
+            # It was told to end, and has withdrawn what waits. The message that is being written stays, and may stay for long.
+            account.close()
+            account = self._account = self._open_account(budget)
+        # It is there twice: as arguments, and as it is written.
+        account.hold_now(2 * size if size >= SHORT_BYTES else 0)
+
+    def _open_account(self, budget: Budget) -> Account:
+        return budget.account("what waits for an upstream server", self._withdraw, owner=self.owner)
 
     def _withdraw(self) -> None:
         self.client.withdraw_waiting("too much waits for clients and upstream servers that do not read")

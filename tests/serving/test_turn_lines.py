@@ -12,6 +12,7 @@ from peers import Http2, head_of, respond, serving, until
 
 from mcpbus.serving import Counters, ServeOptions
 from mcpbus.serving.acceptor import _MOST_AT_ONCE, Acceptor
+from mcpbus.serving.http2.requests import Requests
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.sharing import _AHEAD
 from mcpbus.serving.turn_lines import FIRST_TURNS, MORE_TURNS, TurnLine
@@ -101,9 +102,9 @@ class Noting:
             pass
 
 
-def heads(peer, number):
+def heads(peer, number, *fields, path="/wait"):
     for n in range(1, 2 * number, 2):
-        block = peer.connection.encoder.encode(head_of("GET", "/wait"))
+        block = peer.connection.encoder.encode(head_of("GET", path, *fields))
         yield HeadersFrame(n, data=block, flags=["END_HEADERS", "END_STREAM"])
 
 
@@ -145,6 +146,21 @@ async def test_few_connections_that_have_more_to_do_go_on_in_a_round(rounds):
                 sock.sendall(b"".join(frame.serialize() for frame in heads(peer, 80)))
             await until(lambda: len(app.began) == 60 * 80)
     assert max(Counts(app.began).values()) <= 8 * (FIRST_TURNS + MORE_TURNS)
+
+
+async def respond_at_once(_scope, _receive, send):
+    await respond(send)
+
+
+async def test_one_connection_has_few_heads_of_many_fields_read_in_a_round(rounds, monkeypatch):
+    read, take = [], Requests.begin
+    monkeypatch.setattr(Requests, "begin", lambda *given: read.append(rounds.number) or take(*given))
+    monkeypatch.setattr("mcpbus.serving.http2.connection._MOST_STARTED", 1000)
+    async with serving(respond_at_once) as served:
+        peer = await Http2(await served.connect()).start()
+        await peer.send_frames(*heads(peer, 30, *[("a", "")] * 110))
+        await until(lambda: len(read) == 30)
+    assert max(Counts(read).values()) <= 4
 
 
 class Behind:

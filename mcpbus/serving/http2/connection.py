@@ -34,7 +34,7 @@ from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.service import Service
 
 _MOST_IN_TURN: Final = 32
-"""What a client may do before other connections have a turn."""
+"""What a client may do before other connections have a turn, with the price of the fields that it sent."""
 
 _MOST_STARTED: Final = 8
 """Tasks that serve its requests, of those that one turn starts: a reset costs the client less than such a task costs us."""
@@ -290,10 +290,11 @@ class Http2Connection:
         self._had_turn = True
         requests = self._requests
         requests.started = 0
+        protocol.price = 0.0
         try:
             while (
                 eager is None
-                and taken < _MOST_IN_TURN
+                and taken + protocol.price < _MOST_IN_TURN
                 and requests.started < _MOST_STARTED
                 and not protocol.closed
             ):
@@ -306,7 +307,7 @@ class Http2Connection:
             self._fail(fault)
         finally:
             self._writer.in_turn = False
-            full = taken == _MOST_IN_TURN or requests.started >= _MOST_STARTED
+            full = taken + protocol.price >= _MOST_IN_TURN or requests.started >= _MOST_STARTED
             self._turn_is_due = eager is not None or full
             self._wait_for_rest()
             if self._reactor is None:

@@ -71,6 +71,9 @@ class Protocol(Saying):
         heads: Reads heads.
         bucket: What the client may send that asks for nothing.
         counters: Where refused and malformed requests are counted.
+
+    Attributes:
+        price: What the client was charged for fields since this was last set.
     """
 
     __slots__ = (
@@ -82,6 +85,7 @@ class Protocol(Saying):
         "_heads",
         "_longest_block",
         "_unopened",
+        "price",
     )
 
     def __init__(self, heads: Heads, bucket: TokenBucket, counters: Counters) -> None:
@@ -94,6 +98,7 @@ class Protocol(Saying):
         self._fragments = 0
         self._longest_block = 2 * heads.longest
         self._unopened = 0
+        self.price = 0.0
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -247,8 +252,10 @@ class Protocol(Saying):
         Raises:
             Abuse: There were too many of them.
         """
-        if self._heads.cost:
-            self._bucket.spend(self._heads.cost)
+        cost = self._heads.cost
+        if cost:
+            self.price += cost
+            self._bucket.spend(cost)
 
     def _take_late(self, stream_id: int) -> Event | None:
         """Take what comes on a stream that its client has ended, or that was reset."""

@@ -14,6 +14,7 @@ from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
+from mcpbus.core.subscriber import Subscriber
 from mcpbus.dispatch.runner import Middleware
 from mcpbus.features.completion import Completer
 from mcpbus.features.elsewhere import Difference, Refresh
@@ -228,13 +229,14 @@ class _Watcher:
 
     def watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
         """See `UriWatcher.watched`."""
+        assert isinstance(owner, Subscriber)  # noqa: S101 - so are those of a bus that has such watchers
         if self._proxy.connection is not None:
             self._proxy.connection.want(uri, owner, wanted)
 
-    def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
+    def hearing(self, uris: Collection[str], key: Hashable) -> list[UntilHeard]:
         """See `UriWatcher.hearing`."""
         connection = self._proxy.connection
-        return [] if connection is None else [partial(connection.until_heard, uris)]
+        return [] if connection is None else [partial(connection.until_heard, uris, key)]
 
 
 class _Elsewhere:

@@ -5,7 +5,6 @@ from typing import Any, Final, TypeAlias
 
 from mcpbus.bus import Bus
 from mcpbus.core.receipt import Broadcast
-from mcpbus.core.session import Session
 from mcpbus.features.mounting import Mount
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.validators import check_text
@@ -74,10 +73,10 @@ class ReachableBuses:
         for bus, _ in self._open():
             bus.list_changed_for(key, name)
 
-    def resource_updated_for(self, session: Session | None, key: Hashable, uri: str) -> None:
+    def resource_updated_for(self, key: Hashable, uri: str) -> None:
         """Tell one client that a resource was updated; see `Hub.resource_updated_for`."""
         for bus, way in self._open():
-            bus.resource_updated_for(session, key, _uri_above(uri, way))
+            bus.resource_updated_for(key, _uri_above(uri, way))
 
     def _tell(self, tell: Callable[[Bus[Any], _Way], Broadcast]) -> Broadcast:
         if not self.is_open():

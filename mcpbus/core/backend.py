@@ -1,6 +1,6 @@
 """Where answers come from: a `Backend`. The features of a `mcpbus.Server` are one."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -119,7 +119,7 @@ class Backend(Protocol):
     def hears_elsewhere(self) -> bool:
         """Whether it hears elsewhere of changes of resources, and has to be there first; see `until_heard`."""
 
-    async def until_heard(self, uris: Collection[str], /) -> None:
+    async def until_heard(self, uris: Collection[str], key: Hashable, /) -> None:
         """Wait until changes of these resources are heard of, to which somebody has subscribed.
 
         It ends in time by itself, and raises nothing.

@@ -147,14 +147,9 @@ class Hub(Services):
             name, [each for each in self.topics.in_list(name) if self.topics.key_of(each) == key]
         )
 
-    def resource_updated_for(self, session: Session | None, key: Hashable, uri: str) -> Broadcast:
-        """Tell one client that a resource was updated, if it subscribed to it: a session, or the listens with a key as above."""
-        found = self.topics.in_uri(uri)
-        if session is not None:
-            recipients = [each for each in found if each is session.address]
-        else:
-            recipients = [each for each in found if self.topics.key_of(each) == key]
-        return self.tell_update(uri, recipients)
+    def resource_updated_for(self, key: Hashable, uri: str) -> Broadcast:
+        """Tell one client that a resource was updated, if it subscribed to it; `key` is a `Subscriber.key`, or a `Subscriber.state_key`."""
+        return self.tell_update(uri, self.topics.in_uri_of(key, uri))
 
     # -- sessions and streams --------------------------------------------------------------------
 

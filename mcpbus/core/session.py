@@ -23,6 +23,7 @@ from mcpbus.core.services import Services
 from mcpbus.core.session_messages import Close, Unsubscribed
 from mcpbus.core.stash import SessionStash
 from mcpbus.core.stream import Stream
+from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.topics import weigh_uri
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.interface import Asking
@@ -31,6 +32,7 @@ from mcpbus.features.session_features import SessionFeatures
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
+from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, StreamState, TransportKind
 from mcpbus.protocol.uris import UriSet
@@ -179,6 +181,11 @@ class Session(SessionFeatures, Asking):
         return self._state
 
     @property
+    def state_key(self) -> Hashable:
+        """See `RequestContext.state_key`. For the bus."""
+        return self.owner if self.principal is None else digest_of(self.principal)
+
+    @property
     def log_level(self) -> LogLevel | None:
         """From which level the client is sent log lines."""
         return self.threshold.level
@@ -275,7 +282,8 @@ class Session(SessionFeatures, Asking):
         if uri not in self.subscriptions and not self.address.stopped:
             self.subscriptions.add(uri)
             self.account.hold(weigh_uri(uri))
-            self.bus.topics.add(self.address, uris=[uri], owner=self.owner)
+            subscriber = Subscriber(self.id, self.state_key, self.owner, self)
+            self.bus.topics.add(self.address, uris=[uri], owner=subscriber)
 
     def unsubscribe(self, uri: str) -> None:
         """Take a subscription back. For the bus."""

@@ -21,6 +21,7 @@ from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.signals import Cancel, Drop, End, InputEnded, Purge
 from mcpbus.core.stream import Stream
+from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.tasks.messages import Follow
 from mcpbus.core.topics import weigh_uri
 from mcpbus.protocol.errors import internal_error
@@ -76,6 +77,7 @@ class SubscriptionActor:
         self._early: dict[Hashable, OutboundNotification] | None = None
         self._early_bytes = 0
         elsewhere = granted.resource_subscriptions and bus.backend.hears_elsewhere
+        key = context.state_key if bus.backend.hears_elsewhere else None
         if not elsewhere:
             self._acknowledge()
         bus.topics.add(
@@ -83,12 +85,12 @@ class SubscriptionActor:
             lists=lists_of(granted),
             uris=granted.resource_subscriptions,
             tasks=granted.task_ids,
-            key=context.state_key if bus.backend.hears_elsewhere else None,
-            owner=stream.owner,
+            key=key,
+            owner=stream.owner if key is None else Subscriber(key, key, stream.owner, context),
         )
         if elsewhere:
             self._early = {}
-            heard = partial(bus.backend.until_heard, granted.resource_subscriptions)
+            heard = partial(bus.backend.until_heard, granted.resource_subscriptions, key)
             cell.start_task(heard, context=copy_context())
         left = bus.seconds_left(context.principal)
         if left < math.inf:

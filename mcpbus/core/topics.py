@@ -6,6 +6,7 @@ from typing import Final
 
 from mcpbus_actors import Address
 
+from mcpbus.core.subscriber import Subscriber
 from mcpbus.protocol.uris import canonical_uri
 
 _Address = Address[object]
@@ -151,6 +152,15 @@ class Topics:
         found: dict[_Address, None] = {}
         for candidate in covering(uri):
             found.update(dict.fromkeys(self._uris.get(candidate, ())))
+        return list(found)
+
+    def in_uri_of(self, key: Hashable, uri: str) -> list[_Address]:
+        """Return which of a client's actors want to hear of `uri`, by its `Subscriber.key`, or the `Subscriber.state_key` of several."""
+        found: dict[_Address, None] = {}
+        for candidate in covering(uri):
+            for address, owner in self._uris.get(candidate, {}).items():
+                if isinstance(owner, Subscriber) and key in {owner.key, owner.state_key}:
+                    found[address] = None
         return list(found)
 
     def in_task(self, task_id: str) -> list[_Address]:

@@ -1,7 +1,7 @@
 """The features of a server as a backend: what its author registered answers, by the table of methods."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from typing import Any, Final
@@ -194,10 +194,10 @@ class FeaturesBackend:
         """See `Backend.hears_elsewhere`."""
         return self._features.watches
 
-    async def until_heard(self, uris: Collection[str]) -> None:
+    async def until_heard(self, uris: Collection[str], key: Hashable) -> None:
         """See `Backend.until_heard`."""
         async with trio.open_nursery() as nursery:
-            for until_heard in self._features.hearing(uris):
+            for until_heard in self._features.hearing(uris, key):
                 nursery.start_soon(until_heard)
 
     def may_subscribe(self, session: Session) -> bool:

@@ -178,7 +178,7 @@ class _Changing:
         assert session is not None  # noqa: S101 - it is of a session
         result = self._change(self._bus, session, call.context)
         if self._change is _subscribe and self._bus.backend.hears_elsewhere:
-            await self._bus.backend.until_heard([call.context.routing.uri or ""])
+            await self._bus.backend.until_heard([call.context.routing.uri or ""], session.id)
         if self._records is not None:
             await self._records.keep(session)
         return result

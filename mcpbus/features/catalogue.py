@@ -138,9 +138,9 @@ class Features:
         for watcher in self.watchers:
             watcher.watched(uri, owner, wanted)
 
-    def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
+    def hearing(self, uris: Collection[str], key: Hashable) -> list[UntilHeard]:
         """What to wait for until changes of these are heard of, wherever they are made; see `UriWatcher`."""
-        return [until_heard for watcher in self.watchers for until_heard in watcher.hearing(uris)]
+        return [until_heard for watcher in self.watchers for until_heard in watcher.hearing(uris, key)]
 
     def declare(self, capabilities: Iterable[Capability]) -> None:
         """Offer capabilities from now on, though nothing is registered under them yet."""

@@ -451,9 +451,9 @@ class Mount:
         if self._may_have(uri):
             self._below.watched(self.uri_below(uri), owner, wanted)
 
-    def hearing(self, uris: Collection[str]) -> list[UntilHeard]:
+    def hearing(self, uris: Collection[str], key: Hashable) -> list[UntilHeard]:
         """See `UriWatcher.hearing`."""
-        return self._below.hearing([self.uri_below(uri) for uri in uris if self._may_have(uri)])
+        return self._below.hearing([self.uri_below(uri) for uri in uris if self._may_have(uri)], key)
 
     def _take(
         self,

@@ -17,5 +17,5 @@ class UriWatcher(Protocol):
     def watched(self, uri: str, owner: Hashable, wanted: bool, /) -> None:
         """Note that an owner has subscribed to a URI, or does no more."""
 
-    def hearing(self, uris: Collection[str], /) -> list[UntilHeard]:
+    def hearing(self, uris: Collection[str], key: Hashable, /) -> list[UntilHeard]:
         """What to wait for until changes of these, as far as they are its own, are heard of."""

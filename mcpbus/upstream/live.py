@@ -3,6 +3,7 @@
 import logging
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from contextvars import ContextVar
 from functools import partial
@@ -18,12 +19,14 @@ from mcpbus.core.nursery import background
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
+from mcpbus.core.subscriber import Subscriber
 from mcpbus.features.catalogue import Features
 from mcpbus.features.elsewhere import Difference
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.uris import canonical_uri
 from mcpbus.upstream.client_lists import KINDS_OF, ClientLists, Inquiry
+from mcpbus.upstream.client_subscriptions import ClientSubscriptions
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import Hearing
 from mcpbus.upstream.mirror import LOOK_SECONDS, Mirror, list_there
@@ -68,12 +71,12 @@ class Clients:
 
     Attributes:
         updated: Tells all of them that a resource was updated.
-        updated_for: Tells one of them, by its session, or where that is None by its `RequestContext.state_key`.
-        changed_for: Tells one without a session, by the same key, that a list has changed.
+        updated_for: Tells one of them, by its `Subscriber.key` or `Subscriber.state_key`.
+        changed_for: Tells one without a session, by its `RequestContext.state_key`, that a list has changed.
     """
 
     updated: Callable[[str], object]
-    updated_for: Callable[[Session | None, Hashable, str], object]
+    updated_for: Callable[[Hashable, str], object]
     changed_for: Callable[[Hashable, ListName], object]
 
 
@@ -110,6 +113,10 @@ class Live:
         self._reached = ReachedLimits()
         self._nursery: trio.Nursery | None = None
         self._inquiries: dict[tuple[Use, ListName], Inquiry] = {}
+        # Which subscriptions of which clients go over connections of their own, and how many of an owner do not.
+        self._subscribed: dict[tuple[Hashable, str], bool] = {}
+        self._client_subscriptions: dict[Hashable, ClientSubscriptions] = {}
+        self._owners: dict[str, Counter[Hashable]] = {}
         self._hearing = Hearing(self._look, self._changed, self._told_updated, self._lost)
         self._pool = Pool(upstream, terms.connections, self._hear, terms.isolation)
         self._relay = Relay(upstream.name, self._pool, self._hearing)
@@ -123,6 +130,7 @@ class Live:
             learned=learned,
             heard=self._hearing.hear,
             updated=clients.updated,
+            relisted=self._relisted,
         )
 
     async def run(self) -> None:
@@ -164,13 +172,68 @@ class Live:
 
     # -- what clients do -------------------------------------------------------------------------
 
-    def want(self, uri: str, owner: Hashable, wanted: bool) -> None:
-        """Note that an owner wants to hear of a resource, or does no more."""
-        self._watch.want(uri, owner, wanted)
+    def want(self, uri: str, subscriber: Subscriber, wanted: bool) -> None:
+        """Note that a client has subscribed to a resource, or does no more: over its own connection, if it has one."""
+        at = subscriber.key, uri
+        if not wanted:
+            is_own = self._subscribed.pop(at, False)
+        else:
+            is_own = self._subscribed[at] = self._pool.use_of(self._requester(subscriber)) is not None
+        if is_own:
+            self._own_subscriptions(subscriber).want(uri, wanted)
+            return
+        owners = self._owners.setdefault(uri, Counter())
+        owners[subscriber.owner] += 1 if wanted else -1
+        if owners[subscriber.owner] == (1 if wanted else 0):
+            self._watch.want(uri, subscriber.owner, wanted)
+        if not any(owners.values()):
+            del self._owners[uri]
 
-    async def until_heard(self, uris: Collection[str]) -> None:
-        """Wait until changes of these are heard of, as far as they are the other server's."""
+    def _requester(self, subscriber: Subscriber) -> Requester:
+        assert isinstance(subscriber.client, Session | RequestContext)  # noqa: S101 - there are no others
+        return Requester.of(subscriber.client, self._reached)
+
+    def _own_subscriptions(self, subscriber: Subscriber) -> ClientSubscriptions:
+        found = self._client_subscriptions.get(subscriber.key)
+        if found is None:
+            requester = self._requester(subscriber)
+            found = self._client_subscriptions[subscriber.key] = ClientSubscriptions(
+                self._upstream.name,
+                self._pool,
+                requester,
+                partial(self._knows_for, requester),
+                self._hearing.hear,
+                partial(self._clients.updated_for, subscriber.key),
+                self._spelled,
+            )
+            if self._nursery is not None:
+                self._nursery.start_soon(self._run_subscriptions, subscriber.key, found)
+        return found
+
+    async def _run_subscriptions(self, key: Hashable, subscriptions: ClientSubscriptions) -> None:
+        try:
+            await subscriptions.run()
+        finally:
+            del self._client_subscriptions[key]
+
+    async def until_heard(self, uris: Collection[str], key: Hashable) -> None:
+        """Wait until changes of these are heard of, as far as they are the other server's.
+
+        Args:
+            uris: The resources.
+            key: The `Subscriber.key` of the client that waits.
+        """
+        own = self._client_subscriptions.get(key)
+        if own is not None:
+            await own.until_heard(uris)
         await self._watch.until_heard(uris)
+
+    def _knows_for(self, requester: Requester, uri: str) -> bool:
+        """Whether the other server may have this resource, be it for one client alone."""
+        use = self._pool.use_of(requester)
+        pipe = None if use is None else self._pool.opened(use)
+        alone = pipe is not None and pipe.lists is not None and uri in pipe.lists.difference.new["resources"]
+        return alone or self._knows(uri)
 
     def _knows(self, uri: str) -> bool:
         """Whether the other server may have this resource, or some that lie below it: it is told of no others."""
@@ -262,6 +325,7 @@ class Live:
         if pipe.lists is None:
             pipe.lists = ClientLists(self._mirror.lists)
         await pipe.lists.take(name, lists)
+        self._relisted()
 
     def _tell_late(self, use: Use, name: ListName) -> None:
         """Have a client ask again that did not wait for its list."""
@@ -273,8 +337,6 @@ class Live:
 
     async def _hear(self, pipe: Pipe) -> None:
         """Hear what is said on a connection outside of calls, where that may concern somebody, or tells of its end."""
-        if pipe.session is None and pipe.client.scoped and not pipe.use.owned and pipe.use != PLAIN:
-            await trio.sleep_forever()
         await self._hearing.listen(pipe)
 
     async def _look(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
@@ -285,6 +347,11 @@ class Live:
             if not pipe.closing:
                 _log.warning("lists of %s are left as they are: %s", self._upstream.name, told(error))
         self._watch.relisted()
+
+    def _relisted(self) -> None:
+        """Have clients' own subscriptions look again at what the upstream server has."""
+        for own in self._client_subscriptions.values():
+            own.changed()
 
     def _changed(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
         """Tell the client that owns a connection that its lists have changed; it asks for them if it wants to know."""
@@ -297,10 +364,13 @@ class Live:
     def _told_updated(self, pipe: Pipe, uri: str) -> None:
         """Tell the client that owns a connection that a resource was updated, or all clients where none does."""
         if pipe.use.owned:
-            self._clients.updated_for(pipe.session, pipe.use.who, uri)
+            self._clients.updated_for(pipe.use.who, uri)
         else:
             self._clients.updated(uri)
 
     def _lost(self, pipe: Pipe) -> None:
         if pipe.use == PLAIN:
             self._watch.lost()
+        for own in self._client_subscriptions.values():
+            if self._pool.use_of(own.requester) == pipe.use:
+                own.lost()

@@ -67,23 +67,25 @@ class Requester:
     owner: Hashable
     capabilities: dict[str, Any]
     reached: ReachedLimits
-    _context: RequestContext
+    _client: RequestContext | Session
 
     @property
     def who(self) -> Hashable:
         """The key of its state at the upstream server, where that is not of its session."""
-        return self._context.state_key
+        return self._client.state_key
 
     @property
     def info(self) -> dict[str, Any] | None:
         """Its name and version; None if it has sent none."""
-        return introduction(self._context)
+        return introduction(self._client)
 
     @classmethod
-    def of(cls, context: RequestContext, reached: ReachedLimits) -> Self:
-        """Return the client that sent a request."""
-        declared = asked_by_way(context.client_capabilities, context.revision)
-        return cls(context.legacy_session, context.owner, declared, reached, context)
+    def of(cls, client: RequestContext | Session, reached: ReachedLimits) -> Self:
+        """Return the client that sent a request, or that has a session."""
+        session = client if isinstance(client, Session) else client.legacy_session
+        assert client.revision is not None  # noqa: S101 - a session that was registered has one
+        declared = asked_by_way(client.client_capabilities, client.revision)
+        return cls(session, client.owner, declared, reached, client)
 
 
 class _OneCall:
@@ -428,9 +430,9 @@ def _encode(capabilities: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(capabilities, order="deterministic")
 
 
-def introduction(context: RequestContext) -> dict[str, Any] | None:
+def introduction(client: RequestContext | Session) -> dict[str, Any] | None:
     """Return the name and version by which a client introduces itself; None if it does not."""
-    info = context.client_info
+    info = client.client_info
     named = isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
     return msgspec.to_builtins(info) if named else None
 

@@ -6,24 +6,21 @@ each process that is started for a client. For as long as a client wants to hear
 
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable
-from collections.abc import Set as AbstractSet
-from itertools import islice
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final
 
 import trio
 
 from mcpbus.client.client import Client, ServerDescription
 from mcpbus.client.errors import ClientError, Disconnected
-from mcpbus.client.session_listens import tells
 from mcpbus.core.nursery import background, cancel_at
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.uris import UriSet
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.mirror import Mirror
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool
+from mcpbus.upstream.subscriptions import Subscriptions
 from mcpbus.upstream.target import Upstream
 from mcpbus.upstream.wishes import Wishes
 
@@ -34,12 +31,6 @@ _LONGEST_PAUSE: Final = 60.0
 """Seconds before another attempt, after the other server was lost, or could not be reached; twice as many each time."""
 _LASTING_SECONDS: Final = 60.0
 """Who was in touch with the other server for so long, has not merely seen it come and go."""
-_HEARD_SECONDS: Final = 5.0
-"""How long a subscription is not confirmed because changes are not heard of yet."""
-_TOGETHER_SECONDS: Final = 0.05
-"""How long is waited for more, before what a listen is for is changed."""
-_CONFIRM_SECONDS: Final = 30.0
-"""How long the other server may take to confirm a listen."""
 
 
 class Watch:
@@ -54,6 +45,7 @@ class Watch:
         learned: Told what it says of itself, each time.
         heard: Hears of a change that it tells of.
         updated: Tells clients that a resource was updated, or may have been.
+        relisted: Called once the upstream server has listed what it has.
     """
 
     def __init__(
@@ -67,24 +59,23 @@ class Watch:
         learned: Callable[[ServerDescription], object],
         heard: Callable[[Pipe, str, dict[str, Any]], object],
         updated: Callable[[str], object],
+        relisted: Callable[[], object],
     ) -> None:
         self._upstream = upstream
         self._pool = pool
         self._mirror = mirror
-        self._spelled = spelled
         self._learned = learned
-        self._heard = heard
-        self._updated = updated
+        self._on_relisted = relisted
         self._reached = ReachedLimits()
         self._wishes = Wishes(knows)
-        self._heard_of = UriSet()
-        self._refused = UriSet()
-        # What was heard of until the connection was lost, and is not again yet.
-        self._missed = UriSet()
-        # It tells nobody of changes of resources.
-        self._mute = False
-        self._stirred = trio.Event()
-        self._news = trio.Event()
+        self._subscriptions = Subscriptions(
+            upstream.name,
+            lambda: self._wishes.chosen,
+            keeps=lambda pipe: pipe.modern or not upstream.program,
+            heard=heard,
+            updated=updated,
+            spelled=spelled,
+        )
 
     def want(self, uri: str, owner: Hashable, wanted: bool) -> None:
         """Note that an owner wants to hear of a resource, or does no more."""
@@ -93,41 +84,22 @@ class Watch:
         else:
             self._wishes.discard(uri, owner)
             if not self._wishes.wanted(uri):
-                self._refused.discard(uri)
-                self._missed.discard(uri)
-        self._stirred.set()
+                self._subscriptions.forget(uri)
+        self._subscriptions.changed()
 
     def relisted(self) -> None:
         """Note that the other server has listed what it has: it may be what clients wanted to hear of before."""
         self._wishes.look_again()
-        self._stirred.set()
-
-    @property
-    def _wanted(self) -> AbstractSet[str]:
-        """What changes are to be heard of."""
-        return self._wishes.chosen - self._refused
+        self._subscriptions.changed()
+        self._on_relisted()
 
     async def until_heard(self, uris: Collection[str]) -> None:
         """Wait until changes of these resources are heard of, as far as they are wanted; not longer than that is worth."""
-        with trio.move_on_after(_HEARD_SECONDS):
-            while not (self._mute or self._wishes.among(uris) <= self._heard_of | self._refused):
-                await self._news.wait()
+        await self._subscriptions.until_heard(uris)
 
     def lost(self) -> None:
         """Note that what was subscribed to is forgotten there."""
-        self._missed |= self._heard_of
-        self._heard_of.clear()
-        self._stirred.set()
-
-    def _tell(self, heard_of: Iterable[str], *, mute: bool = False) -> None:
-        """Tell who waits for it of which resources changes are heard; and clients that those may have changed meanwhile that were lost."""
-        self._heard_of, self._mute = UriSet(heard_of), mute
-        missed = self._missed & self._heard_of
-        self._missed -= missed
-        for uri in missed & self._wanted:
-            self._updated(uri)
-        self._news.set()
-        self._news = trio.Event()
+        self._subscriptions.lost()
 
     async def run(
         self,
@@ -173,8 +145,8 @@ class Watch:
                     pause = min(2 * pause, _LONGEST_PAUSE)
             else:
                 pause = _FIRST_PAUSE
-                while not self._wanted:
-                    await self._stir()
+                while not self._subscriptions.wanted:
+                    await self._subscriptions.stir()
 
     def _begin_without(self, error: Exception, *, optional: bool, waits: bool) -> None:
         """Refuse to begin without the other server, unless it is optional, or somebody has yet to log in there.
@@ -197,11 +169,6 @@ class Watch:
         await self._mirror.look(client, turn=turn)
         self.relisted()
 
-    async def _stir(self) -> None:
-        """Wait until somebody wants to hear of something else."""
-        await self._stirred.wait()
-        self._stirred = trio.Event()
-
     async def _stay(self, pipe: Pipe) -> None:
         """Hear of changes for as long as the connection is there; or until nobody wants to, if it is a process that is not kept for that.
 
@@ -209,139 +176,11 @@ class Watch:
             Disconnected: It was lost.
         """
         for_clients = self._upstream.program and not pipe.modern
-        if for_clients and not self._wanted:
+        if for_clients and not self._subscriptions.wanted:
             return
-        try:
-            async with background() as nursery:
-                nursery.start_soon(cancel_at, pipe.ended, nursery.cancel_scope)
-                await (self._listen(pipe) if pipe.modern else self._subscribe(pipe))
-                nursery.cancel_scope.cancel()
-        finally:
-            self._missed |= self._heard_of
-            self._tell(())
+        async with background() as nursery:
+            nursery.start_soon(cancel_at, pipe.ended, nursery.cancel_scope)
+            await self._subscriptions.stay(pipe)
+            nursery.cancel_scope.cancel()
         if (pipe.closing and not pipe.was_left) or not for_clients:
             raise Disconnected("it was lost")
-
-    async def _subscribe(self, pipe: Pipe) -> None:
-        """Subscribe to what clients want to hear of; it is told as all else that belongs to no call."""
-        offered = (await pipe.client.describe()).capabilities
-        if not tells(offered, "resources", "subscribe"):
-            self._tell((), mute=True)
-            await trio.sleep_forever()
-        while True:
-            for uri in self._wanted - self._heard_of:
-                await self._ask(pipe, "resources/subscribe", uri)
-                self._tell({*self._heard_of, uri})
-            for uri in self._heard_of - self._wanted:
-                self._tell(self._heard_of - {uri})
-                await self._ask(pipe, "resources/unsubscribe", uri)
-            if self._upstream.program and not self._wanted:
-                return
-            if self._wanted == self._heard_of:
-                await self._stir()
-
-    async def _ask(self, pipe: Pipe, method: str, uri: str) -> None:
-        why = f"no answer within {_HEARD_SECONDS:g} s"
-        with trio.move_on_after(_HEARD_SECONDS):
-            try:
-                await pipe.client.request(method, {"uri": self._spelled(uri)})
-            except ProtocolError as error:
-                why = told(error)
-            else:
-                return
-        _log.warning("%r: %s was refused by %s: %s", uri, method, self._upstream.name, why)
-
-    async def _listen(self, pipe: Pipe) -> None:
-        """Listen for what clients want to hear of.
-
-        One that says that it tells of none is not asked, and one that refuses, be it for its lists alone, is asked no more.
-        """
-        try:
-            if await _tells_of_some(pipe.client):
-                await self._listen_on(pipe)
-                return
-        except ProtocolError as error:
-            _log.warning("%s tells of no changes: %s", self._upstream.name, told(error))
-        self._tell((), mute=True)
-        await trio.sleep_forever()
-
-    async def _listen_on(self, pipe: Pipe) -> None:
-        """Have one listen follow another, which is there before that one ends, so that nothing is missed.
-
-        Where resources are refused together, it is found out for which of them that is: what one client wants is not another's loss.
-        """
-        self._refused.clear()
-        async with background() as nursery:
-            last = await self._begin_listen(nursery, pipe, UriSet())
-            tried: list[AbstractSet[str]] = []
-            while True:
-                while not tried and self._wanted == self._heard_of:
-                    await self._stir()
-                    await trio.sleep(_TOGETHER_SECONDS)
-                more = self._wanted & (tried.pop() if tried else self._wanted - self._heard_of)
-                try:
-                    scope = await self._begin_listen(nursery, pipe, more | self._heard_of & self._wanted)
-                except ProtocolError as error:
-                    if not more:
-                        raise
-                    tried += self._judge(more, error)
-                else:
-                    last.cancel()
-                    last = scope
-
-    def _judge(self, more: AbstractSet[str], error: ProtocolError) -> list[AbstractSet[str]]:
-        """Return which parts of what was refused are to be tried by themselves; a single resource is not any more."""
-        if len(more) > 1:
-            half = UriSet(islice(more, len(more) // 2))
-            return [half, more - half]
-        for uri in more:
-            _log.warning(
-                "%r is not subscribed to: %s refused that: %s", uri, self._upstream.name, told(error)
-            )
-        self._refused |= more
-        self._tell(self._heard_of)
-        return []
-
-    async def _begin_listen(
-        self, nursery: trio.Nursery, pipe: Pipe, uris: AbstractSet[str]
-    ) -> trio.CancelScope:
-        """Begin one, and return what ends it.
-
-        Raises:
-            ProtocolError: It was refused.
-            Disconnected: There is no answer.
-        """
-        with trio.move_on_after(_CONFIRM_SECONDS):
-            scope: trio.CancelScope = await nursery.start(
-                self._listen_to, pipe, [*uris], nursery.cancel_scope
-            )
-            return scope
-        raise Disconnected(f"it did not confirm within {_CONFIRM_SECONDS:g} s that it tells of changes")
-
-    async def _listen_to(
-        self,
-        pipe: Pipe,
-        uris: list[str],
-        whole: trio.CancelScope,
-        task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        offered = (await pipe.client.describe()).capabilities
-        with trio.CancelScope() as scope:
-            async with pipe.client.listen(
-                tools=tells(offered, "tools"),
-                prompts=tells(offered, "prompts"),
-                resources=tells(offered, "resources"),
-                uris=[self._spelled(uri) for uri in uris] if "resources" in offered else (),
-            ) as changes:
-                self._tell(uris)
-                task_status.started(scope)
-                async for method, params in changes:
-                    self._heard(pipe, method, params)
-        if not scope.cancelled_caught:
-            whole.cancel()  # it tells of changes no more
-
-
-async def _tells_of_some(client: Client) -> bool:
-    offered = (await client.describe()).capabilities
-    lists = any(tells(offered, name) for name in ("tools", "prompts", "resources"))
-    return lists or tells(offered, "resources", "subscribe")

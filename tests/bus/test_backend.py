@@ -99,7 +99,7 @@ class Acme:
 
         return hear
 
-    async def until_heard(self, uris):
+    async def until_heard(self, uris, key):
         self.seen.append(list(uris))
         await self.heard.wait()
 

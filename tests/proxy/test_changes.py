@@ -152,7 +152,8 @@ async def test_a_server_that_was_lost_is_come_back_to_and_looked_at_anew(there, 
         client.listen(tools=True, uris=["data://cities"]) as changes,
     ):
         reached.down = "it is being mended"
-        reached.lose(reached.clients[0])
+        for each in [*reached.clients]:
+            reached.lose(each)
         await wait_all_tasks_blocked()
         server.add_tool(lambda: "x", name="new")
         await trio.sleep(10)

@@ -129,9 +129,7 @@ async def test_what_was_subscribed_to_before_there_was_a_server_is_heard_of_once
             assert (await anext(changes))[1]["uri"] == "d://a"
 
 
-async def test_a_process_that_ends_with_its_session_is_followed_by_one_that_hears_of_changes(
-    autojump_clock, caplog
-):
+async def test_a_process_that_hears_of_changes_for_one_client_serves_no_other_one(autojump_clock, caplog):
     scripted = Scripted(OLD)
     async with (
         open_bus(scripted.proxy(program=True)) as bus,
@@ -140,10 +138,10 @@ async def test_a_process_that_ends_with_its_session_is_followed_by_one_that_hear
     ):
         async with bus.connect(revision=OLD) as ada:
             await ada.call_tool("t")
-            assert len(scripted.wires) == 1
+            assert len(scripted.wires) == scripted.connected == 2
         await trio.sleep(0.1)
-        assert len(scripted.wires) == 2
-        assert len(scripted.asked("resources/subscribe")) == 2
+        assert scripted.connected == 1
+        assert len(scripted.asked("resources/subscribe")) == 1
     assert "cannot be reached" not in caplog.text
 
 
@@ -169,7 +167,8 @@ async def test_who_may_have_missed_a_change_while_the_server_was_lost_is_told_so
         async with client.listen(uris=["d://b"]):
             pass
         await trio.sleep(1)
-        scripted.wires[0].client.disconnected("it was cut")
+        for wire in [*scripted.wires]:
+            wire.client.disconnected("it was cut")
         await trio.sleep(5)
         heard = []
         with trio.move_on_after(1):
@@ -282,3 +281,134 @@ def test_wishes_subscribe_to_all_that_is_wanted_up_to_the_bound(program):
     for uri, owner in plain:
         wishes.discard(uri, owner)
     assert (wishes.chosen, len(wishes._shares), wishes._beyond, wishes._unknown) == (set(), 0, {}, {})
+
+
+# -- over connections of their own ----------------------------------------------------------------
+
+
+def subscribed(wire):
+    """The resources that a connection is subscribed to, as the other server has it."""
+    found = []
+    for method, uri in wire.subscribed:
+        if method == "resources/subscribe":
+            found.append(uri)
+        else:
+            found.remove(uri)
+    return found
+
+
+def noting(method):
+    def answer(wire, _request, params):
+        if not hasattr(wire, "subscribed"):
+            wire.subscribed = []
+        wire.subscribed.append((method, params["uri"]))
+        return {}
+
+    return answer
+
+
+def noting_server(**options):
+    methods = ("resources/subscribe", "resources/unsubscribe")
+    return Scripted(OLD, **{each.replace("/", "_"): noting(each) for each in methods}, **options)
+
+
+async def all_of(changes):
+    found = []
+    with trio.move_on_after(1):
+        async for _, params in changes:
+            found.append(params["uri"])
+    return found
+
+
+@pytest.mark.parametrize("program", [False, True])
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_each_client_hears_of_what_its_own_connection_reports(program, mounted, autojump_clock):
+    """Two sessions of one principal, and clients without sessions, each of which sees contents of its own."""
+    scripted = noting_server()
+    made = scripted.proxy(program=program)
+    if mounted:
+        desk = Server("desk")
+        desk.mount(made, prefix="s")
+        made = desk
+    async with open_bus(made) as bus, AsyncExitStack() as stack:
+        clients, streams = {}, {}
+        for name, revision, principal in (
+            ("one", OLD, "ada"),
+            ("two", OLD, "ada"),
+            ("bob", NEW, "bob"),
+            ("cid", NEW, "cid"),
+        ):
+            connecting = bus.connect(revision=revision, principal=principal)
+            client = clients[name] = await stack.enter_async_context(connecting)
+            streams[name] = await stack.enter_async_context(client.listen(uris=["d://a"]))
+        wires = [wire for wire in scripted.wires if hasattr(wire, "subscribed")]
+        assert [subscribed(wire) for wire in wires] == [["d://a"]] * 4
+        for number, (wire, name) in enumerate(zip(wires, clients, strict=True)):
+            for _ in range(number):
+                wire.say(UPDATED, {"uri": "d://a"})
+                await trio.sleep(0.1)
+            heard = {each: await all_of(changes) for each, changes in streams.items()}
+            assert heard == {each: ["d://a"] * number if each == name else [] for each in clients}
+        await stack.aclose()
+        await trio.sleep(1)
+        assert all(subscribed(wire) == [] or wire.client._gone for wire in wires)
+
+
+async def test_a_connection_with_a_subscription_stays_and_one_without_does_not(autojump_clock):
+    scripted = noting_server()
+    async with open_bus(scripted.proxy(program=True)) as bus, bus.connect(revision=OLD) as client:
+        async with client.listen(uris=["d://a"]):
+            await trio.sleep(3 * 300)
+            assert scripted.connected == 1
+            assert len(scripted.asked("resources/subscribe")) == 1
+        await trio.sleep(1)
+        assert len(scripted.asked("resources/unsubscribe")) == 1
+        await trio.sleep(301)
+        assert scripted.connected == 0
+
+
+async def test_a_client_whose_own_connection_is_lost_is_subscribed_again_and_told_so(autojump_clock, caplog):
+    scripted = noting_server()
+    async with (
+        open_bus(scripted.proxy(program=True)) as bus,
+        bus.connect(revision=OLD) as client,
+        client.listen(uris=["d://a"]) as changes,
+    ):
+        for number in range(2):
+            scripted.wires[-1].client.disconnected("it has ended")
+            await trio.sleep(5)
+            assert len(scripted.wires) == number + 2
+            assert await all_of(changes) == ["d://a"]
+    assert "subscriptions of one client at upstream rest for 1 s" in caplog.text
+
+
+async def test_what_the_upstream_server_does_not_list_opens_no_connection(autojump_clock):
+    scripted = noting_server()
+    async with (
+        open_bus(scripted.proxy()) as bus,
+        bus.connect(revision=OLD) as client,
+        client.listen(uris=["file:///etc/passwd"]),
+    ):
+        await trio.sleep(10)
+        assert len(scripted.wires) == 1
+        scripted.answers["resources_list"] = {"resources": [{"uri": "file:///etc/passwd", "name": "x"}]}
+        scripted.wires[0].say("notifications/resources/list_changed")
+        await trio.sleep(10)
+        assert subscribed(scripted.wires[1]) == ["file:///etc/passwd"]
+
+
+@pytest.mark.parametrize("own", [False, True])
+async def test_what_a_server_has_forgotten_with_its_stream_is_subscribed_to_again(own, autojump_clock):
+    """Over HTTP the stream alone may be lost, and the session with it, while the connection stays."""
+    scripted = noting_server(scoped=True)
+    options = {} if own else {"isolation": "none"}
+    async with (
+        open_bus(scripted.proxy(**options)) as bus,
+        bus.connect(revision=OLD) as client,
+        client.listen(uris=["d://a"]) as changes,
+    ):
+        [wire] = [wire for wire in scripted.wires if hasattr(wire, "subscribed")]
+        wire.client.unheard("the session was lost")
+        await trio.sleep(2)
+        assert subscribed(wire) == ["d://a", "d://a"]
+        assert await all_of(changes) == ["d://a"]

@@ -13,7 +13,18 @@ import annotated_types as at
 import attrs
 import msgspec
 import pytest
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StrictInt
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictInt,
+    condecimal,
+    confloat,
+    conint,
+)
 
 from mcpbus import Context, RegistrationError, Server
 from mcpbus.features.arguments import InvalidArgumentsError
@@ -555,6 +566,29 @@ def test_each_change_to_schemas_has_its_source():
 )
 def test_a_schema_is_the_same_each_time(annotation):
     assert arguments_of(annotation).schema == arguments_of(annotation).schema
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "listed"),
+    [
+        (dt.timedelta, dt.timedelta(hours=1), "PT1H"),
+        (bytes, b"x", "x"),
+        (set[str], {"c", "a", "d", "b"}, ["a", "b", "c", "d"]),
+        (frozenset[int], frozenset({3, 1}), [1, 3]),
+        (float, 0.5, 0.5),
+    ],
+)
+def test_a_default_is_listed_as_a_client_would_send_it(annotation, default, listed):
+    arguments = arguments_of(annotation, default)
+    assert json.loads(bytes(arguments.schema))["properties"]["value"]["default"] == listed
+    given = json.dumps({"value": listed}).encode()
+    assert arguments.decode(given)["value"] == arguments.decode(b"{}")["value"] == default
+
+
+def test_the_functions_of_pydantic_that_make_constraints_are_taken():
+    for annotation in (conint(ge=2), confloat(ge=2), condecimal(ge=2)):
+        assert read(annotation, 2) == 2
+        assert "greater than or equal to 2" in refusal(annotation, 1)
 
 
 def test_a_recursive_name_that_cannot_be_resolved_is_refused_with_the_class():

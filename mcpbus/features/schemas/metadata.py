@@ -16,14 +16,35 @@ from typing import Any, Final
 import annotated_types as at
 import attrs
 import msgspec
-from pydantic import AliasChoices, AliasPath, AwareDatetime, Field, GetCoreSchemaHandler, NaiveDatetime
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    AwareDatetime,
+    Field,
+    GetCoreSchemaHandler,
+    NaiveDatetime,
+    PydanticUserError,
+    TypeAdapter,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema, to_jsonable_python
 
 from mcpbus.features.schemas.errors import RegistrationError
 from mcpbus.features.schemas.jsontypes import to_builtins
 
-_KNOWN: Final = (at.Gt, at.Ge, at.Lt, at.Le, at.MultipleOf, at.MinLen, at.MaxLen, at.Predicate, at.Not)
+# pydantic's `conint` and the like leave None in the place of a constraint.
+_KNOWN: Final = (
+    at.Gt,
+    at.Ge,
+    at.Lt,
+    at.Le,
+    at.MultipleOf,
+    at.MinLen,
+    at.MaxLen,
+    at.Predicate,
+    at.Not,
+    type(None),
+)
 _OF_META: Final = {
     "gt": at.Gt,
     "ge": at.Ge,
@@ -137,21 +158,27 @@ def _extended(extra: Any, listed: dict[str, Any]) -> Any:
 
 
 def json_default(default: Any) -> Any:
-    """Return a default as clients are shown it.
+    """Return a default as a client would send it.
 
     Raises:
         TypeError: It has no JSON form.
     """
+    if isinstance(default, set | frozenset):
+        # The order of a set differs from process to process, and tool lists are the same in all.
+        return sorted(map(json_default, default), key=repr)
     try:
-        return to_builtins(default)
-    except TypeError:
-        pass
-    try:
-        return to_jsonable_python(default)
+        return to_jsonable_python(default, by_alias=True, inf_nan_mode="constants", fallback=_write_other)
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"clients are shown the default {default!r}, which has no JSON form: {error}"
         ) from error
+
+
+def _write_other(value: Any) -> Any:
+    try:
+        return TypeAdapter(type(value)).dump_python(value, mode="json")
+    except PydanticUserError:  # such as of an attrs class or a Struct
+        return to_builtins(value)
 
 
 def _read_meta(meta: msgspec.Meta) -> list[Any]:

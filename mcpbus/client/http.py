@@ -45,7 +45,7 @@ async def connect_http(
     """Connect a client to an endpoint.
 
     A session of an older revision that the server has ended is followed by a new one, in which requests that were refused for
-    it are repeated: they were not run. What was in flight in the old one fails, notifications that it refused are lost, and
+    it are repeated: they were not run. Requests in flight in the old one fail after five seconds, notifications that it refused are lost, and
     what was said to it is forgotten: its log level and its subscriptions. Listens end with it.
 
     What a server of an older revision says outside of requests comes on a stream of its own. It is opened, behind all else, once

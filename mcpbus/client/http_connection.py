@@ -39,6 +39,8 @@ _TELL_SECONDS: Final = 30
 _MOST_APART: Final = 1_000
 """How many answers and cancellations are on their way at once, before others wait for them."""
 _PING_SECONDS: Final = 5.0
+_LEFT_SECONDS: Final = 5.0
+"""How long an answer may come in a session that another request has found to have ended."""
 _LOST_EACH: Final = (
     "{url} has refused the request in {times} sessions that it had just opened: do several replicas answer there that do not share "
     "their sessions? Route by Mcp-Session-Id, or use revision 2026-07-28, which has none"
@@ -143,15 +145,14 @@ class HttpConnection:
             self._posted.set()
 
     def _leave_session(self, ended: str) -> None:
-        """Expect nothing more of a session that has ended: nobody answers there any more, nor can be answered."""
+        """Expect nothing more of a session that has ended, but for answers that come soon: a replica that knows the session may give them."""
         self.stream.leave()
         self.client.sessions_lost += 1
         self.client.withdraw_questions()
         self.client.unheard("the server ended the session, and has forgotten what was subscribed to")
         for post in self._posts.values():
             if post.session == ended:
-                post.pending.settle(Disconnected("the server ended the session before the answer came"))
-                post.scope.cancel()
+                post.scope.deadline = trio.current_time() + _LEFT_SECONDS
 
     async def close(self) -> None:
         """Post what is left, and end the session."""
@@ -212,6 +213,8 @@ class HttpConnection:
                 del self._posts[request.id]
                 if not refused:
                     self.waiting.written(outgoing)
+        if scope.cancelled_caught:  # else it is settled
+            pending.settle(Disconnected("the server ended the session before the answer came"))
         if refused and session is not None:
             pending.begun = False
             pending.refusals += 1

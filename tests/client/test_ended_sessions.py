@@ -10,12 +10,19 @@ from test_bad_servers import HELLO, TAKEN, answer, events, outcome, result, spea
 from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
 
-from mcpbus.client import http_answers
+from mcpbus.client import http_answers, http_connection
 from mcpbus.client.errors import Disconnected, SessionLostError, StatusError
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.errors import ProtocolError
 
 OLD = "2025-11-25"
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch):
+    monkeypatch.setattr(http_connection, "_LEFT_SECONDS", 0.05)
+
+
 GONE = answer(
     b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}',
     status="404 Not Found",
@@ -293,6 +300,28 @@ async def test_what_is_in_flight_fails_once_there_is_a_new_session():
         await wait_all_tasks_blocked()
         assert await client.list_tools() == [{"name": "late"}]
     assert failed
+
+
+async def test_what_is_in_flight_is_answered_by_a_replica_that_still_knows_the_session(monkeypatch):
+    monkeypatch.setattr(http_connection, "_LEFT_SECONDS", 60)
+    renewed, outcomes = trio.Event(), []
+
+    async def answer_late(stream):
+        await renewed.wait()
+        await stream.send_all(result({"tools": [{"name": "early"}]}, 2))
+
+    async def list_early(client):
+        outcomes.append(await client.list_tools())
+
+    async with (
+        connected(answer_late, GONE, AGAIN, TAKEN, result({"tools": []}, 3)) as (client, _),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(list_early, client)
+        await wait_all_tasks_blocked()
+        assert await client.list_tools() == []
+        renewed.set()
+    assert outcomes == [[{"name": "early"}]]
 
 
 async def test_what_was_asked_in_an_ended_session_is_answered_in_none():

@@ -7,7 +7,18 @@ import time
 import tracemalloc
 from dataclasses import InitVar, dataclass, field
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+    Union,
+)
 
 import annotated_types as at
 import attrs
@@ -25,6 +36,7 @@ from pydantic import (
     confloat,
     conint,
 )
+from typing_extensions import TypeAliasType
 
 from mcpbus import Context, RegistrationError, Server
 from mcpbus.features.arguments import InvalidArgumentsError
@@ -597,3 +609,74 @@ def test_a_recursive_name_that_cannot_be_resolved_is_refused_with_the_class():
 
     with pytest.raises(RegistrationError, match="Lost: an annotation cannot be resolved"):
         arguments_of(Lost)
+
+
+class Left(BaseModel):
+    inner: "Left | Right | None" = None
+
+
+class Right(BaseModel):
+    inner: "Left | Right | None" = None
+    size: int = 0
+
+
+@dataclass
+class Leaf:
+    inner: "Leaf | Twig | None" = None
+
+
+@dataclass
+class Twig:
+    inner: "list[Leaf | Twig] | None" = None
+    size: int = 0
+
+
+class Told(BaseModel):
+    kind: Literal["told"] = "told"
+    inner: "Annotated[Told | Other, Field(discriminator='kind')] | None" = None
+
+
+class Other(BaseModel):
+    kind: Literal["other"] = "other"
+    inner: "Annotated[Told | Other, Field(discriminator='kind')] | None" = None
+
+
+Nested = TypeAliasType("Nested", "dict[str, Nested] | list[Nested] | int")
+
+
+def nested(depth, innermost):
+    for _ in range(depth):
+        innermost = {"inner": innermost}
+    return innermost
+
+
+@pytest.mark.parametrize(
+    "annotation", [Left | Right, list[Leaf | Twig] | Leaf | Twig, dict[str, Left | Right]]
+)
+def test_a_recursive_union_without_a_discriminator_limits_the_depth_of_its_values(annotation):
+    for depth in (20, 190):
+        started = time.process_time()
+        told = refusal(annotation, nested(depth, 5))
+        assert time.process_time() - started < 1
+        assert "nested at most" in told
+    assert "nested at most" not in refusal(annotation, nested(4, 5))
+
+
+def test_values_of_other_recursive_types_may_be_deep():
+    assert read(Nested, nested(100, 1)) == nested(100, 1)
+    assert read(Tree, {"children": []}) == {"children": []}
+    deep: Any = {"kind": "other"}
+    for _ in range(60):
+        deep = {"kind": "told", "inner": deep}
+    assert isinstance(read(Annotated[Told | Other, Field(discriminator="kind")], deep), Told)
+    line: Any = {"type": "line", "startAt": 1}
+    for _ in range(60):
+        line = {"type": "line", "startAt": 1, "nextLine": line}
+    assert isinstance(read(Line | Square, line), Line)
+
+
+def test_a_recursive_name_outside_of_a_type_alias_is_refused_in_a_sentence():
+    recursive = Union[dict[str, "Recursive"], int]  # noqa: F821, UP007
+    with pytest.raises(RegistrationError) as refused:
+        arguments_of(recursive)
+    assert "pydantic.dev" not in str(refused.value)

@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, ValidationError
 
 from mcpbus.features.schemas import records
+from mcpbus.features.schemas.branching import find_deepest, is_deeper
 from mcpbus.features.schemas.faults import Fault, InvalidValueError
 from mcpbus.features.schemas.listing import Mode, Schema, list_schema
 from mcpbus.features.schemas.parameter import Parameter
@@ -52,6 +53,9 @@ _READ_BY_PYDANTIC: Final = frozenset(
         "complex",
     ]
 )
+_TOO_DEEP: Final = (
+    "Input should be nested at most {} times, since it is of a recursive union without a discriminator"
+)
 _UNFIT: Final = "Unable to apply constraint"
 """pydantic's TypeError for a bound that does not fit a member of a union."""
 _CONFIG: Final = ConfigDict(ser_json_bytes="base64", ser_json_inf_nan="constants")
@@ -73,10 +77,15 @@ class Validator:
     _make_lax: Callable[[], TypeAdapter[Any]]
     _made_lax: list[TypeAdapter[Any]] = attrs.field(init=False, factory=list)
     _validate: Callable[[Any], Any] = attrs.field(init=False)
+    _deepest: int | None = attrs.field(init=False)
 
     @_validate.default
     def _find_validate(self) -> Callable[[Any], Any]:
         return self.adapter.validator.validate_python
+
+    @_deepest.default
+    def _find_deepest(self) -> int | None:
+        return find_deepest(self.adapter.core_schema)
 
     def schema(self, mode: Mode = "validation") -> Schema:
         """Return the JSON Schema of the type.
@@ -97,6 +106,8 @@ class Validator:
         Raises:
             InvalidValueError: The value is not of the type.
         """
+        if self._deepest is not None and is_deeper(value, self._deepest):
+            raise InvalidValueError([Fault((), "too_deep", _TOO_DEEP.format(self._deepest), value)])
         try:
             if texts:
                 return self._validate(value)
@@ -233,13 +244,18 @@ def _make(source: _Object | _Value, annotations: Sequence[Any], reading: Reading
 
 def _adapter(source: _Object | _Value) -> TypeAdapter[Any]:
     try:
-        return TypeAdapter(Annotated[Any, source], config=_CONFIG)
+        adapter = TypeAdapter(Annotated[Any, source], config=_CONFIG)
     except PydanticSchemaGenerationError as error:
         raise TypeError(str(error).partition(". Set `arb")[0]) from error
     except PydanticUserError as error:
         raise TypeError(error.message.partition("\n")[0]) from error
     except ImportError as error:  # such as of the package that validates addresses
         raise TypeError(str(error)) from error
+    if not adapter.pydantic_complete:
+        raise TypeError(
+            "a name in it cannot be resolved; write a recursive type with TypeAliasType, or `type X = ...`"
+        )
+    return adapter
 
 
 def _faults(error: ValidationError, value: Any) -> list[Fault]:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from mcpbus.protocol import log_records as _log_records  # noqa: F401 - it makes records of the log safe
 from mcpbus.protocol.lazy_names import later
 
 if TYPE_CHECKING:

@@ -20,6 +20,8 @@ from typing import Final
 
 import trio
 
+from mcpbus.protocol.log_records import OwnLines
+
 _log = logging.getLogger("mcpbus")
 
 LOOK_SECONDS: Final = 0.25
@@ -103,7 +105,7 @@ class Watch:
                 "the event loop has been blocked for %.1f seconds: nobody is served until this function waits or ends%s\n%s",
                 time.monotonic() - asked,
                 f" (and {self.unsaid} times more since the last line about it)" if self.unsaid else "",
-                where,
+                OwnLines(where),
             )
             self._last_told, self.unsaid = asked, 0
         else:

@@ -19,6 +19,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final
 
+from mcpbus.protocol.printable import printable
+
 _MOST_WAITING: Final = 1_000
 """Entries that wait to be written; then newer ones are dropped, and counted."""
 
@@ -30,7 +32,7 @@ _FULL: Final = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") i
 
 
 def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - a program says so
+    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201 - a program says so
 
 
 ANNOUNCE: ContextVar[Callable[[str], object]] = ContextVar("mcpbus announce", default=_print)

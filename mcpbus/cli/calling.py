@@ -11,7 +11,7 @@ import msgspec
 from mcpbus.cli.arguments import read_arguments
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.questions import Interview
-from mcpbus.cli.terminal import echo_json, pretty_json, printable
+from mcpbus.cli.terminal import echo, echo_data, echo_json, pretty_json
 from mcpbus.client.client import Client
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
@@ -55,7 +55,7 @@ def call(  # noqa: PLR0917 - click gives each by its name
         try:
             read = read_arguments(arguments, described.get("inputSchema"))
         except ValueError as fault:
-            raise click.UsageError(printable(f"{tool}: {fault}")) from None
+            raise click.UsageError(f"{tool}: {fault}") from None
         patience.heard()
         if client.revision.era is Era.LEGACY and "logging" in (await client.describe()).capabilities:
             await client.request("logging/setLevel", {"level": log_level})
@@ -68,9 +68,7 @@ def call(  # noqa: PLR0917 - click gives each by its name
         echo_json(results[0])
     else:
         for text in _texts(results[0]):
-            stream = sys.stderr if failed else sys.stdout
-            shown = printable(text) if stream.isatty() else text
-            click.echo(shown, err=failed, color=True)  # which is not to take any away
+            echo_data(text, err=failed)
     if failed:
         sys.exit(1)
 
@@ -83,19 +81,19 @@ def _find(name: str, tools: list[dict[str, Any]], target: str) -> dict[str, Any]
     hint = (
         f"did you mean {close[0]}?" if close else f"mcpbus list {shlex.quote(target)} tells which there are."
     )
-    raise click.UsageError(f"the server has no tool {name!r}: {printable(hint)}")
+    raise click.UsageError(f"the server has no tool {name!r}: {hint}")
 
 
 def _show_notification(method: str, params: dict[str, Any]) -> None:
     if method == "notifications/progress":
         total = f"/{_number(params['total'])}" if params.get("total") is not None else ""
         message = f" {params['message']}" if params.get("message") else ""
-        click.echo(printable(f"[{_number(params.get('progress'))}{total}]{message}"), err=True)
+        echo(f"[{_number(params.get('progress'))}{total}]{message}", err=True)
     elif method == "notifications/message":
         data = params.get("data")
         text = data if isinstance(data, str) else msgspec.json.encode(data).decode()
         logger = f" {params['logger']}" if params.get("logger") else ""
-        click.echo(printable(f"{params.get('level')}{logger}: {text}"), err=True)
+        echo(f"{params.get('level')}{logger}: {text}", err=True)
 
 
 def _number(value: Any) -> str:

@@ -15,7 +15,6 @@ from mcpbus.cli.header_option import header_option
 from mcpbus.cli.pages import login_at
 from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import STDIO, command_of, complete_target, is_url, load_server
-from mcpbus.cli.terminal import printable
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
@@ -148,7 +147,7 @@ def told() -> Iterator[None]:
     except BaseException as error:
         cause = sole_cause(error)
         if isinstance(cause, ProtocolError | ClientError):
-            raise click.ClickException(printable(_explain(cause))) from None
+            raise click.ClickException(_explain(cause)) from None
         if cause is error:
             raise
         raise cause from None

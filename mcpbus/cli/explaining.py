@@ -1,6 +1,7 @@
 """What is told of an author's program that failed: what was raised, and where in the author's own files."""
 
 import gc
+import sys
 import sysconfig
 import traceback
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from types import ModuleType
 from typing import Any, Final
 
 import click
+
+from mcpbus.cli.terminal import made_safe, show_traceback
 
 _OURS: Final = "mcpbus"
 _ACTORS: Final = "mcpbus_actors"
@@ -78,15 +81,19 @@ class ExplainingGroup(click.Group):
         """
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as error:
+            made_safe(error)
+            raise
+        except (click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
             from mcpbus.protocol.sole_cause import sole_cause  # noqa: PLC0415 - few commands fail so, and each would wait
 
             told = explain(sole_cause(error))
             if told is None:
+                sys.excepthook = show_traceback
                 raise
-            raise click.ClickException(told) from None
+            raise made_safe(click.ClickException(told)) from None
 
 
 def _import_at_once(module: str) -> ModuleType:

@@ -9,7 +9,7 @@ import msgspec
 
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.schemas import label
-from mcpbus.cli.terminal import echo_columns, echo_json, first_line, printable
+from mcpbus.cli.terminal import echo, echo_columns, echo_json, first_line
 from mcpbus.client.client import Client, ServerDescription
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
 
@@ -82,7 +82,7 @@ def list_(given: Connecting, kind: str) -> None:
 
 def _name(kind: str, item: dict[str, Any]) -> str:
     member = {"resources": "uri", "templates": "uriTemplate"}.get(kind, "name")
-    return printable(item.get(member, ""))
+    return str(item.get(member, ""))
 
 
 def _document(offer: _Offer) -> dict[str, Any]:
@@ -98,16 +98,14 @@ def _document(offer: _Offer) -> dict[str, Any]:
 
 def _show(offer: _Offer) -> None:
     server = offer.server
-    name = " ".join(
-        printable(part) for part in (server.name or "a server without a name", server.version) if part
-    )
-    click.echo(f"{click.style(name, bold=True)}, revision {offer.revision}")
+    name = " ".join(part for part in (server.name or "a server without a name", server.version) if part)
+    echo(f", revision {offer.revision}", bold=name)
     if server.instructions:
-        click.echo(printable(server.instructions))
-    click.echo(f"capabilities: {', '.join(_capabilities(server.capabilities)) or 'none'}")
+        echo(server.instructions)
+    echo(f"capabilities: {', '.join(_capabilities(server.capabilities)) or 'none'}")
     for kind, items in offer.items.items():
         if items:
-            click.echo(f"\n{kind}:")
+            echo(f"\n{kind}:")
             echo_columns([row for item in items for row in _rows(kind, item)])
 
 
@@ -116,11 +114,9 @@ def _capabilities(capabilities: dict[str, Any]) -> list[str]:
     told = []
     for name, parts in capabilities.items():
         named = (
-            [printable(part) for part, value in parts.items() if value is not False]
-            if isinstance(parts, dict)
-            else []
+            [part for part, value in parts.items() if value is not False] if isinstance(parts, dict) else []
         )
-        told.append(printable(name) + (f" ({', '.join(named)})" if named else ""))
+        told.append(name + (f" ({', '.join(named)})" if named else ""))
     return told
 
 
@@ -154,4 +150,4 @@ def _parameter(name: object, kind: str, described: Any, required: bool) -> tuple
     default = f" = {msgspec.json.encode(described['default']).decode()}" if "default" in described else ""
     optional = "" if required or default else ", optional"
     text = first_line(described.get("description"))
-    return (f"    {printable(name)}", printable(kind + default + optional) + (f": {text}" if text else ""))
+    return (f"    {name}", kind + default + optional + (f": {text}" if text else ""))

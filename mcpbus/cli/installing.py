@@ -22,6 +22,7 @@ from mcpbus.cli.targets import (
     load_server,
     split_target,
 )
+from mcpbus.cli.terminal import echo, echo_data
 
 _MCP_JSON: Final = ClientFile("mcp.json", lambda: None)
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -71,7 +72,7 @@ def install(  # noqa: PLR0917 - click gives each by its name
     if not kind.typed:
         entry.pop("type")
     if only_print or kind is _MCP_JSON:
-        click.echo(json.dumps({kind.member: {name: entry}}, indent=2, ensure_ascii=False))
+        echo_data(json.dumps({kind.member: {name: entry}}, indent=2, ensure_ascii=False))
     else:
         _write(kind, name, entry)
 
@@ -95,7 +96,7 @@ def _write(kind: ClientFile, name: str, entry: Entry) -> None:
     except OSError as error:
         raise click.ClickException(f"{file} cannot be written: {error.strerror}") from None
     verb = "replaced" if replaced else "added"
-    click.echo(f"{verb} {name} in {file}. {kind.then}".rstrip())
+    echo(f"{verb} {name} in {file}. {kind.then}".rstrip())
 
 
 def _describe(target: str, env: dict[str, str], headers: dict[str, str], *, urls: bool) -> tuple[str, Entry]:

@@ -9,7 +9,7 @@ import trio
 from mcpbus.cli.connecting import Patience, told
 from mcpbus.cli.pages import login_at
 from mcpbus.cli.targets import is_url
-from mcpbus.cli.terminal import printable
+from mcpbus.cli.terminal import echo
 from mcpbus.client.errors import ClientError
 from mcpbus.client.errors import told as named
 
@@ -78,7 +78,7 @@ def login(url: str, **given: Any) -> None:
 
     with told():
         issuer = trio.run(log_in)
-    click.echo(printable(f"Logged in to {named(url)} at {issuer}."))
+    echo(f"Logged in to {named(url)} at {issuer}.")
 
 
 @click.command()
@@ -94,14 +94,12 @@ def logout(url: str) -> None:
     with told():
         ended = trio.run(by_hand.log_out, url, store)
     if ended.issuer is None:
-        click.echo(printable(f"Nobody was logged in to {named(url)}."))
+        echo(f"Nobody was logged in to {named(url)}.")
     elif ended.revoked:
-        click.echo(printable(f"Logged out of {named(url)}; {ended.issuer} has taken the login back."))
+        echo(f"Logged out of {named(url)}; {ended.issuer} has taken the login back.")
     else:
-        click.echo(
-            printable(
-                f"Logged out of {named(url)}; {ended.issuer} has not taken the login back: its tokens are good until they expire."
-            )
+        echo(
+            f"Logged out of {named(url)}; {ended.issuer} has not taken the login back: its tokens are good until they expire."
         )
 
 

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
+from mcpbus.protocol.log_records import format_exception
+from mcpbus.protocol.printable import as_entry, printable
 from mcpbus.standard_error import ANNOUNCE
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -30,7 +32,22 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return printable(msgspec.json.encode(line).decode())
+
+
+class TextFormatter(logging.Formatter):
+    """One entry a record, whoever logs: its first line has the time, all others are indented, and no character steers a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the entry."""
+        return as_entry(super().format(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - as `logging.Formatter` has it
+        """Return the lines of a traceback."""
+        return format_exception(ei)
 
 
 def log_options(command: _Command) -> _Command:
@@ -39,7 +56,7 @@ def log_options(command: _Command) -> _Command:
     @wraps(command)
     def logging_command(*args: Any, log_level: str, log_format: str, **given: Any) -> Any:
         handler = logging.StreamHandler()
-        handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+        handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
         logging.basicConfig(level=log_level.upper(), handlers=[handler])
         # It has a line for each request to a server elsewhere, with the whole URL, in which there may be a token.
         logging.getLogger("httpx2").setLevel(logging.WARNING)

@@ -6,10 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import click
 import trio
 
-from mcpbus.cli.terminal import printable
+from mcpbus.cli.terminal import echo
 from mcpbus.client.errors import told
 
 
@@ -41,10 +40,8 @@ def login_at(
         parts = urlsplit(page)
         scopes = " ".join(parse_qs(parts.query).get("scope", []))
         allowing = f" that allows {scopes}" if scopes else ""
-        click.echo(
-            printable(
-                f"{server} asks for a login{allowing}. Log in at {parts.hostname}, in the browser, or open this page:\n{page}"
-            ),
+        echo(
+            f"{server} asks for a login{allowing}. Log in at {parts.hostname}, in the browser, or open this page:\n{page}",
             err=True,
         )
         with asking():
@@ -63,7 +60,7 @@ def login_at(
 
 async def _pasted() -> str:
     """Wait for an address that is pasted."""
-    click.echo("If that browser is on another machine, paste here the address at which it ends.", err=True)
+    echo("If that browser is on another machine, paste here the address at which it ends.", err=True)
     line = "\n"
     while not line.strip():
         # A thread that waits for a line does so until the program ends: nothing else may want one.

@@ -1,7 +1,7 @@
 """What a server asks while a tool runs, asked in the terminal (specification, Elicitation)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -9,10 +9,10 @@ import trio
 
 from mcpbus.cli.connecting import Patience
 from mcpbus.cli.schemas import faults, label, parse_typed
-from mcpbus.cli.terminal import can_ask, printable
+from mcpbus.cli.terminal import can_ask, echo, one_line, prompt
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
 
-_ACTIONS = click.Choice(["accept", "decline", "cancel"])
+_ACTIONS: Final = ("accept", "decline", "cancel")
 
 
 class Interview:
@@ -33,9 +33,9 @@ class Interview:
             raise ProtocolError(
                 METHOD_NOT_FOUND, f"this client answers no {method}, and has not said that it would"
             )
-        message = printable(params.get("message", ""))
+        message = str(params.get("message", ""))
         if not can_ask():
-            click.echo(f"The server asks: {message}\nDeclined: there is no terminal to ask in.", err=True)
+            echo(f"The server asks: {message}\nDeclined: there is no terminal to ask in.", err=True)
             return {"action": "decline"}
         await trio.lowlevel.checkpoint()
         with self._patience.asking():
@@ -43,30 +43,30 @@ class Interview:
 
 
 def _ask(message: str, params: dict[str, Any]) -> dict[str, Any]:
-    click.echo(f"\nThe server asks: {message}", err=True)
+    echo(f"\nThe server asks: {message}", err=True)
     try:
         return _ask_url(params) if params.get("mode") == "url" else _ask_form(params.get("requestedSchema"))
     except click.Abort as abort:
         if isinstance(abort.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
-        click.echo("", err=True)
+        echo("", err=True)
         return {"action": "cancel"}
 
 
 def _choose(question: str) -> str:
-    return str(click.prompt(question, type=_ACTIONS, default="accept", err=True))
+    return str(prompt(question, choices=_ACTIONS, default="accept"))
 
 
 def _ask_url(params: dict[str, Any]) -> dict[str, Any]:
-    url = printable(params.get("url", ""))
+    url = one_line(params.get("url", ""))
     try:
         host = urlsplit(url).hostname
     except ValueError:
         host = None
     if host is None:
-        click.echo(f"Declined: it wants you to open {url!r}, which is no URL.", err=True)
+        echo(f"Declined: it wants you to open {url!r}, which is no URL.", err=True)
         return {"action": "decline"}
-    click.echo(f"It wants you to open a page of {host}:\n{url}", err=True)
+    echo(f"It wants you to open a page of {host}:\n{url}", err=True)
     return {"action": _choose("Open it yourself, and say")}
 
 
@@ -92,21 +92,19 @@ def _ask_field(name: str, field: Any, *, optional: bool) -> Any:
     several = field.get("type") == "array"
     choices = _choices(field.get("items") if several else field)
     if field.get("description"):
-        click.echo(printable(field["description"]), err=True)
+        echo(field["description"], err=True)
     for value, title in choices.items():
         if title != value:
-            click.echo(f"  {value}: {title}", err=True)
-    title = printable(field.get("title") or name)
+            echo(one_line(f"  {value}: {title}"), err=True)
+    title = field.get("title") or name
     hint = f"{', '.join(choices)}" if choices else label(field, field)
     if several:
         hint = f"several of {hint}, with commas"
     default = field.get("default", "" if optional else None)
-    return click.prompt(
+    return prompt(
         f"{title} ({hint}{', or nothing' if optional and default == '' else ''})",
         default=_text(default),
-        show_default=default != "",
-        value_proc=_reader(field, optional=optional, several=several),
-        err=True,
+        read=_reader(field, optional=optional, several=several),
     )
 
 
@@ -125,12 +123,10 @@ def _choices(field: Any) -> dict[str, str]:
     if isinstance(field.get("enum"), list):
         names = field.get("enumNames")
         titles = names if isinstance(names, list) and len(names) == len(field["enum"]) else field["enum"]
-        return {
-            printable(value): printable(title) for value, title in zip(field["enum"], titles, strict=True)
-        }
+        return {str(value): str(title) for value, title in zip(field["enum"], titles, strict=True)}
     titled = field.get("oneOf") or field.get("anyOf")
     return {
-        printable(part.get("const")): printable(part.get("title", part.get("const")))
+        str(part.get("const")): str(part.get("title", part.get("const")))
         for part in (titled if isinstance(titled, list) else ())
         if isinstance(part, dict)
     }
@@ -152,7 +148,7 @@ def _reader(field: dict[str, Any], *, optional: bool, several: bool) -> Callable
             value = parse_typed(text, field, field)
         wrong = faults(value, field, formats=True)
         if wrong is not None:
-            raise click.BadParameter(printable(wrong))
+            raise click.BadParameter(wrong)
         return value
 
     return read

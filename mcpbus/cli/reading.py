@@ -9,7 +9,7 @@ import click
 
 from mcpbus.cli.arguments import checked_unicode
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
-from mcpbus.cli.terminal import echo_json, printable
+from mcpbus.cli.terminal import echo, echo_bytes, echo_data, echo_json
 from mcpbus.client.client import Client
 
 
@@ -35,13 +35,12 @@ def read(given: Connecting, uri: str, as_json: bool) -> None:
 def _echo(content: dict[str, Any]) -> None:
     shown = sys.stdout.isatty()
     if "text" in content:
-        text = str(content["text"])
-        click.echo(printable(text) if shown else text, nl=shown, color=True)  # which is not to take any away
+        echo_data(str(content["text"]), nl=shown)
     elif shown:
         kind = content.get("mimeType", "binary")
-        click.echo(printable(f"[{content.get('uri')}: {kind}; a file or a pipe is given its bytes]"))
+        echo(f"[{content.get('uri')}: {kind}; a file or a pipe is given its bytes]")
     else:
         try:
-            click.echo(b64decode(str(content.get("blob")), validate=True), nl=False)
+            echo_bytes(b64decode(str(content.get("blob")), validate=True))
         except binascii.Error as fault:
             raise click.ClickException(f"what the server answers is no base64: {fault}") from None

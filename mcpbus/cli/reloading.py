@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from mcpbus.cli.targets import is_file, split_target
+from mcpbus.cli.terminal import echo
 
 _PATIENCE: Final = 5.0
 """Seconds that a process may take to end, before it is told again."""
@@ -48,7 +49,7 @@ def _serve_anew(target: str) -> None:
     place, _ = split_target(target)
     folder = Path(place).resolve().parent if is_file(place) else Path.cwd()
     start = partial(subprocess.Popen, [sys.executable, "-m", "mcpbus", *sys.argv[1:], "--no-reload"])
-    click.echo(f"serving anew whenever a Python file in {folder} changes", err=True)
+    echo(f"serving anew whenever a Python file in {folder} changes", err=True)
     with _told_to_end() as ended:
         process = start()
         try:

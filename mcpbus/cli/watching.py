@@ -7,7 +7,7 @@ import msgspec
 
 from mcpbus.cli.arguments import checked_unicode
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
-from mcpbus.cli.terminal import printable
+from mcpbus.cli.terminal import echo
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 
@@ -23,7 +23,7 @@ def watch(given: Connecting, uris: tuple[str, ...]) -> None:
         nonlocal listening
         async with client.listen(tools=True, prompts=True, resources=True, uris=uris) as changes:
             listening = True
-            click.echo("listening, until Ctrl-C", err=True)
+            echo("listening, until Ctrl-C", err=True)
             with patience.asking():  # it may be silent for as long as it likes
                 async for method, params in changes:
                     _echo(method, params)
@@ -38,4 +38,4 @@ def watch(given: Connecting, uris: tuple[str, ...]) -> None:
 
 def _echo(method: str, params: dict[str, Any]) -> None:
     said = {key: value for key, value in params.items() if key != "_meta"}
-    click.echo(printable(msgspec.json.encode({"method": method, "params": said}).decode()))
+    echo(msgspec.json.encode({"method": method, "params": said}).decode())

@@ -7,6 +7,8 @@ from typing import Final
 
 import trio
 
+from mcpbus.protocol.printable import quoted
+
 _log = logging.getLogger("mcpbus")
 
 QUIET_SECONDS: Final = 60.0
@@ -102,4 +104,4 @@ def _name_of(whom: object) -> str:
         name = str(whom)
     except Exception:  # noqa: BLE001 - the author's own code, and nobody's request
         name = f"somebody whose {type(whom).__qualname__} has no text"
-    return name if name.isprintable() and len(name) <= _LONGEST_NAME else ascii(name[:_LONGEST_NAME])
+    return quoted(name, _LONGEST_NAME)

@@ -11,6 +11,7 @@ from mcpbus.features.schemas import jsontypes
 from mcpbus.middleware.logging_arguments import check_logging
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.printable import printable
 from mcpbus.protocol.sole_cause import sole_cause
 
 
@@ -70,7 +71,7 @@ class StructuredLoggingMiddleware:
         line["ms"] = round((trio.current_time() - began) * 1000, 1)
         if self._include_arguments:
             line["arguments"] = _readable(dict(invocation.arguments))
-        self._logger.log(self._level, "%s", jsontypes.encode(line).decode())
+        self._logger.log(self._level, "%s", printable(jsontypes.encode(line).decode()))
 
 
 def _outcome(cause: BaseException) -> str:

@@ -8,6 +8,7 @@ import trio
 from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.middleware.logging_arguments import check_logging
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.printable import printable
 
 
 @explained
@@ -39,4 +40,11 @@ class TimingMiddleware:
 
     def _tell(self, invocation: Invocation, what: str, began: float) -> None:
         took = (trio.current_time() - began) * 1000
-        self._logger.log(self._level, "%s %s %s %.1f ms", invocation.method, invocation.name, what, took)
+        self._logger.log(
+            self._level,
+            "%s %s %s %.1f ms",
+            invocation.method,
+            printable(invocation.name, lines=False),
+            what,
+            took,
+        )

@@ -11,6 +11,7 @@ import msgspec
 from mcpbus.core.complaints import Complaints
 from mcpbus.protocol.http.messages import Answer, Head
 from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.printable import quoted
 
 _log: Final = logging.getLogger("mcpbus")
 
@@ -42,7 +43,7 @@ class Refusals:
 
 def plain(text: str) -> str:
     """Return a client's text as one line, and not a long one, in which nothing steers a terminal."""
-    return text if text.isprintable() and len(text) <= _LONGEST else ascii(text[:_LONGEST])
+    return quoted(text, _LONGEST)
 
 
 def _reason(answer: Answer) -> str:

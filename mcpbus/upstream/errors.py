@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mcpbus.protocol.printable import printable
 from mcpbus.serving.errors import ServingError
 
 _MOST_CHARACTERS: Final = 1_000
@@ -17,5 +18,4 @@ class NotYetError(UpstreamError):
 
 def told(error: Exception) -> str:
     """Return what the log says of an error, in which the other server may have written anything: on one line, and not without end."""
-    text = str(error)[:_MOST_CHARACTERS]
-    return "".join(each if each.isprintable() else " " for each in text)
+    return printable(error, lines=False, longest=_MOST_CHARACTERS)

@@ -1,13 +1,12 @@
 """What can go wrong where a server asks for a login. No message holds a token, a code or a secret."""
 
 import copy
-import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from mcpbus.client.errors import ClientError
+from mcpbus.protocol.printable import printable
 
-_UNSHOWN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _MOST_SHOWN: Final = 300
 _SHORTEST_SECRET: Final = 4
 
@@ -64,8 +63,7 @@ class InsufficientScopeError(LoginError):
 
 def shown(text: object) -> str:
     """Return what somebody else has written, as it may be shown: without what steers a terminal, and not for ever."""
-    whole = _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", str(text))
-    return whole if len(whole) <= _MOST_SHOWN else f"{whole[:_MOST_SHOWN]}..."
+    return printable(text, lines=False, longest=_MOST_SHOWN)
 
 
 def said_why(answer: Mapping[str, Any]) -> str:

@@ -47,4 +47,4 @@ def test_each_logger_makes_its_records_safe():
             elif ast.unparse(name) == "__name__":
                 found.add(module_of(file))
     ours = {name for name in found if name.partition(".")[0] == "mcpbus"}
-    assert ours == set(LOGGERS)
+    assert ours == set(LOGGERS), "each logger of the package is named in mcpbus/protocol/log_records.py"

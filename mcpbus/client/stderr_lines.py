@@ -7,6 +7,8 @@ from typing import Final, TypeAlias
 import trio
 from trio.abc import ReceiveStream
 
+from mcpbus.protocol.printable import escaped
+
 OnLine: TypeAlias = Callable[[str], object]
 """Called with one line, without its end. Its control characters are escaped."""
 
@@ -104,10 +106,3 @@ class StderrLines:
 
     def _log(self, line: str) -> None:
         _log.info("%s: %s", self._name, line)
-
-
-def escaped(text: str) -> str:
-    r"""Return text in which each character that is not printable is an escape, such as ``\x1b``."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -19,6 +19,7 @@ LOGGERS: Final = (
     "mcpbus.actors",
     "mcpbus.auth",
     "mcpbus.calls",
+    "mcpbus.client.conversation",
     "mcpbus.client.get_stream",
     "mcpbus.client.mirroring",
     "mcpbus.client.oauth.file_store",
@@ -26,6 +27,7 @@ LOGGERS: Final = (
     "mcpbus.client.server_questions",
     "mcpbus.serving",
     "mcpbus.serving.hypercorn",
+    "mcpbus.stderr",
     "mcpbus.timing",
 )
 

@@ -40,6 +40,11 @@ def printable(text: object, *, lines: bool = True, longest: int | None = None) -
     return unsafe.sub("\N{REPLACEMENT CHARACTER}", whole)
 
 
+def escaped(text: str) -> str:
+    r"""Return text on one line in which each character that is not safe to show is an escape, such as ``\x1b``."""
+    return text if text.isprintable() else _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def quoted(text: object, longest: int) -> str:
     r"""Return text as it is if all of it is safe on one line, and short; otherwise as a literal in quotes, such as ``'a\x1b[2J'``.
 

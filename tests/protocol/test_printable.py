@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpbus.cli.logs import JsonFormatter, TextFormatter
 from mcpbus.protocol.log_records import LOGGERS, OwnLines
-from mcpbus.protocol.printable import as_entry, printable, quoted
+from mcpbus.protocol.printable import as_entry, escaped, printable, quoted
 
 UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 FORGED = "2026-01-01 00:00:00,000 ERROR mcpbus: forged"
@@ -37,6 +37,13 @@ def test_text_on_one_line_has_one_line(text):
     assert len(shown.splitlines()) <= 1
     assert shown == printable(shown, lines=False)
     assert not {category(each) for each in shown} & UNSAFE
+
+
+@given(TEXT)
+def test_escapes_stand_for_the_same_characters(text):
+    shown = escaped(text)
+    assert shown == printable(shown, lines=False)
+    assert "\\" in text or shown.encode("latin-1", "backslashreplace").decode("unicode_escape") == text
 
 
 @given(TEXT)

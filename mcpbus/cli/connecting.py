@@ -52,9 +52,13 @@ class Patience:
     Args:
         seconds: For how long the server may say nothing.
         most: How long it may take in all.
+
+    Attributes:
+        fault: The fact that is reported when so many seconds have passed.
     """
 
     def __init__(self, seconds: float, most: float) -> None:
+        self.fault = "the server said nothing"
         self.scope = trio.CancelScope()
         self._seconds = seconds
         self.end = trio.current_time() + most
@@ -173,7 +177,7 @@ async def _converse(
             patience.heard()
     if patience.scope.cancelled_caught:
         raise ClientError(
-            f"the server said nothing for {given.timeout:g} seconds; --timeout SECONDS waits longer"
+            f"{patience.fault} for {given.timeout:g} seconds; --timeout SECONDS waits longer"
             if most == float("inf") or trio.current_time() < patience.end
             else f"the server did not come to an end in {most:g} seconds; --max-time SECONDS waits longer"
         )

@@ -1,11 +1,12 @@
 """`mcpbus inspect` and `mcpbus list`: what a server offers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
 import click
 import msgspec
+import trio
 
 from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.schemas import label
@@ -14,17 +15,19 @@ from mcpbus.client.client import Client, ServerDescription
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, ProtocolError
 
 _Items = list[dict[str, Any]]
+_Row = tuple[str, str]
 
 KINDS: Final = ("tools", "prompts", "resources", "templates")
 
 
 @attrs.frozen
 class _Offer:
-    """What a server offers, by kind."""
+    """The things that a server offers, by kind, and the rows in which they are shown."""
 
     server: ServerDescription
     revision: str
     items: dict[str, _Items]
+    rows: dict[str, list[_Row]]
 
 
 async def list_kind(client: Client, kind: str) -> _Items:
@@ -57,7 +60,10 @@ def inspect(given: Connecting, as_json: bool) -> None:
             patience.heard()
             offered = "resources" if kind == "templates" else kind
             items[kind] = await list_kind(client, kind) if offered in server.capabilities else []
-        offers.append(_Offer(server, client.revision.name, items))
+        patience.heard()
+        patience.fault = "the server's schemas have been read"
+        rows = {} if as_json else {kind: await _all_rows(kind, items[kind]) for kind in KINDS}
+        offers.append(_Offer(server, client.revision.name, items, rows))
 
     converse(given, talk)
     if as_json:
@@ -103,10 +109,10 @@ def _show(offer: _Offer) -> None:
     if server.instructions:
         echo(server.instructions)
     echo(f"capabilities: {', '.join(_capabilities(server.capabilities)) or 'none'}")
-    for kind, items in offer.items.items():
-        if items:
+    for kind, rows in offer.rows.items():
+        if rows:
             echo(f"\n{kind}:")
-            echo_columns([row for item in items for row in _rows(kind, item)])
+            echo_columns(rows)
 
 
 def _capabilities(capabilities: dict[str, Any]) -> list[str]:
@@ -120,32 +126,33 @@ def _capabilities(capabilities: dict[str, Any]) -> list[str]:
     return told
 
 
-def _rows(kind: str, item: dict[str, Any]) -> Sequence[tuple[str, str]]:
-    """A row for the thing itself, and one for each of its parameters."""
-    rows = [(f"  {_name(kind, item)}", first_line(item.get("description") or item.get("title")))]
-    return [*rows, *_parameters(item)]
+async def _all_rows(kind: str, items: _Items) -> list[_Row]:
+    """Return a row for each thing and each of its parameters. Each may take a while, so a deadline is looked at between them."""
+    rows: list[_Row] = []
+    for item in items:
+        rows.append((f"  {_name(kind, item)}", first_line(item.get("description") or item.get("title"))))
+        for row in _parameters(item):
+            rows.append(row)
+            await trio.lowlevel.checkpoint()
+    return rows
 
 
-def _parameters(item: dict[str, Any]) -> Sequence[tuple[str, str]]:
+def _parameters(item: dict[str, Any]) -> Iterator[_Row]:
     schema = item.get("inputSchema")
     if isinstance(schema, dict):
         properties = schema.get("properties")
         required = schema.get("required")
-        return [
-            _parameter(
-                name, label(part, schema), part, name in (required if isinstance(required, list) else ())
-            )
-            for name, part in (properties.items() if isinstance(properties, dict) else ())
-        ]
+        needed = frozenset(map(str, required if isinstance(required, list) else ()))
+        for name, part in properties.items() if isinstance(properties, dict) else ():
+            yield _parameter(name, label(part, schema), part, name in needed)
+        return
     arguments = item.get("arguments")
-    return [
-        _parameter(argument.get("name"), "string", argument, argument.get("required") is True)
-        for argument in (arguments if isinstance(arguments, list) else ())
-        if isinstance(argument, dict)
-    ]
+    for argument in arguments if isinstance(arguments, list) else ():
+        if isinstance(argument, dict):
+            yield _parameter(argument.get("name"), "string", argument, argument.get("required") is True)
 
 
-def _parameter(name: object, kind: str, described: Any, required: bool) -> tuple[str, str]:
+def _parameter(name: object, kind: str, described: Any, required: bool) -> _Row:
     described = described if isinstance(described, dict) else {}
     default = f" = {msgspec.json.encode(described['default']).decode()}" if "default" in described else ""
     optional = "" if required or default else ", optional"

@@ -1,6 +1,12 @@
-"""JSON Schema as people read it, and values as they type them."""
+"""JSON Schema as people read it, and values as they type them.
 
-from collections.abc import Callable, Mapping
+A schema is a server's text. It may refer to itself in any way, and a few hundred bytes of it can stand for more cases than a program
+could ever look at. So each walk visits a part once and ends after `_MOST_STEPS`, and `faults` leaves a schema alone whose
+cases multiply: the server holds the arguments against it in any case.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -8,6 +14,10 @@ import msgspec
 from mcpbus.features.schemas.errors import RegistrationError
 from mcpbus.features.schemas.handwritten import compile_schema
 
+_MOST_STEPS: Final = 1_000
+"""Parts of a schema that one walk visits."""
+_MOST_CASES: Final = 1_000_000
+"""Cases of a schema against which a value is held at most; each takes less than a microsecond."""
 _DEEPEST: Final = 16
 _NAMES: Final[Mapping[type, str]] = {
     str: "string",
@@ -19,46 +29,59 @@ _NAMES: Final[Mapping[type, str]] = {
     dict: "object",
 }
 _LONGEST_CHOICES: Final = 60
+_NOWHERE: Final[dict[str, Any]] = {}
+_POINTER: Final = re.compile("#(/.*)?")
+_LISTS: Final = ("anyOf", "oneOf", "allOf")
+_IN_PLACE: Final = ("not", "if", "then", "else", "dependentSchemas", "dependencies")
+_ELSEWHERE: Final = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
+"""With these a reference is more than a path in the document."""
 
 
-def types_of(schema: Any, root: Any, depth: int = 0) -> list[str]:
+def types_of(schema: Any, root: Any) -> list[str]:
     """Return which types of JSON a schema allows, as far as it says so; none if it does not."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return []
-    if "$ref" in schema:
-        return types_of(_resolve(schema["$ref"], root), root, depth + 1)
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return [kind]
-    if isinstance(kind, list):
-        return [str(one) for one in kind]
-    values = (
-        schema["enum"]
-        if isinstance(schema.get("enum"), list)
-        else [schema["const"]]
-        if "const" in schema
-        else []
-    )
-    found = [_NAMES[type(value)] for value in values]
-    for keyword in ("anyOf", "oneOf", "allOf"):
-        parts = schema.get(keyword)
-        for part in parts if isinstance(parts, list) else []:
-            found += types_of(part, root, depth + 1)
-    return list(dict.fromkeys(found))
+    found: dict[str, None] = {}
+    waiting, seen = [schema], set[int]()
+    while waiting and len(seen) < _MOST_STEPS:
+        part = waiting.pop()
+        if not isinstance(part, dict) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if "$ref" in part:
+            waiting.append(_resolve(part["$ref"], root))
+            continue
+        kinds = part.get("type")
+        if isinstance(kinds, str | list):
+            found |= dict.fromkeys([kinds] if isinstance(kinds, str) else map(str, kinds))
+            continue
+        values = (
+            part["enum"] if isinstance(part.get("enum"), list) else [part["const"]] if "const" in part else []
+        )
+        found |= dict.fromkeys(_NAMES[type(value)] for value in values)
+        parts = [each for keyword in _LISTS if isinstance(each := part.get(keyword), list)]
+        waiting += [each for several in parts for each in several][::-1][:_MOST_STEPS]
+    return [*found]
 
 
 def label(schema: Any, root: Any) -> str:
-    """Say in a few words what a schema allows: `string`, `integer or null`, `"red" | "green"`."""
-    if isinstance(schema, dict) and "$ref" in schema:
-        schema = {**_resolve(schema["$ref"], root), **{key: schema[key] for key in schema if key != "$ref"}}
-    if isinstance(schema, dict) and isinstance(schema.get("enum"), list):
-        choices = " | ".join(_json(value) for value in schema["enum"])
-        if len(choices) <= _LONGEST_CHOICES:
-            return choices
-    kinds = types_of(schema, root)
-    if kinds == ["array"] and isinstance(schema.get("items"), dict):
-        return f"array of {label(schema['items'], root)}"
-    return " or ".join(kinds) or "any"
+    """Describe in a few words what a schema allows: `string`, `integer or null`, `"red" | "green"`, `array of string`."""
+    arrays, seen = "", set[int]()
+    while len(seen) < _DEEPEST:
+        seen.add(id(schema))
+        members = _members(schema, root)
+        choices = members("enum")
+        if isinstance(choices, list):
+            shown = " | ".join(map(_json, choices[:_LONGEST_CHOICES]))
+            if len(choices) <= _LONGEST_CHOICES and len(shown) <= _LONGEST_CHOICES:
+                return arrays + shown
+        kinds = types_of(schema, root)
+        items = members("items")
+        if kinds != ["array"] or not isinstance(items, dict):
+            return arrays + (" or ".join(kinds) or "any")
+        arrays += "array of "
+        schema = items if "$ref" not in items else _resolve(items["$ref"], root)
+        if id(schema) in seen:
+            break
+    return arrays + "..."
 
 
 def parse_typed(text: str, schema: Any, root: Any) -> Any:
@@ -74,19 +97,112 @@ def parse_typed(text: str, schema: Any, root: Any) -> Any:
 
 
 def faults(value: Any, schema: Any, *, formats: bool = False) -> str | None:
-    """Say what keeps a value from conforming to a schema; None where it does, or the schema cannot be used."""
+    """Describe how a value does not conform to a schema; None where it does, or the schema cannot be used here."""
+    if not _is_bounded(value, schema):
+        return None
     try:
         return compile_schema(schema, "a schema of the server's", formats=formats).faults(value)
     except RegistrationError:
         return None
 
 
+def _is_bounded(value: Any, schema: Any) -> bool:
+    """Return whether a value is held against a schema in a bounded time."""
+    cases = _Cases(schema)
+    try:
+        most = max(map(cases.count, cases.parts()), default=1)
+    except (RecursionError, OverflowError):
+        return False
+    together: int = most ** _depth(value)
+    return together <= _MOST_CASES
+
+
+class _Cases:
+    """Counts the cases of each part of a schema: the parts that hold for the very same value, as often as they are referred to.
+
+    Raises:
+        OverflowError: There is no end of them, or they cannot be known.
+    """
+
+    def __init__(self, schema: Any) -> None:
+        self._root = schema
+        self._counts: dict[int, int] = {}
+        self._counting: set[int] = set()
+
+    def parts(self) -> Iterator[dict[str, Any]]:
+        """Return all parts, each of which may hold for a value within the value."""
+        waiting, steps = [self._root], 0
+        while waiting:
+            steps += 1
+            if steps > _MOST_STEPS * 10:
+                raise OverflowError
+            part = waiting.pop()
+            if isinstance(part, dict):
+                if part is not self._root and not part.keys().isdisjoint(_ELSEWHERE):
+                    raise OverflowError
+                yield part
+                waiting += part.values()
+            elif isinstance(part, list):
+                waiting += part
+
+    def count(self, part: Any) -> int:
+        """Count the cases of a part."""
+        if not isinstance(part, dict):
+            return 0
+        key = id(part)
+        if key in self._counting:
+            raise OverflowError
+        if key not in self._counts:
+            self._counting.add(key)
+            cases = 1 + sum(map(self.count, self._in_place(part)))
+            # Those that are left over are found by a look at all others again.
+            again = 2 if "unevaluatedProperties" in part or "unevaluatedItems" in part else 1
+            self._counts[key] = cases * again
+            self._counting.remove(key)
+            if self._counts[key] > _MOST_CASES:
+                raise OverflowError
+        return self._counts[key]
+
+    def _in_place(self, part: dict[str, Any]) -> Iterator[Any]:
+        if "$ref" in part:
+            if not _POINTER.fullmatch(str(part["$ref"])):
+                raise OverflowError
+            yield _resolve(part["$ref"], self._root)
+        for keyword in _LISTS:
+            parts = part.get(keyword)
+            yield from parts if isinstance(parts, list) else ()
+        for keyword in _IN_PLACE:
+            one = part.get(keyword)
+            yield from one.values() if keyword.startswith("depend") and isinstance(one, dict) else (one,)
+
+
+def _depth(value: Any) -> int:
+    """Return how deep a value is nested; 1 for one that is not."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        inner = [
+            each.values() if isinstance(each, dict) else each
+            for each in level
+            if isinstance(each, dict | list)
+        ]
+        level = [each for several in inner for each in several]
+    return depth
+
+
+def _members(schema: Any, root: Any) -> Callable[[str], Any]:
+    """Return a function that finds a member of a schema, or else of the one that it refers to; neither is copied."""
+    own = schema if isinstance(schema, dict) else {}
+    other = _resolve(own["$ref"], root) if "$ref" in own else {}
+    return lambda name: own.get(name, other.get(name))
+
+
 def _resolve(reference: Any, root: Any) -> dict[str, Any]:
-    """What a reference within the schema itself leads to."""
+    """Return what a reference within the schema itself leads to; nothing if it leads nowhere."""
     found = root
     for step in str(reference).removeprefix("#").split("/")[1:]:
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else _NOWHERE
 
 
 def _json(value: Any) -> str:

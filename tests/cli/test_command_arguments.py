@@ -5,7 +5,7 @@ import re
 import pytest
 
 from mcpbus.cli.arguments import read_arguments
-from mcpbus.cli.schemas import label
+from mcpbus.cli.schemas import faults, label, parse_typed
 
 SCHEMA = {
     "type": "object",
@@ -122,3 +122,64 @@ def test_a_schema_that_leads_in_a_circle_has_an_end():
     schema = {"properties": {"a": {"$ref": "#/properties/a"}}}
     assert label(schema["properties"]["a"], schema) == "any"
     assert read_arguments(["a=1"], schema) == {"a": "1"}
+
+
+def repeated(times):
+    """A schema of a few hundred bytes that stands for 2**times cases."""
+    steps = {f"s{n}": {"allOf": [{"$ref": f"#/$defs/s{n + 1}"}] * 2} for n in range(times)}
+    return {"$ref": "#/$defs/s0", "$defs": {**steps, f"s{times}": {"type": "string"}}}
+
+
+ENDLESS = {
+    "any of itself": {"anyOf": [{"$ref": "#"}] * 9},
+    "all of itself": {"allOf": [{"$ref": "#"}] * 9},
+    "each of many": {
+        "$defs": {f"{n}": {"oneOf": [{"$ref": f"#/$defs/{m}"} for m in range(50)]} for n in range(50)}
+    },
+    "an array of itself": {"type": "array", "items": {"$ref": "#"}},
+    "arrays of each other": {
+        "type": "array",
+        "items": {"$ref": "#/$defs/a"},
+        "$defs": {"a": {"type": "array", "items": {"$ref": "#"}}},
+    },
+    "a reference to itself": {"$ref": "#"},
+    "twice as many at each step": repeated(60),
+    "what is left over": {"unevaluatedProperties": False, "allOf": [repeated(3)] * 40},
+    "by another name": {"$anchor": "a", "$defs": {"b": {"$anchor": "c", "anyOf": [{"$ref": "#c"}] * 2}}},
+    "very deep": {"$ref": "#/a" + "/a" * 10_000},
+    "within a value": {"properties": {"a": {"allOf": [{"$ref": "#"}] * 9}}},
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_no_schema_takes_for_ever(name):
+    schema = ENDLESS[name]
+    parts = [schema, *schema.get("$defs", {}).values()]
+    value = {"a": {}}
+    for _ in range(100):
+        value = {"a": value}
+    for part in parts[:3]:
+        assert len(label(part, schema)) < 200
+        assert isinstance(parse_typed("1", part, schema), str | int)
+        faults("1", part)
+        faults(value, part)
+
+
+def test_the_arrays_of_a_schema_have_an_end():
+    assert label(ENDLESS["an array of itself"], ENDLESS["an array of itself"]) == "array of ..."
+    schema = ENDLESS["arrays of each other"]
+    assert label(schema, schema) == "array of array of ..."
+    assert (
+        label({"type": "array", "items": {"type": "array", "items": {"type": "null"}}}, {})
+        == "array of array of null"
+    )
+
+
+def test_a_tree_is_held_against_its_schema():
+    tree = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "in": {"type": "array", "items": {"$ref": "#"}}},
+    }
+    assert faults({"in": [{"in": [{"n": "x"}]}]}, tree) == '"x" is not of type "integer" - at `in.0.in.0.n`'
+    assert faults("x", repeated(3)) is None
+    assert faults(5, repeated(3)).startswith('5 is not of type "string"')

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 from hostile_server import EVIL, FORM
 
-from mcpbus.cli import questions
+from mcpbus.cli import inspecting, questions
+from mcpbus.cli.connecting import Patience
 from mcpbus.protocol.printable import printable
 
 HOSTILE = f"stdio:{sys.executable} {Path(__file__).parent / 'hostile_server.py'}"
@@ -99,3 +100,20 @@ def test_whatever_ends_a_command_does_not_steer_the_terminal(kind, tmp_path):
     assert printable(EVIL)[:5] in ended.stderr
     assert unsafe(ended.stderr) == set()
     assert ("Traceback" in ended.stderr) == (kind is ZeroDivisionError)
+
+
+async def test_the_time_to_read_schemas_is_limited(mock_clock, monkeypatch):
+    read = []
+
+    def label(part, _root):
+        mock_clock.jump(1)
+        read.append(part)
+        return "any"
+
+    monkeypatch.setattr(inspecting, "label", label)
+    tools = [{"name": "t", "inputSchema": {"properties": {f"a{n}": {} for n in range(1000)}}}] * 10
+    patience = Patience(60, float("inf"))
+    with patience.scope:
+        await inspecting._all_rows("tools", tools)
+    assert patience.scope.cancelled_caught
+    assert len(read) == 60

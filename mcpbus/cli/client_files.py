@@ -11,16 +11,21 @@ Sources, as of November 2026:
 """
 
 import json
+import math
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Never, TypeAlias
 
 import attrs
 
+from mcpbus.protocol.private_files import PRIVATE, locked, replace
+
 Entry: TypeAlias = dict[str, Any]
+
+_SECRETS: Final = {"env", "headers"}
+"""Members of an entry that can hold secrets."""
 
 
 @attrs.frozen
@@ -75,10 +80,12 @@ CLIENT_FILES: Final = {
 
 
 def merge_entry(file: Path, member: str, name: str, entry: Entry) -> bool:
-    """Put an entry into a file, which keeps all else that it has; the file is there as a whole, before and after.
+    """Put an entry into a file, and keep all else in it. Concurrent calls, also of other processes, come one after the other.
+
+    The mode of a new file, and of one that gets secrets, is 0600. Another one keeps its mode.
 
     Args:
-        file: The file; it need not be there yet.
+        file: The file; it need not be there yet. Where a link leads, is written.
         member: The member that holds the entries.
         name: The name of the entry; one of that name is replaced.
         entry: The entry.
@@ -90,22 +97,27 @@ def merge_entry(file: Path, member: str, name: str, entry: Entry) -> bool:
         ValueError: The file is not what it should be, and was left as it is.
         OSError: It cannot be read or written.
     """
-    # What a link leads to is written, not the link.
-    file = file.resolve()
-    document = _read(file)
-    entries = document.setdefault(member, {})
-    if not isinstance(entries, dict):
-        raise ValueError(f"its {member} is not an object")  # noqa: TRY004 - the file's fault
-    replaced = name in entries
-    entries[name] = entry
-    _write(file, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    file = Path(
+        os.path.realpath(file)
+    )  # `Path.resolve` raises a RuntimeError for links that lead in a circle
+    file.parent.mkdir(exist_ok=True)
+    with locked(file.parent):
+        document = _read(file)
+        entries = document.setdefault(member, {})
+        if not isinstance(entries, dict):
+            raise ValueError(f"its {member} is not an object")  # noqa: TRY004 - the file's fault
+        replaced = name in entries
+        entries[name] = entry
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        kept = file.exists() and not entry.keys() & _SECRETS
+        replace(file, text.encode(), mode=file.stat().st_mode & 0o777 if kept else PRIVATE)
     return replaced
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text("utf-8-sig")
-        document = json.loads(text) if text.strip() else {}
+        document = _decode(text) if text.strip() else {}
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as fault:
@@ -115,18 +127,31 @@ def _read(file: Path) -> dict[str, Any]:
     return document
 
 
-def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    written = Path(name)
-    try:
-        with open(handle, "w", encoding="utf-8") as stream:  # noqa: PTH123 - it is open already
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if file.exists():
-            written.chmod(file.stat().st_mode & 0o777)
-        written.replace(file)
-    except BaseException:
-        written.unlink(missing_ok=True)
-        raise
+def _decode(text: str) -> Any:
+    """Decode JSON that can be written again without a loss.
+
+    Raises:
+        ValueError: It is no JSON, or another number or less than all members would be written.
+    """
+    return json.loads(
+        text, parse_constant=_refuse_constant, parse_float=_parse_float, object_pairs_hook=_parse_object
+    )
+
+
+def _refuse_constant(word: str) -> Never:
+    raise ValueError(f"{word} is no number")
+
+
+def _parse_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {text} is too large to be kept")
+    return number
+
+
+def _parse_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(members)
+    if len(document) < len(members):
+        names = [name for name, _ in members]
+        raise ValueError(f"it has two members {next(name for name in names if names.count(name) > 1)!r}")
+    return document

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -116,6 +117,38 @@ def test_what_else_is_in_a_file_is_kept_and_so_are_its_rights_and_its_link(place
     assert [file.name for file in real.parent.iterdir()] == ["dotfiles.json"]
 
 
+def test_a_file_that_gets_secrets_is_private(place):
+    file = place / "work" / ".mcp.json"
+    run("claude-code", FILE)
+    assert file.stat().st_mode & 0o777 == 0o600
+    for secret in (["--env", "TOKEN=x"], ["--header", "Authorization: Bearer x"]):
+        file.chmod(0o644)
+        target = FILE if secret[0] == "--env" else "https://a.example/mcp"
+        run("claude-code", target, *secret)
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_no_entry_of_concurrent_commands_is_lost(place):
+    program = "import sys; sys.stdin.read(); from mcpbus.cli import main; main()"
+    commands = [
+        [sys.executable, "-c", program, "install", "claude-code", "stdio:cat", "--name", f"n{n}"]
+        for n in range(8)
+    ]
+    running = [subprocess.Popen(each, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) for each in commands]
+    for each in running:
+        each.stdin.close()
+    assert [each.wait() for each in running] == [0] * 8
+    assert sorted(read(place / "work" / ".mcp.json")["mcpServers"]) == [f"n{n}" for n in range(8)]
+
+
+def test_links_in_a_circle_are_an_error(place):
+    file = place / "work" / ".mcp.json"
+    file.symlink_to(".other.json")
+    (place / "work" / ".other.json").symlink_to(".mcp.json")
+    assert "cannot be written: Too many levels of symbolic links" in run("claude-code", FILE, status=1)
+    assert file.is_symlink()
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -125,6 +158,12 @@ def test_what_else_is_in_a_file_is_kept_and_so_are_its_rights_and_its_link(place
         ('{"mcpServers": []}', "its mcpServers is not an object"),
         ("\udcff", "it is no JSON without comments"),
         ("[" * 100_000, "it is no JSON without comments"),
+        ('{"a": 1e999}', "it is no JSON without comments: the number 1e999 is too large to be kept"),
+        ('{"a": [-1e999]}', "it is no JSON without comments: the number -1e999 is too large to be kept"),
+        ('{"a": Infinity}', "it is no JSON without comments: Infinity is no number"),
+        ('{"a": NaN}', "it is no JSON without comments: NaN is no number"),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "it is no JSON without comments: it has two members 'b'"),
+        ('{"a": "\\ud800"}', "'utf-8' codec can't encode character"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_left_as_it_was(text, told, place):

@@ -101,7 +101,7 @@ async def test_a_file_is_there_as_a_whole_or_as_it_was(tmp_path, monkeypatch):
     def fail(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file_store.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(LoginError, match=f"cannot be kept in {tmp_path}: No space left on device"):
         await store.save(URL, b"two")
     assert await store.load(URL) == b"one"

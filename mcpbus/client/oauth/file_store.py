@@ -4,7 +4,6 @@ import logging
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -17,6 +16,7 @@ import trio
 from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.private_files import PRIVATE, replace
 
 try:
     import fcntl
@@ -79,7 +79,7 @@ class FileStore:
                     each.unlink(missing_ok=True)
             else:
                 self._make_folder()
-                _write(file, login)
+                replace(file, login)
         except OSError as error:
             raise self._failure("kept", error) from None
 
@@ -94,7 +94,7 @@ class FileStore:
             try:
                 self._make_folder()
                 # It stays when nobody has it: were it removed, two could have locked two of that name.
-                handle = os.open(self._file(server).with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+                handle = os.open(self._file(server).with_suffix(".lock"), os.O_RDWR | os.O_CREAT, PRIVATE)
             except OSError as error:
                 raise self._failure("kept", error) from None
             try:
@@ -163,19 +163,3 @@ def default_folder() -> Path:
     else:
         base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base, "mcpbus", "logins")
-
-
-def _write(file: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(
-        prefix=f".{file.name}.", dir=file.parent
-    )  # which its owner alone may read
-    written = Path(name)
-    try:
-        with open(handle, "wb") as stream:  # noqa: PTH123 - it is open already
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        written.replace(file)
-    except BaseException:
-        written.unlink(missing_ok=True)
-        raise

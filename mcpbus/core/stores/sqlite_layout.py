@@ -8,11 +8,13 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
 import attrs
+
+from mcpbus.protocol.private_files import create, restrict
 
 _PAUSE_SECONDS: Final = 0.1
 """How long a process lets go of a file at most that another one has."""
@@ -121,6 +123,8 @@ def _unusable(path: str | Path, error: sqlite3.DatabaseError) -> sqlite3.Operati
 
 
 def _open(path: str | Path, layout: Layout, pragmas: Sequence[str], timeout: float) -> sqlite3.Connection:
+    if str(path) != ":memory:":
+        _make_private(path)
     connection = sqlite3.connect(path, timeout=timeout, check_same_thread=False, isolation_level=None)
     try:
         for pragma in pragmas:
@@ -130,6 +134,14 @@ def _open(path: str | Path, layout: Layout, pragmas: Sequence[str], timeout: flo
         connection.close()
         raise
     return connection
+
+
+def _make_private(path: str | Path) -> None:
+    """Keep other users from a file and from those that SQLite has beside it, which get its mode if they are new."""
+    with suppress(OSError):  # SQLite has the better words for why a file cannot be opened
+        create(path)
+        for suffix in ("-wal", "-shm", "-journal"):
+            restrict(f"{path}{suffix}")
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeAlias
 
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
@@ -18,6 +18,7 @@ from mcpbus.openable import Openable
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon
+from mcpbus.protocol.other_names import missing
 from mcpbus.reachable_buses import ReachableBuses
 from mcpbus.server_arguments import SERVING, check_middleware
 
@@ -71,6 +72,11 @@ class Server(Definition, Openable[StateT]):
     """
 
     prefixes_uris: ClassVar[bool] = True
+
+    if not TYPE_CHECKING:  # type checkers know which attributes there are
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing("Server", name, self)
 
     def __init__(
         self,

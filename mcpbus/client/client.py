@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import msgspec
 import trio
@@ -18,7 +18,8 @@ from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
 from mcpbus.protocol.jsonrpc import Request
 from mcpbus.protocol.meta import SERVER_INFO
-from mcpbus.protocol.revisions import Era
+from mcpbus.protocol.other_names import CLIENT_IS_CONNECTED
+from mcpbus.protocol.revisions import Era, Revision
 
 _RETRY = {"inputResponses", "requestState"}
 _MOST_ROUNDS = 32
@@ -88,6 +89,18 @@ class Client(Conversation):
         notifications: The notifications that belong to no request and no listen, oldest first, as
             ``(method, params)``; the last 1,024.
     """
+
+    if not TYPE_CHECKING:  # type checkers know the arguments
+
+        def __new__(cls, *args: Any, **given: Any) -> Self:
+            """Refuse what clients of other libraries are made of: a server, a URL.
+
+            Raises:
+                TypeError: The message says how to connect.
+            """
+            if not isinstance(args[0] if args else given.get("revision"), Revision):
+                raise TypeError(CLIENT_IS_CONNECTED)
+            return super().__new__(cls)
 
     async def request(
         self,

@@ -8,7 +8,7 @@ its client has gone, in any of the ways in which that can happen.
 import enum
 import secrets
 from collections.abc import Awaitable, Hashable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Never, Protocol
 
 import trio
 from mcpbus_actors import Address
@@ -32,6 +32,7 @@ from mcpbus.features.session_features import SessionFeatures
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
+from mcpbus.protocol.other_names import missing
 from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import Kind, Reason, StreamState, TransportKind
@@ -145,6 +146,11 @@ class Session(SessionFeatures, Asking):
     )
 
     address: Address[object]
+
+    if not TYPE_CHECKING:  # type checkers know which attributes there are
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing("Session", name, self)
 
     def __init__(
         self, bus: Services, session_id: str, transport: TransportKind, principal: object, owner: Hashable

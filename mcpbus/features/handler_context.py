@@ -1,7 +1,9 @@
 """How a signature knows the contexts of handlers, of which it need not know what they can do."""
 
 from types import GenericAlias
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Never
+
+from mcpbus.protocol.other_names import missing
 
 
 class HandlerContext:
@@ -19,3 +21,6 @@ class HandlerContext:
         # What types an author names are for type checkers alone. The last of them may be left out, of which `typing` knows from Python
         # 3.13 on.
         __class_getitem__ = classmethod(GenericAlias)
+
+        def __getattr__(self, name: str) -> Never:
+            raise missing("Context", name, self)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from mcpbus.protocol.other_names import missing_in_module
+
 
 def later(
     package: str, places: Mapping[str, Sequence[str]]
@@ -33,7 +35,7 @@ def later(
             return found
         if name in parts:
             return import_module(below + name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        raise missing_in_module(package, name)
 
     def listed() -> list[str]:
         return sorted({*known, *module_of})

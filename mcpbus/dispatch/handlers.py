@@ -42,7 +42,14 @@ _log = logging.getLogger("mcpbus")
 _SEVERAL = "several servers have it; put the name of one behind '://', as in its lists"
 
 _OF_ASYNCIO = ("no running event loop", "asyncio")
+# A lock, an event or a queue of asyncio that has to wait, where no loop of asyncio runs. Until then it works.
+_ASYNCIO_WAITS = "'NoneType' object has no attribute 'create_future'"
 _TO_ASYNCIO = ": handlers run on trio, and this one awaits what only asyncio can run; write await mcpbus.asyncio.to_asyncio(function, ...)"
+
+_TO_TRIO_WAITS = (
+    ": a lock, an event or a queue of asyncio waits, and handlers run on trio; write trio.Lock(), trio.Semaphore(), trio.Event() or "
+    "trio.open_memory_channel() for it"
+)
 
 _OF_TRIO = "must be called from async context"
 # What asyncio says of a schedule point, which is due at times.
@@ -309,9 +316,11 @@ def _log_failure(label: str, error: BaseException) -> None:
 
 def _hint(error: BaseException) -> str:
     """What to write instead, for what functions of asyncio raise on trio, and those of trio on asyncio."""
-    if not isinstance(error, RuntimeError | TypeError):
+    if not isinstance(error, RuntimeError | TypeError | AttributeError):
         return ""
     text = str(error)
+    if text == _ASYNCIO_WAITS:
+        return _TO_TRIO_WAITS
     if text == _OF_TRIO or text.startswith(_TRIO_YIELDED):
         return _TO_TRIO
     return _TO_ASYNCIO if any(word in text for word in _OF_ASYNCIO) else ""

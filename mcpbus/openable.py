@@ -17,6 +17,7 @@ from mcpbus.core.receipt import Broadcast
 from mcpbus.core.state import StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.ending import tell_of_threads
+from mcpbus.host_processes import warn_of_processes
 from mcpbus.membership import begin_worker, meet, open_node
 from mcpbus.program import check_startable, until_input_ends, until_signalled
 from mcpbus.protocol.keywords import explained
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.cluster.redis import Redis
     from mcpbus.protocol.http.origin import HttpFields
     from mcpbus.serving.options import ServeOptions
-    from mcpbus.transports.asgi import Receive, Scope, Send
+    from mcpbus.transports.asgi import AsgiApp, Receive, Scope, Send
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
     from mcpbus.worker import Worker
@@ -209,7 +210,13 @@ class Openable(Generic[StateT]):
         check_serving("server.asgi()", http, self.asgi)
         check_response(response)
         opening = Opening(limits=limits, event_store=event_store, task_store=task_store)
-        return LifespanApp(partial(self._open, opening), lambda bus: bus.asgi(response=response, **http))
+
+        def make(bus: "Bus[StateT]") -> "AsgiApp":
+            if http.get("sessions") != "stateless":
+                warn_of_processes()
+            return bus.asgi(response=response, **http)
+
+        return LifespanApp(partial(self._open, opening), make)
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Refuse to be an ASGI application, which `asgi` returns: what serves one ends at once, and says what to write."""

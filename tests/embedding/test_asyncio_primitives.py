@@ -54,4 +54,6 @@ async def test_a_primitive_of_asyncio_that_has_to_wait_is_named_with_the_remedy(
     assert True in results
     told = [record.getMessage() for record in caplog.records]
     assert told
-    assert all("handlers run on trio; write trio.Lock(), trio.Semaphore(), trio.Event()" in each for each in told)
+    assert all(
+        "handlers run on trio; write trio.Lock(), trio.Semaphore(), trio.Event()" in each for each in told
+    )

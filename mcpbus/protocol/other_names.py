@@ -77,9 +77,7 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
             ("report_progress", "send_progress", "send_progress_notification"), "ctx.progress(1, 2)"
         ),
         **dict.fromkeys(("set_state", "get_state", "delete_state"), _SESSION_STATE),
-        **dict.fromkeys(
-            ("lifespan_context", "request_context"), "ctx.state, from the lifespan, and ctx.request_id"
-        ),
+        "lifespan_context": "ctx.state, from the lifespan",
         **dict.fromkeys(
             ("get_http_request", "get_http_headers", "request", "access_token", "get_access_token", "auth"),
             _HEADERS,

@@ -336,6 +336,18 @@ class Conversation:
         if unread is not None:
             raise unread
 
+    def receive_for(self, data: bytes, request_id: RequestId | None) -> None:
+        """Take a message of the server's that belongs to a request of this client, or to none. For a connection that knows.
+
+        Args:
+            data: The message.
+            request_id: The id of the request.
+
+        Raises:
+            Undecodable: As for `receive`.
+        """
+        self.receive(data, None if request_id is None else self._pending.get(request_id))
+
     def _take(self, message: Message, owner: Pending | None) -> None:
         if isinstance(message, Response):
             self._replied(message, owner)

@@ -28,6 +28,9 @@ _OF_THE_PROTOCOL: Final = frozenset(
     }
 )
 """What its own methods begin with, in whatever revision, up to a slash."""
+_SHARED: Final = _OF_THE_PROTOCOL - {"notifications"}
+_PARTS: Final = frozenset({"templates"})
+"""Parts of a family that have methods of the protocol: ``resources/templates/list``. Extensions have others."""
 
 
 def is_identifier(text: object) -> bool:
@@ -36,18 +39,27 @@ def is_identifier(text: object) -> bool:
 
 
 def is_left_to_extensions(method: str) -> bool:
-    """Tell whether a method may be an extension's: neither one of the protocol, nor what one of those would look like.
+    """Return whether a method may be an extension's: neither one of the protocol, nor what one of those would look like.
 
+    A standard extension may have a part of its own in a family of the protocol, such as ``resources/directory/read`` (SEP-2640, skills).
     What begins with ``rpc.`` is JSON-RPC's own (section 4.3). Over HTTP each is said in a header besides, which has visible ASCII only.
     """
     return (
         bool(method)
         and not method.startswith("rpc.")
-        and method.partition("/")[0] not in _OF_THE_PROTOCOL
+        and _is_outside(method)
         and method.isascii()
         and method.isprintable()
         and " " not in method
     )
+
+
+def _is_outside(method: str) -> bool:
+    """Return whether a method is outside of what the protocol may ever define."""
+    family, _, rest = method.partition("/")
+    part, slash, name = rest.partition("/")
+    own_part = family in _SHARED and bool(part and slash and name) and part not in _PARTS
+    return own_part or family not in _OF_THE_PROTOCOL
 
 
 def declared_settings(capabilities: Mapping[str, Any], identifier: str) -> Mapping[str, Any] | None:

@@ -168,11 +168,16 @@ class Channel:
             return False
         return True
 
-    async def deliver(self, receive: Callable[[bytes], object]) -> None:
-        """Hand over what is said, message by message, to a program that never waits, until the channel ends."""
+    async def deliver(self, receive: Callable[[bytes, RequestId | None], object]) -> None:
+        """Hand over what is said, message by message, to a program that never waits, until the channel ends.
+
+        Args:
+            receive: Called with each message, and with the id of its request, if it is a notification of an extension: nothing in
+                such a message names its request.
+        """
         while (batch := await self.writer.take()) is not None:
             for message in batch:
-                receive(message.data)
+                receive(message.data, message.request_id if message.kind is Kind.CUSTOM else None)
             if batch:
                 self.writer.written()
             if self._stream.waiting:

@@ -82,7 +82,7 @@ class _Connection:
     async def serve(self) -> None:
         """Deliver what the channel says, until it ends."""
         try:
-            await self._channel.deliver(self.client.receive)
+            await self._channel.deliver(self.client.receive_for)
         finally:
             self._sent.close()
             self.client.disconnected()

@@ -527,3 +527,70 @@ def test_a_decorator_without_its_method_says_what_to_write():
 )
 def test_no_method_of_the_protocol_is_left_to_extensions(method: str):
     assert not is_left_to_extensions(method)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *(
+            "resources/directory",
+            "resources/directory/",
+            "resources//read",
+            "resources/templates/get",
+            "resources",
+        ),
+        *("notifications/resources/read", "rpc.a/b/c", "tools/lists", "initialize/", "resources/a b/read"),
+    ],
+)
+def test_what_looks_like_a_method_of_the_protocol_is_not_left_to_extensions(method: str):
+    assert not is_left_to_extensions(method)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_standard_extension_has_methods_in_a_family_of_the_protocol(
+    revision: str, autojump_clock: Any
+):
+    skills = "io.modelcontextprotocol/skills"
+    server = Server("s", extensions={skills: {"directoryRead": True}})
+
+    @server.on_request("resources/directory/read", extension=skills)
+    async def read(uri: str) -> dict[str, Any]:
+        return {"resources": [{"uri": f"{uri}/SKILL.md", "name": "SKILL.md"}]}
+
+    @server.resource("skill://a/SKILL.md")
+    def skill() -> str:
+        return "# A"
+
+    async with open_client(server, revision=revision, capabilities={"extensions": {skills: {}}}) as client:
+        found = await client.request("resources/directory/read", {"uri": "skill://a"})
+        assert own(found) == {"resources": [{"uri": "skill://a/SKILL.md", "name": "SKILL.md"}]}
+        assert (await client.read_resource("skill://a/SKILL.md"))[0]["text"] == "# A"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_in_process_what_an_extension_says_in_a_request_reaches_that_request(
+    revision: str, autojump_clock: Any
+):
+    server = searching()
+
+    @server.on_request("com.example/search/watch", extension=SEARCH)
+    async def watch(name: str, ctx: Context) -> None:
+        for part in range(2):
+            await ctx.notify("notifications/com.example/found", {"name": name, "part": part})
+            await trio.sleep(1)
+
+    heard: dict[str, list[Any]] = {"a": [], "b": []}
+    async with open_client(server, revision=revision, capabilities={"extensions": {SEARCH: {}}}) as client:
+
+        async def ask(name: str) -> None:
+            def hear(method: str, params: dict[str, Any]) -> None:
+                heard[name].append((method, params["name"], params["part"]))
+
+            await client.request("com.example/search/watch", {"name": name}, on_notification=hear)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, "a")
+            nursery.start_soon(ask, "b")
+        assert [*client.notifications] == []
+    for name, said in heard.items():
+        assert said == [("notifications/com.example/found", name, part) for part in range(2)]

@@ -30,6 +30,25 @@ async def test_the_header_repeats_the_id(method, headers, expected, autojump_clo
         assert await answered(probe, method, params, headers=headers) == expected
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+async def test_the_header_may_be_missing_with_a_task_alone(method, autojump_clock):
+    async with tasking() as stage, open_probe(stage.bus.asgi()) as probe:
+        hold = {"name": "hold", "arguments": {}}
+        call = await probe.request("tools/call", hold, capabilities=DECLARED).reply()
+        task = {"taskId": call["result"]["taskId"], "inputResponses": {}}
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": DECLARED,
+        }
+        for asked, params, status in ((method, task, 200), ("tools/call", hold, 400)):
+            message = {"jsonrpc": "2.0", "id": 1, "method": asked, "params": {**params, "_meta": meta}}
+            headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": asked}
+            recording = await probe.post(message, headers).ended()
+            assert recording.status == status
+            assert recording.messages[0].get("error", {}).get("code") == (None if status == 200 else -32020)
+
+
 STATUSES = [
     ("tasks/get", {"taskId": "nobody"}, {}, (400, -32602)),
     ("tasks/get", {}, {}, (400, -32602)),

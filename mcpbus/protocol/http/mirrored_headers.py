@@ -80,7 +80,9 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
     revision = claimed(version)
     _agree(headers, METHOD_HEADER, method)
     if name is not None:
-        _agree(headers, NAME_HEADER, name)
+        # There are clients that leave it out of tasks/*, and no proxy can need it there: a task's id means nothing to one.
+        if source is not _TASK or headers.raw(NAME_HEADER) is not None:
+            _agree(headers, NAME_HEADER, name)
     elif source is not None and headers.raw(NAME_HEADER) is not None:
         raise header_mismatch(
             "the header Mcp-Name is there, but the params have no name, uri or taskId for it to repeat"

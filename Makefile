@@ -94,7 +94,7 @@ $(CORE): pyproject.toml
 	@echo "Setting up $(VENV) ..."
 	@if [ -e $(VENV) ] && [ ! -e $(MADE) ]; then $(PYTHON) -m venv $(VENV); \
 	else $(PYTHON) -m venv --clear $(VENV) && touch $(MADE); fi
-	@$(INSTALL) '.[asking,client]'
+	@$(INSTALL) .
 	@touch $@
 
 $(TOKENS): $(CORE)

@@ -5,17 +5,15 @@ import gc
 import json
 import subprocess
 import sys
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mcpbus import Context, ProtocolError, RegistrationError, Server, testing
+from mcpbus import testing
 from mcpbus.cli.explaining import _import_at_once
-from mcpbus.protocol.revisions import LATEST
-from mcpbus.testing import open_bus, open_client, open_probe
 
 PROGRAM = """
 import atexit, sys
@@ -107,75 +105,12 @@ class Who(msgspec.Struct):
     name: str
 
 
-@pytest.fixture
-def missing(monkeypatch):
-    """Have libraries not be installed."""
-    for name in ("cryptography", "jsonschema_rs"):
-        monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "mcpbus.protocol.cipher", raising=False)
-
-
-def test_a_schema_by_hand_says_what_to_install(missing):
-    server = Server("s")
-    with pytest.raises(RegistrationError, match=r"pip install 'mcpbus-server\[schemas\]'$"):
-        server.tool(input_schema={"type": "object"}, name="raw")(lambda arguments: arguments)
-
-
-@asynccontextmanager
-async def asking(revision):
-    """A client who is asked by the tool that it calls, and answers."""
-    server = Server("s")
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        return type(await ctx.elicit("Who?", Who)).__name__
-
-    async def accept(method, params):
-        return {"action": "accept", "content": {"name": "ada"}}
-
-    capabilities = {"elicitation": {"form": {}}}
-    async with (
-        open_bus(server) as bus,
-        bus.connect(revision=revision, capabilities=capabilities, on_question=accept) as client,
-    ):
-        yield client
-
-
-async def test_a_question_in_the_newest_revision_says_what_to_install(missing, autojump_clock, caplog):
-    async with asking(LATEST.name) as client:
-        with pytest.raises(ProtocolError, match=r"pip install 'mcpbus-server\[asking\]'"):
-            await client.call_tool("ask")
-    (said,) = caplog.messages  # whoever runs the server cannot see what its clients are told
-    assert said.endswith("pip install 'mcpbus-server[asking]'")
-
-
-async def test_a_session_is_asked_without_it(missing, autojump_clock):
-    async with asking("2025-11-25") as client:
-        assert (await client.call_tool("ask"))["content"][0]["text"] == "Accepted"
-
-
-async def test_a_state_that_nobody_can_have_sealed_is_refused(missing, autojump_clock):
-    server = Server("s")
-    server.tool(lambda: "", name="ask")
-    async with open_client(server) as client:
-        with pytest.raises(ProtocolError, match="it is not a state of this request"):
-            await client.request("tools/call", {"name": "ask", "requestState": "Zm9yZ2Vk"})
-
-
 def test_an_issuer_says_what_to_install(monkeypatch):
     for name in [each for each in sys.modules if each.startswith(("mcpbus.auth", "mcpbus.testing.issuer"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "joserfc", None)
     with pytest.raises(ImportError, match=r"'mcpbus-server\[auth\]'$"):
         _ = testing.Issuer
-
-
-async def test_a_client_of_http2_says_what_to_install(monkeypatch, autojump_clock):
-    monkeypatch.delitem(sys.modules, "mcpbus.testing.over_http2", raising=False)
-    monkeypatch.setitem(sys.modules, "h2", None)
-    async with open_bus(Server("s")) as bus:
-        with pytest.raises(ImportError, match=r"'mcpbus-server\[http2\]'"):
-            await open_probe(bus.asgi(), shell="http2").__aenter__()
 
 
 @pytest.mark.parametrize(

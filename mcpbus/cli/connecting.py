@@ -15,6 +15,7 @@ from mcpbus.cli.header_option import header_option
 from mcpbus.cli.pages import login_at
 from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import STDIO, command_of, complete_target, is_url, load_server
+from mcpbus.cli.terminal import echo
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
@@ -190,14 +191,11 @@ def _connector(given: Connecting) -> _Connect:
     """Find out how to connect to a target, before trio runs."""
     revision = given.revision
     if is_url(given.target):
-        try:
-            http = importlib.import_module("mcpbus.client.http")
-        except ImportError as error:
-            raise click.ClickException(str(error)) from None
+        http = importlib.import_module("mcpbus.client.http")
         return partial(http.connect_http, given.target, headers=given.headers, revision=revision)
     if given.target.startswith(STDIO):
-        command, echo = command_of(given.target), partial(click.echo, err=True)
-        return partial(connect_process, command, revision=revision, env=os.environ, on_stderr=echo)
+        command, show = command_of(given.target), partial(echo, err=True)
+        return partial(connect_process, command, revision=revision, env=os.environ, on_stderr=show)
     try:
         server = load_server(given.target)
     except LookupError as error:

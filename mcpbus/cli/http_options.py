@@ -127,8 +127,7 @@ _OPTIONS: Final = (
     click.option(
         "--server",
         type=click.Choice(["mcpbus", "hypercorn"]),
-        help="Who serves: mcpbus's own server, or hypercorn, which is an extra of the installation. "
-        f"[default: {_SERVING.server}]",
+        help=f"Who serves: mcpbus's own server, or hypercorn. [default: {_SERVING.server}]",
     ),
     click.option(
         "--workers",

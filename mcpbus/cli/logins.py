@@ -65,8 +65,6 @@ def login(url: str, **given: Any) -> None:
         login_at(url, **given)  # what is wrong is to be told before anything runs
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
     by_hand = import_module("mcpbus.client.oauth.by_hand")
 
     async def log_in() -> str:
@@ -86,11 +84,8 @@ def login(url: str, **given: Any) -> None:
 def logout(url: str) -> None:
     """Forget the login at URL, and have its issuer take it back."""
     _check(url)
-    try:
-        by_hand = import_module("mcpbus.client.oauth.by_hand")
-        store = import_module("mcpbus.client.oauth.file_store").FileStore()
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
+    by_hand = import_module("mcpbus.client.oauth.by_hand")
+    store = import_module("mcpbus.client.oauth.file_store").FileStore()
     with told():
         ended = trio.run(by_hand.log_out, url, store)
     if ended.issuer is None:

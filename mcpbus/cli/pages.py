@@ -29,7 +29,7 @@ def login_at(
         pastes: Whether the person may paste the address at which a browser on another machine has ended.
         **options: More of `OAuth`.
     """
-    from mcpbus.client.oauth.errors import LoginNeededError  # noqa: PLC0415 - it needs a library that not everybody has
+    from mcpbus.client.oauth.errors import LoginNeededError  # noqa: PLC0415 - most servers ask for no login
     from mcpbus.client.oauth.file_store import FileStore  # noqa: PLC0415
     from mcpbus.client.oauth.pages import can_open  # noqa: PLC0415
     from mcpbus.client.oauth.person import OAuth  # noqa: PLC0415

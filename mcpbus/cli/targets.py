@@ -89,10 +89,6 @@ def find_server(target: str, headers: Mapping[str, str] | None = None, revision:
         return load_server(target)
     except (LookupError, ValueError) as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error
-    except ImportError as error:
-        if error.name != "httpx2":
-            raise
-        raise click.ClickException(str(error)) from None
 
 
 def load_server(target: str) -> Server:

@@ -1,11 +1,5 @@
-"""What speaks HTTP for clients: a library that not everybody has."""
+"""The library that speaks HTTP for clients. Other modules of this package take it from here, and few import it at their start."""
 
-try:
-    import httpx2
-except ImportError as error:
-    raise ImportError(
-        "a client over HTTP needs httpx2, which mcpbus itself does without: pip install 'mcpbus-server[client]'",
-        name=error.name,
-    ) from error
+import httpx2
 
 __all__ = ["httpx2"]

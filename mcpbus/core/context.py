@@ -281,21 +281,16 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         """Make questions ready to be asked. For the bus.
 
         Raises:
-            CannotAskError: They are too many, the revision does not have one of them, the client did not declare that it can
-                be asked, or what asking needs is not installed.
+            CannotAskError: They are too many, the revision does not have one of them, or the client did not declare that it can
+                be asked.
             TypeError: One of them holds what is not JSON.
         """
         context = self._call.context
         if context.revision.era is Era.MODERN and not self._call.handler.rounds:
             raise cannot_ask("only tools/call, prompts/get and resources/read may ask")
-        ask = self._call.answers.open.prepare(
+        return self._call.answers.open.prepare(
             questions, context.client_capabilities, context.revision, on_progress
         )
-        missing = self._bus.parked_calls.sealer.missing
-        if missing is not None and not self._call.direct:
-            self._bus.complaints.warn("a client of 2026-07-28 could not be asked: %s", missing)
-            raise cannot_ask(missing)
-        return ask
 
     async def _ask(
         self,

@@ -3,13 +3,12 @@
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import trio
 
 from mcpbus.serving.asgi import AsgiApp, Drainable
-from mcpbus.serving.errors import ServingError
 from mcpbus.serving.options import ServeOptions
 
 _NO_LIMIT: Final = 2**63
@@ -32,20 +31,19 @@ async def serve_under_hypercorn(
         sockets: What is listened on.
         shutdown: As for `serve`.
         task_status: As for `serve`.
-
-    Raises:
-        ServingError: hypercorn is not installed.
     """
-    config_class, serve = _import_hypercorn()
+    from hypercorn.config import Config  # noqa: PLC0415 - our own server does without it
+    from hypercorn.trio import serve  # noqa: PLC0415
 
     async def wait_and_drain() -> None:
         await shutdown.wait()
         if isinstance(app, Drainable):
             await app.drain(options.drain_seconds)
 
-    config = _configure(config_class(), options)
+    config = _configure(Config(), options)
     config.bind = [f"fd://{os.dup(sock.fileno())}" for sock in sockets]
-    await serve(app, config, shutdown_trigger=wait_and_drain, task_status=task_status, mode="asgi")
+    served: Any = app  # it knows scopes by classes of its own
+    await serve(served, config, shutdown_trigger=wait_and_drain, task_status=task_status, mode="asgi")
 
 
 def _configure(config: Any, options: ServeOptions) -> Any:
@@ -62,14 +60,3 @@ def _configure(config: Any, options: ServeOptions) -> Any:
     config.include_server_header = False
     config.errorlog = logging.getLogger("mcpbus.serving.hypercorn")
     return config
-
-
-def _import_hypercorn() -> tuple[Callable[[], Any], Callable[..., Any]]:
-    try:
-        from hypercorn.config import Config  # noqa: PLC0415 - it is an extra
-        from hypercorn.trio import serve  # noqa: PLC0415
-    except ImportError:
-        raise ServingError(
-            "hypercorn is not installed: pip install 'mcpbus-server[hypercorn]', or leave out server=\"hypercorn\""
-        ) from None
-    return Config, serve

@@ -48,11 +48,9 @@ async def open_probe(
         path: Where the endpoint is.
         headers: What every request carries, such as an Authorization.
         shell: How requests reach the application: "asgi", the default, calls it as an ASGI server does, and "http1" and
-            "http2" send bytes through the HTTP/1.1 or HTTP/2 server of `Bus.serve`, over connections in memory; the latter needs
-            the extra ``mcpbus-server[http2]``.
+            "http2" send bytes through the HTTP/1.1 or HTTP/2 server of `Bus.serve`, over connections in memory.
 
     Raises:
-        ImportError: That is not installed.
         ValueError: There is no such shell.
         TypeError: The application is none, or is not mcpbus's own, so that it has no other shell than ASGI.
         Exception: What the application raises ends the block, and comes in a group.
@@ -90,13 +88,7 @@ def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> Carrie
 
 
 def _over_http2(app: DirectApp, nursery: trio.Nursery) -> Carrier:
-    try:
-        over_http2 = import_module("mcpbus.testing.over_http2")
-    except ImportError as error:
-        raise ImportError(
-            "a client of HTTP/2 needs h2, which mcpbus itself does without: pip install 'mcpbus-server[http2]'",
-            name=error.name,
-        ) from error
+    over_http2 = import_module("mcpbus.testing.over_http2")
     carrier: Carrier = over_http2.OverHttp2(app, nursery)
     return carrier
 

@@ -350,14 +350,6 @@ def test_a_status_is_told_with_what_to_do(status, told, path):
     assert told in err
 
 
-def test_without_the_library_for_http_it_is_said_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "httpx2", None)
-    for module in ("http", "http_library"):
-        monkeypatch.delitem(sys.modules, f"mcpbus.client.{module}", raising=False)
-    _, err = run("list", "http://127.0.0.1:9/mcp", status=1)
-    assert "pip install 'mcpbus-server[client]'" in err
-
-
 def test_a_header_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("MCPBUS_LIST_HEADER", "Authorization: Bearer a b\nX-More: 1")
     read = []

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import socket
-import sys
 import threading
 from functools import partial
 
@@ -14,7 +13,7 @@ import trio.testing
 from wire import DEADLINE, Served, call, modernized, program
 
 from mcpbus import ServeOptions, Server
-from mcpbus.serving import CannotListenError, ServingError
+from mcpbus.serving import CannotListenError
 from tests.at_home import OWN_PROCESSES
 
 pytestmark = OWN_PROCESSES
@@ -155,12 +154,6 @@ async def test_mcpbus_serves_under_hypercorn_and_drains_first():
             shutdown.set()
             assert (await peer.response()).json["result"]["content"][0]["text"] == "waited"
         served.close()
-
-
-async def test_a_server_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "hypercorn.config", None)
-    with pytest.raises(ServingError, match=r"pip install 'mcpbus-server\[hypercorn\]'"):
-        await Server("alone").serve(options=ServeOptions(server="hypercorn", bind="127.0.0.1:0"))
 
 
 async def test_an_address_in_use_is_told_in_the_same_words():

@@ -129,7 +129,7 @@ class Hearing:
             self._updated(pipe, params["uri"])
         elif method not in _NEVER_OF_CALLS and len(pipe.calls) == 1 and pipe.guesses:
             next(iter(pipe.calls))(method, params)
-        elif method == MESSAGE and pipe.calls and pipe.session is None and pipe.use.owned:
+        elif method == MESSAGE and pipe.calls and pipe.session is None and pipe.use.owned and pipe.guesses:
             next(reversed(pipe.calls))(method, params)  # all calls are of one client
         elif not self._say(pipe, method, params):
             self.drop(method)

@@ -174,6 +174,31 @@ async def test_over_http_the_stream_tells_of_which_call_a_message_is(
         assert methods(stream) == ([] if methods(call)[0] == method else [method])
 
 
+@pytest.mark.parametrize(("method", "params"), [LOG, CUSTOM])
+@pytest.mark.parametrize("running", [1, 2])
+async def test_over_http_no_call_without_a_session_has_a_message_of_no_call(
+    running, method, params, autojump_clock
+):
+    """Its client has no stream for that, and shares the connection with all at its address."""
+    heard = []
+    scripted = hanging(scoped=True)
+    async with (
+        open_bus(scripted.proxy()) as bus,
+        bus.connect(revision=NEW) as client,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(running):
+            said = {"on_notification": lambda *each: heard.append(each), "log_level": "info"}
+            nursery.start_soon(lambda said=said: client.call_tool("t", **said))
+            await wait_all_tasks_blocked()
+        wire, _ = scripted.running[0]
+        wire.say(method, params)
+        await wait_all_tasks_blocked()
+        for wire, request in scripted.running:
+            wire.reply(request, SAID)
+    assert [*heard, *client.notifications] == []
+
+
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_a_question_that_names_no_call_is_asked_once_and_outlives_the_call_on_whose_stream_it_was(
     streaming, autojump_clock

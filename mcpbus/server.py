@@ -67,6 +67,9 @@ class Server(Definition, Openable[StateT]):
         strict_arguments: True rejects a text where a tool's schema allows no text. By default such a text is read as
             JSON, since models write ``"5"`` for 5.
 
+        listens: whether clients may listen for changes. Without it the server declares no change notifications and no subscriptions,
+            sends none, and answers ``subscriptions/listen`` with -32601, over HTTP with 404. For hosts that bill for open streams.
+
     Attributes:
         prefixes_uris: whether its URIs, too, get the prefix with which it is mounted in another server.
     """
@@ -99,6 +102,7 @@ class Server(Definition, Openable[StateT]):
         list_ttl: float = 0.0,
         threads: int = 40,
         state_keys: Sequence[bytes | str] = (),
+        listens: bool = True,
         strict_arguments: bool = False,
     ) -> None:
         check_functions(lifespan=lifespan)
@@ -121,6 +125,7 @@ class Server(Definition, Openable[StateT]):
             page_size=page_size,
             list_ttl=list_ttl,
             state_keys=state_keys,
+            listens=listens,
             strict_arguments=strict_arguments,
         )
         self.lifespan = lifespan

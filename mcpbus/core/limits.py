@@ -29,6 +29,8 @@ class Limits:
         on_session_timeout: Seconds that the `on_session` hooks have, all together; and those of `on_session_end`.
         max_requests: Requests in flight on the whole bus, listens apart.
         max_listens: Listens on the whole bus.
+        max_listen_seconds: Seconds after which a ``subscriptions/listen`` ends in good order, with its result; its client may begin another
+            one. None for no such end.
         max_requests_per_session: Requests in flight in one session, or on one shared channel, with its listens.
         max_subscriptions_per_session: Resources that one legacy session may subscribe to.
         max_listened_resources: Resources that one ``subscriptions/listen`` may name, and likewise tasks.
@@ -71,6 +73,7 @@ class Limits:
     on_session_timeout: float = attrs.field(default=10.0, validator=gt(0))
     max_requests: int = attrs.field(default=10_000, validator=ge(1))
     max_listens: int = attrs.field(default=10_000, validator=ge(1))
+    max_listen_seconds: float | None = attrs.field(default=None, validator=attrs.validators.optional(gt(0)))
     max_requests_per_session: int = attrs.field(default=1_000, validator=ge(1))
     max_subscriptions_per_session: int = attrs.field(default=1_000, validator=ge(0))
     max_listened_resources: int = attrs.field(default=1_000, validator=ge(0))

@@ -33,6 +33,7 @@ from mcpbus.protocol.routes import Kind, Reason, StreamKind
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
 _EXPIRED = "The token with which it was begun has expired"
+_LONG_ENOUGH = "It has lasted for max_listen_seconds"
 _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 
 
@@ -95,6 +96,8 @@ class SubscriptionActor:
         left = bus.seconds_left(context.principal)
         if left < math.inf:
             cell.after(left, End(_EXPIRED))
+        if (most := bus.limits.max_listen_seconds) is not None:
+            cell.after(most, End(_LONG_ENOUGH))
         for task_id in granted.task_ids:
             bus.tasks.follow(task_id, Follow(cell.address))
 

@@ -72,7 +72,7 @@ class FeaturesBackend:
     @asynccontextmanager
     async def open(self, bus: Services) -> AsyncIterator[None]:
         """See `Backend.open`: what is registered meanwhile is told to clients."""
-        unlisten = self._features.on_change(hub_of(bus).list_changed)
+        unlisten = self._features.on_change(hub_of(bus).list_changed if self.server.listens else _tell_nobody)
         unguard = self._features.guard(bus.check_thread)
         bus.topics.on_watched = self._features.watched
         try:
@@ -202,10 +202,16 @@ class FeaturesBackend:
 
     def may_subscribe(self, session: Session) -> bool:
         """See `Backend.may_subscribe`."""
-        return session.features.offers("resources")
+        return self.server.listens and session.features.offers("resources")
 
     def grant(self, asked: SubscriptionFilter, context: RequestContext) -> SubscriptionFilter:
-        """See `Backend.grant`: what the server offers at all."""
+        """See `Backend.grant`: what the server offers at all.
+
+        Raises:
+            ProtocolError: The server takes no listens, or not one for tasks by this client.
+        """
+        if not self.server.listens:
+            raise method_not_found(LISTEN)
         features = self._features
         tasks = asked.task_ids if features.offers("tasks") else ()
         if tasks and not declares(context.client_capabilities, context.revision):
@@ -220,6 +226,10 @@ class FeaturesBackend:
         if not uris and not tasks:
             return lists
         return msgspec.structs.replace(lists, resource_subscriptions=uris, task_ids=tasks)
+
+
+def _tell_nobody(_name: ListName) -> None:
+    """Announce no change, for a server that declares none."""
 
 
 async def _run_end_hooks(hooks: Sequence[SessionHook], session: Session) -> None:

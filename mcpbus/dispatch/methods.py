@@ -81,7 +81,7 @@ def initialize_result(
     """
     body: dict[str, Any] = {
         "protocolVersion": revision.name,
-        "capabilities": server_capabilities(features, revision, stateless=stateless),
+        "capabilities": server_capabilities(features, revision, stateless=stateless, listens=server.listens),
         "serverInfo": server.identity(revision),
     }
     if server.instructions is not None:
@@ -89,7 +89,9 @@ def initialize_result(
     return jsontypes.encode_typed(body)
 
 
-def server_capabilities(features: Features, revision: Revision, *, stateless: bool) -> dict[str, Any]:
+def server_capabilities(
+    features: Features, revision: Revision, *, stateless: bool, listens: bool
+) -> dict[str, Any]:
     """What initialize and server/discover declare.
 
     Args:
@@ -97,17 +99,19 @@ def server_capabilities(features: Features, revision: Revision, *, stateless: bo
         revision: under which it is declared.
         stateless: whether legacy clients get no session; then nothing can be pushed to them, and neither change
             notifications nor subscriptions nor logging are declared.
+        listens: whether change notifications and subscriptions are declared at all.
     """
     live = revision.era is Era.MODERN or not stateless
+    told = live and listens
     declared: dict[str, Any] = {"logging": {}} if live else {}
     if features.offers("completions") and revision.completions_capability:
         declared["completions"] = {}
     if features.offers("prompts"):
-        declared["prompts"] = {"listChanged": True} if live else {}
+        declared["prompts"] = {"listChanged": True} if told else {}
     if features.offers("resources"):
-        declared["resources"] = {"subscribe": True, "listChanged": True} if live else {}
+        declared["resources"] = {"subscribe": True, "listChanged": True} if told else {}
     if features.offers("tools"):
-        declared["tools"] = {"listChanged": True} if live else {}
+        declared["tools"] = {"listChanged": True} if told else {}
     # Capabilities are an open set in every revision, and there are legacy clients that know of this one.
     extensions: dict[str, Any] = {**features.extensions}
     if features.offers("tasks") and revision.era is Era.MODERN:
@@ -121,7 +125,7 @@ def _discover(_params: NoParams, context: RequestContext, features: Features, se
     revision = context.revision
     body: dict[str, Any] = {
         "supportedVersions": MODERN_VERSIONS,
-        "capabilities": server_capabilities(features, revision, stateless=False),
+        "capabilities": server_capabilities(features, revision, stateless=False, listens=server.listens),
     }
     if server.instructions is not None:
         body["instructions"] = server.instructions

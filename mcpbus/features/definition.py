@@ -38,6 +38,7 @@ class Definition(Hooks):
         features: Its tools, resources, prompts and completions.
         tails: What ends each of its results, by revision.
         sealer: Seals what clients carry between the rounds of a request.
+        listens: Whether clients may listen for changes.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Definition(Hooks):
         list_ttl: float,
         state_keys: Sequence[bytes | str],
         strict_arguments: bool,
+        listens: bool = True,
     ) -> None:
         super().__init__()
         check_functions(authenticate=authenticate)
@@ -75,6 +77,7 @@ class Definition(Hooks):
                 "page_size": page_size,
                 "list_ttl": list_ttl,
                 "strict_arguments": strict_arguments,
+                "listens": listens,
             },
         )
         if not name or name.isspace():
@@ -83,6 +86,10 @@ class Definition(Hooks):
         _check_auth(auth, authenticate)
         check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)
         check_kinds("Server", {"icons": icons})
+        if isinstance(capabilities, Mapping):
+            raise TypeError(
+                f"capabilities is a list of names: write capabilities={[*capabilities]}, and listens=False to declare no listChanged"
+            )
         declared = frozenset(capabilities)
         _check_capabilities(declared)
         check_extensions({} if extensions is None else extensions)
@@ -95,6 +102,7 @@ class Definition(Hooks):
         self.auth = auth
         self.authenticate = authenticate
         self.page_size = page_size
+        self.listens = listens
         self.list_ttl = list_ttl
         self.features = Features(
             visible=visible,

@@ -35,7 +35,9 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     "temperature": (_NUMBER, "a number"),
     "stop_sequences": (Iterable, "a list"),
     **dict.fromkeys(("model_preferences", "metadata", "tool_choice"), (Mapping, "a dict")),
-    **dict.fromkeys(("thread", "replay", "unsafe_paths", "strict_arguments"), (bool, "True or False")),
+    **dict.fromkeys(
+        ("thread", "replay", "unsafe_paths", "listens", "strict_arguments"), (bool, "True or False")
+    ),
     **dict.fromkeys(("page_size", "threads", "size"), (int, "a whole number")),
     **dict.fromkeys(("ttl", "list_ttl"), (_NUMBER, "a number of seconds")),
     "meta": (Mapping, "a dict"),

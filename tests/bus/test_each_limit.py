@@ -13,6 +13,7 @@ from mcpbus.tasks import TASKS
 from tests.at_home import RELAYED
 
 NO_LIMIT = {
+    "max_listen_seconds": "each listen ends so, in good order, and nothing is refused",
     "task_poll_interval": "an advice to clients",
     "keep_alive": "the pause after which something is said, so that no connection is taken for dead",
     "body_bytes_per_second": "what body_timeout is prolonged by; what runs out is counted as that",

@@ -68,7 +68,7 @@ endif
 interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, and issuers (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=380) tests/typescript tests/issuers $(ARGS)
 
-bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in under two minutes, ARGS="short-call --peer mcpbus" to choose)
+bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in some seven minutes with its set-up, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(DOCS) ## Build the site of the documentation in build/site

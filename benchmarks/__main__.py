@@ -53,7 +53,7 @@ def main() -> None:
 @click.option(
     "--quick",
     is_flag=True,
-    help="The scenarios that say most, few turns, short ones, small sizes: under two minutes, beside what peers take that are not yet installed.",
+    help="The scenarios that say most, few turns, short ones, small sizes: 383 s in a fresh clone on two cores, with the set-up of peers.",
 )
 @click.option("--rounds", type=click.IntRange(1), help="Turns of each server.")
 @click.option(

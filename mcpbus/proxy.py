@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, get_args
 
 import msgspec
+import trio
 
 from mcpbus.client.client import ServerDescription
 from mcpbus.client.oauth.grant import Grant
@@ -29,9 +30,12 @@ from mcpbus.server import Server
 from mcpbus.upstream.live import Clients, Live, Terms
 from mcpbus.upstream.pool import Isolation
 from mcpbus.upstream.target import Target, read_upstream
+from mcpbus.upstream.tool_filter import ToolFilter, read_patterns
 
 _UNKNOWN: Final = {"version": "0.0.0"}
 _ISOLATIONS: Final = get_args(Isolation)
+_SETTLE_SECONDS: Final = 30.0
+"""How long calls in flight may take once nothing of the upstream server is offered any more."""
 
 
 class Proxy(Server[None]):
@@ -58,6 +62,8 @@ class Proxy(Server[None]):
         isolation: The owner of a connection, and so of the state that the upstream server keeps for it: ``"client"``, ``"call"`` for a
             connection for each call, or ``"none"`` for one that all clients share, at servers that keep no state.
         timeout: Seconds after which a call is cancelled and fails; no limit if left out.
+        include_tools: The only tools of the upstream server to offer, by their names there. ``*`` stands for any letters. All if left out.
+        exclude_tools: Tools of the upstream server that are not offered, likewise. They are neither listed nor called.
         scopes: What a token has to allow for all that it offers; see `mcpbus.auth`.
         version: Which version clients are told; if left out, that of the other server.
         instructions: How to use it; if left out, what the other server says.
@@ -96,6 +102,8 @@ class Proxy(Server[None]):
         connections: int = 100,
         isolation: Isolation = "client",
         timeout: float | None = None,
+        include_tools: Iterable[str] | None = None,
+        exclude_tools: Iterable[str] = (),
         scopes: Iterable[str] = (),
         version: str | None = None,
         title: str | None = None,
@@ -156,7 +164,15 @@ class Proxy(Server[None]):
         self._told = instructions
         self._upstream = upstream
         self._terms = Terms(
-            connections, check_timeout(timeout, "Proxy"), check_scopes(scopes, "Proxy"), optional, isolation
+            connections,
+            check_timeout(timeout, "Proxy"),
+            check_scopes(scopes, "Proxy"),
+            optional,
+            isolation,
+            ToolFilter(
+                None if include_tools is None else read_patterns("include_tools", include_tools),
+                read_patterns("exclude_tools", exclude_tools),
+            ),
         )
         self.connection: Live | None = None
         self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")
@@ -189,6 +205,10 @@ class Proxy(Server[None]):
             async with background() as nursery:
                 nursery.start_soon(live.run)
                 yield
+                with trio.move_on_after(
+                    _SETTLE_SECONDS
+                ):  # where it ends, and the server in which it is mounted goes on
+                    await live.calls.wait_none()
                 nursery.cancel_scope.cancel()
         finally:
             self.connection = None

@@ -35,6 +35,10 @@ class ReachableBuses:
         """Note that the server is mounted in another one, whose buses reach clients of its too."""
         self._above.append((above, mount))
 
+    def remove_above(self, above: "ReachableBuses") -> None:
+        """Note that the server is mounted there no more."""
+        self._above = [each for each in self._above if each[0] is not above]
+
     def is_open(self) -> bool:
         """Whether the server is open, or one that it is mounted in."""
         return any(buses.opened for buses, _ in self._ways_up())
@@ -85,6 +89,10 @@ class ReachableBuses:
         broadcast = Broadcast([receipt for each in told for receipt in each])
         broadcast.elsewhere = tuple(elsewhere for each in told for elsewhere in each.elsewhere)
         return broadcast
+
+    def open_now(self) -> list[Bus[Any]]:
+        """Return the buses that are there."""
+        return [bus for bus, _ in self._open()]
 
     def _open(self) -> Iterator[tuple[Bus[Any], _Way]]:
         """Yield the buses that are there, with the way to each."""

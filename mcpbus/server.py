@@ -131,6 +131,8 @@ class Server(Definition, Openable[StateT]):
         self.lifespan = lifespan
         self.runner = Runner(threads, middleware)
         self._buses = ReachableBuses(name)
+        # What the lifespans of servers have yielded that are mounted by `mounting`, by server.
+        self._states: dict[object, Any] = {}
 
     @explained
     def mount(self, other: "Server[Any]", *, prefix: str | None = None) -> None:
@@ -153,7 +155,58 @@ class Server(Definition, Openable[StateT]):
         if not isinstance(other, Server):
             raise RegistrationError(f"server.mount() takes a mcpbus.Server, not {other!r}")
         if self._buses.is_open():
-            raise RuntimeError(f"server {self.name!r} is open: mount others before it is opened")
+            raise RuntimeError(
+                f"server {self.name!r} is open: mount others before it is opened, or by server.mounting()"
+            )
+        self._mount(other, prefix)
+
+    @asynccontextmanager
+    async def mounting(
+        self, other: "Server[Any]", *, prefix: str | None = None
+    ) -> AsyncIterator[Callable[[], None]]:
+        """Offer all that another server offers for as long as the block lasts, also while this one is open; else as `mount`.
+
+        The other server's lifespan is entered with the block, and left after it. Clients get notifications of the changed lists.
+
+        Args:
+            other: the other server.
+            prefix: goes before its names.
+
+        Yields:
+            A function that ends the offer before the block ends. Calls in flight go on.
+
+        Raises:
+            RegistrationError: as for `mount`.
+        """
+        if not isinstance(other, Server):
+            raise RegistrationError(f"server.mounting() takes a mcpbus.Server, not {other!r}")
+        async with AsyncExitStack() as stack:
+            states: dict[object, Any] = {
+                each: await stack.enter_async_context(each.lifespan_context())
+                for each in (other, *other.mounted())
+            }
+            stack.callback(self._forget_states, states)
+            self._states.update(states)
+            for bus in self._buses.open_now():
+                bus.mounted_states.update(states)
+            mount = self._mount(other, prefix)
+            try:
+                own = self._buses.own
+                for uri, owner in () if own is None else own.topics.subscriptions:  # from before
+                    mount.watched(uri, owner, wanted=True)
+                yield mount.detach
+            finally:
+                mount.detach()
+                self._mounted.remove(other)
+                other._buses.remove_above(self._buses)  # noqa: SLF001 - its own kind
+
+    def _forget_states(self, states: Iterable[object]) -> None:
+        for each in states:
+            self._states.pop(each, None)
+            for bus in self._buses.open_now():
+                bus.mounted_states.pop(each, None)
+
+    def _mount(self, other: "Server[Any]", prefix: str | None) -> Mount:
         if other is self or self in other.mounted() or other in self.mounted():
             raise RegistrationError(
                 f"server {other.name!r} is mounted in {self.name!r} already, or the other way round"
@@ -162,6 +215,7 @@ class Server(Definition, Openable[StateT]):
         mount = Mount(self.features, other.features, read, other, other.runner.middleware)
         self._mounted.append(other)
         other._buses.add_above(self._buses, mount)  # noqa: SLF001 - its own kind
+        return mount
 
     def mounted(self) -> "list[Server[Any]]":
         """Return all servers that are mounted in it, and in these, and so on, each once."""
@@ -178,10 +232,13 @@ class Server(Definition, Openable[StateT]):
     async def _lifespans_below(self) -> AsyncIterator[dict[object, Any]]:
         """Enter the lifespans of all mounted servers, and yield what they yield, by server."""
         async with AsyncExitStack() as stack:
-            yield {
-                server: await stack.enter_async_context(server.lifespan_context())
-                for server in self.mounted()
-            }
+            states: dict[object, Any] = {}
+            for server in self.mounted():
+                if server not in self._states:  # else it was mounted by `mounting`
+                    states[server] = await stack.enter_async_context(server.lifespan_context())
+            for server in (self, *self.mounted()):
+                states.update(server._states)  # noqa: SLF001 - its own kind
+            yield states
 
     @asynccontextmanager
     async def _entered(self) -> AsyncIterator[tuple[Any, Mapping[object, Any]]]:

@@ -116,9 +116,10 @@ class Features:
         self.elsewhere.append(elsewhere)
         self._tell_followers()
 
-    def follow(self, follower: Callable[[], object]) -> None:
-        """Have `follower` called after each change, completions included, for good."""
+    def follow(self, follower: Callable[[], object]) -> Callable[[], None]:
+        """Have `follower` called after each change, completions included, and return what ends that."""
         self._followers.append(follower)
+        return lambda: self._followers.remove(follower)
 
     def guard(self, check: Callable[[str], object]) -> Callable[[], None]:
         """Have `check` called before each addition and removal, with the name of what does it; return what ends that.
@@ -538,7 +539,7 @@ class Features:
         self._tell_followers()
 
     def _tell_followers(self) -> None:
-        for follower in self._followers:
+        for follower in tuple(self._followers):
             follower()
 
 

@@ -170,14 +170,48 @@ class Mount:
         self._unlisted: list[Resource] = []
         self._refused: dict[int, frozenset[str]] = {}
         self._differences: WeakKeyDictionary[Difference, Difference] = WeakKeyDictionary()
-        if prefix.text is not None:
-            above.uri_claims.reserve(prefix.text, server)
-        self._check()
-        above.note_elsewhere(self)
-        self._sync()
-        below.follow(self._sync)
-        below.guard(above.check)
+        self._ends: list[Callable[[], object]] = []
+        try:
+            if prefix.text is not None:
+                above.uri_claims.reserve(prefix.text, server)
+            self._check()
+            above.note_elsewhere(self)
+            self._ends.append(lambda: above.elsewhere.remove(self))
+            self._sync()
+        except RegistrationError:
+            self.detach()
+            raise
         above.watchers.append(self)
+        self._ends += [
+            below.follow(self._sync),
+            below.guard(above.check),
+            lambda: above.watchers.remove(self),
+        ]
+
+    def detach(self) -> None:
+        """Offer nothing of the mounted server any more. Capabilities and extensions that clients were told of stay."""
+        above = self._above
+        for end in self._ends:
+            end()
+        self._ends.clear()
+        touched = above.uri_claims.release(self._server)
+        for registry, *_ in self._kinds():
+            taken = self._taken.get(id(registry), {})
+            gone = list(taken)
+            taken.clear()
+            registry.replace(gone, {})
+        for key in self._completers:
+            above.completers.pop(key, None)
+        self._completers.clear()
+        for resource in self._unlisted:
+            above.unlisted.remove(resource)
+        self._unlisted.clear()
+        others = [each for each in above.elsewhere if isinstance(each, Mount) and each.present]
+        for mount in others[:1]:  # which looks at the prefixes of all
+            mount._sync()  # noqa: SLF001 - its own kind
+        for mount in others[1:]:
+            if any(mount._server is server for server in touched):  # noqa: SLF001 - its own kind
+                mount._sync()  # noqa: SLF001 - its own kind
 
     def _kinds(self) -> Iterable[_Kind]:
         above, below = self._above, self._below

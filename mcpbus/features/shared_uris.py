@@ -51,6 +51,13 @@ class UriClaims:
             claims.append(owner)
         return list(touched.values())
 
+    def release(self, owner: object) -> list[object]:
+        """Forget a server that is mounted no more; return as `update` does."""
+        touched = self.update(owner, ())
+        del self._of[id(owner)]
+        self._prefixes = {prefix: each for prefix, each in self._prefixes.items() if each is not owner}
+        return touched
+
     def is_shared(self, uri: str, owner: object) -> bool:
         """Whether another server has a URI too, or owns it by its prefix."""
         reserved = self.owner_of(uri)

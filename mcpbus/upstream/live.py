@@ -16,6 +16,7 @@ from mcpbus.client.client import ServerDescription
 from mcpbus.client.errors import ClientError, Disconnected
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
+from mcpbus.core.open_count import OpenCount
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
@@ -29,11 +30,12 @@ from mcpbus.upstream.client_lists import KINDS_OF, ClientLists, Inquiry
 from mcpbus.upstream.client_subscriptions import ClientSubscriptions
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import Hearing
-from mcpbus.upstream.mirror import LOOK_SECONDS, Mirror, list_there
+from mcpbus.upstream.mirror import LOOK_SECONDS, Mirror
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
 from mcpbus.upstream.pool import Isolation, Pool, Requester
 from mcpbus.upstream.relay import Relay
 from mcpbus.upstream.target import Upstream
+from mcpbus.upstream.tool_filter import ToolFilter
 from mcpbus.upstream.watch import Watch
 
 _log = logging.getLogger("mcpbus")
@@ -56,6 +58,7 @@ class Terms:
         scopes: What a token has to allow for all that it offers.
         optional: Whether it begins although the other server cannot be reached.
         isolation: The owner of each connection.
+        tools: The tools that it offers.
     """
 
     connections: int
@@ -63,6 +66,7 @@ class Terms:
     scopes: tuple[str, ...]
     optional: bool
     isolation: Isolation = "client"
+    tools: ToolFilter = attrs.field(factory=ToolFilter)
 
 
 @attrs.frozen
@@ -89,6 +93,9 @@ class Live:
         terms: How it passes calls on.
         learned: Told what the other server says of itself.
         clients: The clients of the proxy, which it tells of changes.
+
+    Attributes:
+        calls: The requests that are passed on now.
     """
 
     def __init__(
@@ -119,8 +126,11 @@ class Live:
         self._owners: dict[str, Counter[Hashable]] = {}
         self._hearing = Hearing(self._look, self._changed, self._told_updated, self._lost)
         self._pool = Pool(upstream, terms.connections, self._hear, terms.isolation)
-        self._relay = Relay(upstream.name, self._pool, self._hearing)
-        self._mirror = Mirror(upstream.name, features, self._relay, terms.scopes, terms.timeout)
+        self.calls = OpenCount()
+        self._relay = Relay(upstream.name, self._pool, self._hearing, terms.tools, self.calls)
+        self._mirror = Mirror(
+            upstream.name, features, self._relay, terms.scopes, terms.timeout, tools=terms.tools
+        )
         self._watch = Watch(
             upstream,
             self._pool,
@@ -321,7 +331,11 @@ class Live:
     async def _list_own(self, pipe: Pipe, name: ListName) -> None:
         has = (await pipe.client.describe()).capabilities
         with trio.fail_after(LOOK_SECONDS):
-            lists = await list_there(pipe.client, name) if name in has else [()] * len(KINDS_OF[name])
+            lists = (
+                await self._mirror.list_there(pipe.client, name)
+                if name in has
+                else [()] * len(KINDS_OF[name])
+            )
         if pipe.lists is None:
             pipe.lists = ClientLists(self._mirror.lists)
         await pipe.lists.take(name, lists)

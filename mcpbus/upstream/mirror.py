@@ -24,11 +24,12 @@ from mcpbus.features.foreign import (
 from mcpbus.features.prompt import Prompt
 from mcpbus.features.registry import Registry
 from mcpbus.features.tool import Tool
-from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.errors import ProtocolError, quoted
 from mcpbus.protocol.messages import ListName
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.listed import Described, Listed
 from mcpbus.upstream.relay import Relay
+from mcpbus.upstream.tool_filter import ToolFilter
 
 _log = logging.getLogger("mcpbus")
 
@@ -47,6 +48,7 @@ class Mirror:
         relay: What passes calls on.
         scopes: What a token has to allow for each of them.
         timeout: Seconds after which a call fails; None for no limit.
+        tools: The tools that are offered.
     """
 
     def __init__(
@@ -56,8 +58,12 @@ class Mirror:
         relay: Relay,
         scopes: tuple[str, ...],
         timeout: float | None,
+        *,
+        tools: ToolFilter,
     ) -> None:
         self._server = server
+        self._filter = tools
+        self._idle: list[str] = []
         self._features = features
         self._relay = relay
         self._terms: dict[str, Any] = {"scopes": scopes, "timeout": timeout}
@@ -119,8 +125,8 @@ class Mirror:
         return not self._capabilities or capability in self._capabilities
 
     def unlisted_tool(self, name: str) -> Tool | None:
-        """Return what calls a tool that is in no list; None if the upstream server has no tools."""
-        if not self.may_have("tools"):
+        """Return what calls a tool that is in no list; None if it is not offered, or the upstream server has no tools."""
+        if not self.may_have("tools") or not self._filter.allows(name):
             return None
         return unlisted_tool(name, self._relay.call_tool, **self._terms)
 
@@ -172,12 +178,41 @@ class Mirror:
         if name not in self._capabilities:
             return [(listed, []) for listed in self._lists[name]]
         try:
-            return zip(self._lists[name], await list_there(client, name), strict=True)
+            found = await self.list_there(client, name, shared=True)
+            return zip(self._lists[name], found, strict=True)
         except Disconnected:
             raise  # that says nothing about the list
         except (ProtocolError, ClientError) as error:
             _log.warning("%s of %s cannot be listed: %s", name, self._server, told(error))
             return ()
+
+    async def list_there(
+        self, client: Client, name: ListName, *, shared: bool = False
+    ) -> list[list[dict[str, Any]]]:
+        """Ask for what is listed under a name, without the tools that are not offered; with resources for templates, too.
+
+        Args:
+            client: What it is connected by.
+            name: Which list.
+            shared: Whether it is for all clients, so that the log names each pattern of tools that matches none.
+        """
+        found = await _list(client, name)
+        if name != "tools":
+            return found
+        [tools] = found
+        if shared:
+            self._note_idle(tools)
+        return [[tool for tool in tools if self._filter.allows(str(tool.get("name")))]]
+
+    def _note_idle(self, tools: list[dict[str, Any]]) -> None:
+        """Log the patterns that match no tool, each once: it may be misspelt, and closes nothing then."""
+        idle = self._filter.idle(str(tool.get("name")) for tool in tools)
+        for pattern in idle:
+            if pattern not in self._idle:
+                _log.warning(
+                    "%s has no tool %s, which a list of its tools names", self._server, quoted(pattern)
+                )
+        self._idle = idle
 
     def _offer_the_rest(self) -> None:
         """Offer what depends on several lists: what is in none of them, and completions."""
@@ -208,7 +243,7 @@ class Mirror:
         self._offer_the_rest()
 
 
-async def list_there(client: Client, name: ListName) -> list[list[dict[str, Any]]]:
+async def _list(client: Client, name: ListName) -> list[list[dict[str, Any]]]:
     """Ask for what is listed under a name: with resources for templates, too."""
     if name == "tools":
         return [await client.list_tools()]

@@ -13,6 +13,7 @@ from mcpbus.client.oauth.errors import LoginError
 from mcpbus.core import notification
 from mcpbus.core.context import Context
 from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
+from mcpbus.core.open_count import OpenCount
 from mcpbus.features.asking.errors import CannotAskError, cannot_ask
 from mcpbus.features.asking.questions import Question
 from mcpbus.features.completion import Completion
@@ -26,6 +27,8 @@ from mcpbus.protocol.errors import (
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
     ProtocolError,
+    invalid_params,
+    quoted,
 )
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, SERVER_INFO
 from mcpbus.protocol.routes import Kind
@@ -34,6 +37,7 @@ from mcpbus.upstream.hearing import OF_NO_CALL, Hearing
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool, Requester, asked_by_way, introduction
 from mcpbus.upstream.question import RelayedQuestion
+from mcpbus.upstream.tool_filter import ToolFilter
 
 _log = logging.getLogger("mcpbus")
 
@@ -54,19 +58,25 @@ class Relay:
         name: The other server's, for messages.
         pool: The connections to it.
         hearing: Hears what is said outside of calls.
+        tools: The tools that it offers.
+        calls: Counts the requests that are passed on.
 
     Attributes:
         passed_on: How many requests have ended: each may have changed what is listed.
     """
 
-    def __init__(self, name: str, pool: Pool, hearing: Hearing) -> None:
+    def __init__(self, name: str, pool: Pool, hearing: Hearing, tools: ToolFilter, calls: OpenCount) -> None:
+        self._calls = calls
         self._name = name
         self._pool = pool
         self._hearing = hearing
+        self._tools = tools
         self.passed_on = 0
 
     async def call_tool(self, tool: str, *, arguments: dict[str, Any], ctx: Context) -> ToolResult:
-        """Call a tool there."""
+        """Call a tool there, whether it is listed or not: one that is not offered is refused here, too."""
+        if not self._tools.allows(tool):
+            raise invalid_params(f"unknown tool {quoted(tool)} - at `params.name`")
         result = await self._ask(ctx, "tools/call", {"name": tool, "arguments": arguments})
         said = self._read(result, _CallToolResult)
         content = [self._block(block) for block in said.content or ()]
@@ -115,6 +125,7 @@ class Relay:
         Raises:
             ProtocolError: What was answered; or that nothing was, of which the log has the reason.
         """
+        self._calls.opened()
         try:
             result, kind = await self._pass_on(context, method, params)
         except (UpstreamError, ClientError) as error:
@@ -125,6 +136,7 @@ class Relay:
             raise
         finally:
             self.passed_on += 1
+            self._calls.ended()
         if kind != "complete":  # a task, say, which nobody here has said to take
             raise self._no_result(f"it is of the type {kind!r}")
         return result

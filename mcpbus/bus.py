@@ -83,6 +83,7 @@ class Bus(Hub, Generic[StateT]):
             from mcpbus.cluster.front import Front  # noqa: PLC0415
 
             endpoint = Front(self.node, self, options, response)
+        _note_programs(self.backend)
         if options.access_log:
             from mcpbus.transports.access_log import with_access_log  # noqa: PLC0415
 
@@ -213,6 +214,23 @@ class Bus(Hub, Generic[StateT]):
 def _check_event(shutdown: object) -> None:
     if shutdown is not None and not isinstance(shutdown, trio.Event):
         raise TypeError(f"shutdown is a trio.Event(), not {shutdown!r}")
+
+
+def _note_programs(backend: Backend) -> None:
+    """Log which programs get nothing of HTTP: what they do with tokens and header fields where they serve HTTP themselves, is gone."""
+    programs = backend.server.programs() if isinstance(backend, FeaturesBackend) else []
+    if not programs:
+        return
+    checks = backend.auth is not None or backend.authenticate is not None
+    _log.log(
+        logging.INFO if checks else logging.WARNING,
+        "HTTP does not reach a program over standard input and output (%s): no tokens, no header fields, no get_access_token(), no "
+        "custom routes. %s",
+        ", ".join(programs),
+        "This server checks who its clients are."
+        if checks
+        else "This server checks no tokens either: --resource and --issuer, or auth=, have it check them.",
+    )
 
 
 def _check_exposure(backend: Backend, binds: Iterable[str]) -> None:

@@ -163,6 +163,7 @@ class Proxy(Server[None]):
         self._own = {key: value for key, value in own.items() if value is not None}
         self._told = instructions
         self._upstream = upstream
+        self.is_program = upstream.program
         self._terms = Terms(
             connections,
             check_timeout(timeout, "Proxy"),

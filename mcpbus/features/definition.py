@@ -39,7 +39,10 @@ class Definition(Hooks):
         tails: What ends each of its results, by revision.
         sealer: Seals what clients carry between the rounds of a request.
         listens: Whether clients may listen for changes.
+        is_program: Whether it proxies a program over standard input and output, which gets nothing of HTTP.
     """
+
+    is_program = False
 
     def __init__(
         self,
@@ -129,6 +132,12 @@ class Definition(Hooks):
     def knows_principals(self) -> bool:
         """Whether it tells one client from the other."""
         return self.auth is not None or self.authenticate is not None
+
+    def programs(self) -> list[str]:
+        """Return the names of the proxies, itself and mounted ones, that proxy programs over standard input and output."""
+        return [
+            each.name for each in (self, *self._below()) if isinstance(each, Definition) and each.is_program
+        ]
 
     def presented_name(self) -> str:
         """What clients call it now."""

@@ -11,10 +11,11 @@ import attrs
 import click
 import trio
 
+from mcpbus.cli.account_option import account_option
 from mcpbus.cli.header_option import header_option
 from mcpbus.cli.pages import login_at
 from mcpbus.cli.revision_option import revision_option
-from mcpbus.cli.targets import STDIO, command_of, complete_target, is_url, load_server
+from mcpbus.cli.targets import STDIO, check_for_url, command_of, complete_target, is_url, load_server
 from mcpbus.cli.terminal import echo
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
@@ -39,12 +40,14 @@ class Connecting:
         headers: Header fields of each request to a URL.
         revision: The only revision that will do; None for the newest that both know.
         timeout: For how many seconds the server may say nothing.
+        account: The name of the login; None for the one without a name.
     """
 
     target: str
     headers: Mapping[str, str]
     revision: str | None
     timeout: float
+    account: str | None = None
 
 
 class Patience:
@@ -89,11 +92,15 @@ def client_options(command: _Command) -> _Command:
 
     @wraps(command)
     def connecting(
-        target: str, headers: dict[str, str], revision: str | None, timeout: float, **given: Any
+        target: str,
+        headers: dict[str, str],
+        account: str | None,
+        revision: str | None,
+        timeout: float,
+        **given: Any,
     ) -> None:
-        if headers and not is_url(target):
-            raise click.UsageError("--header is for a TARGET that is a URL")
-        command(Connecting(target, headers, revision, timeout), **given)
+        check_for_url(target, headers, account)
+        command(Connecting(target, headers, revision, timeout, account), **given)
 
     for option in (
         click.option(
@@ -105,6 +112,7 @@ def client_options(command: _Command) -> _Command:
             help="For how long the server may say nothing.",
         ),
         revision_option,
+        account_option,
         header_option,
         click.argument("target", shell_complete=complete_target),
     ):
@@ -170,7 +178,7 @@ async def _converse(
     if interview is not None:
         options = {"capabilities": _CAPABILITIES, "on_question": interview(patience)}
     if is_url(given.target):
-        options["auth"] = login_at(given.target, asking=patience.asking)
+        options["auth"] = login_at(given.target, asking=patience.asking, account=given.account)
     with patience.scope:
         async with connect(**options) as client:
             patience.heard()

@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 import trio
 
+from mcpbus.cli.account_option import account_option
 from mcpbus.cli.connecting import Patience, told
 from mcpbus.cli.pages import login_at
 from mcpbus.cli.targets import is_url
@@ -53,6 +54,7 @@ _url = click.argument("url", metavar="URL")
     is_flag=True,
     help="The issuer supports PKCE, though it does not say so, as those of Microsoft and Amazon.",
 )
+@account_option
 def login(url: str, **given: Any) -> None:
     """Log in to the server at URL, in a browser. All commands of this user, and proxies, are logged in there then.
 
@@ -76,26 +78,34 @@ def login(url: str, **given: Any) -> None:
 
     with told():
         issuer = trio.run(log_in)
-    echo(f"Logged in to {named(url)} at {issuer}.")
+    echo(f"Logged in to {named(url)}{_as(given['account'])} at {issuer}.")
 
 
 @click.command()
 @_url
-def logout(url: str) -> None:
+@account_option
+def logout(url: str, account: str | None) -> None:
     """Forget the login at URL, and have its issuer take it back."""
     _check(url)
     by_hand = import_module("mcpbus.client.oauth.by_hand")
-    store = import_module("mcpbus.client.oauth.file_store").FileStore()
+    try:
+        store = import_module("mcpbus.client.oauth.file_store").FileStore(account=account)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     with told():
         ended = trio.run(by_hand.log_out, url, store)
     if ended.issuer is None:
-        echo(f"Nobody was logged in to {named(url)}.")
+        echo(f"Nobody was logged in to {named(url)}{_as(account)}.")
     elif ended.revoked:
-        echo(f"Logged out of {named(url)}; {ended.issuer} has taken the login back.")
+        echo(f"Logged out of {named(url)}{_as(account)}; {ended.issuer} has taken the login back.")
     else:
         echo(
-            f"Logged out of {named(url)}; {ended.issuer} has not taken the login back: its tokens are good until they expire."
+            f"Logged out of {named(url)}{_as(account)}; {ended.issuer} has not taken the login back: its tokens are good until they expire."
         )
+
+
+def _as(account: str | None) -> str:
+    return "" if account is None else f" as {account}"
 
 
 def _check(url: str) -> None:

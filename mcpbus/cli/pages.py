@@ -18,6 +18,7 @@ def login_at(
     asking: Callable[[], AbstractContextManager[None]] = nullcontext,
     started: bool = False,
     pastes: bool = False,
+    account: str | None = None,
     **options: Any,
 ) -> Any:
     """Return how to log in to a server for whom is at the terminal, with the logins that the command line keeps.
@@ -27,14 +28,20 @@ def login_at(
         asking: Lasts as long as a person is waited for.
         started: Whether the program may have been started by another one, for a person who is at no terminal and has a browser.
         pastes: Whether the person may paste the address at which a browser on another machine has ended.
+        account: The name of the login; None for the one without a name.
         **options: More of `OAuth`.
+
+    Raises:
+        ValueError: The name of the login is none.
     """
     from mcpbus.client.oauth.errors import LoginNeededError  # noqa: PLC0415 - most servers ask for no login
     from mcpbus.client.oauth.file_store import FileStore  # noqa: PLC0415
     from mcpbus.client.oauth.pages import can_open  # noqa: PLC0415
     from mcpbus.client.oauth.person import OAuth  # noqa: PLC0415
+    from mcpbus.client.oauth.store import by_command  # noqa: PLC0415
 
     at_terminal, server = sys.stderr.isatty(), told(url)
+    store = FileStore(account=account)
 
     async def show(page: str) -> str | None:
         parts = urlsplit(page)
@@ -49,13 +56,13 @@ def login_at(
             opened = await can_open(page)
             if not (opened or at_terminal):
                 raise LoginNeededError(
-                    f"no browser can be opened here: `mcpbus login {server}` logs in, in a terminal"
+                    f"no browser can be opened here: `{by_command('login', server, store)}` logs in, in a terminal"
                 )
             if not (pastes and sys.stdin.isatty()):
                 await trio.sleep_forever()
             return await _pasted()
 
-    return OAuth(store=FileStore(), open_page=show if at_terminal or started else None, **options)
+    return OAuth(store=store, open_page=show if at_terminal or started else None, **options)
 
 
 async def _pasted() -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from mcpbus.cli.account_option import account_option
 from mcpbus.cli.draining import drain_option
 from mcpbus.cli.header_option import header_option
 from mcpbus.cli.logs import log_options
@@ -16,12 +17,19 @@ from mcpbus.serving.errors import ServingError
 @log_options
 @target_argument
 @header_option
+@account_option
 @revision_option
 @drain_option
-def stdio(target: str, headers: dict[str, str], revision: str | None, drain_seconds: float | None) -> None:
+def stdio(
+    target: str,
+    headers: dict[str, str],
+    account: str | None,
+    revision: str | None,
+    drain_seconds: float | None,
+) -> None:
     """Serve a server over standard input and output."""
     given: dict[str, Any] = {} if drain_seconds is None else {"drain_seconds": drain_seconds}
     try:
-        find_server(target, headers, revision).run("stdio", **given)
+        find_server(target, headers, revision, account).run("stdio", **given)
     except ServingError as error:
         raise click.ClickException(str(error)) from None

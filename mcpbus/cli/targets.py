@@ -40,6 +40,17 @@ def is_list(target: str) -> bool:
     return target.endswith(".json")
 
 
+def check_for_url(target: str, headers: Mapping[str, str] | None, account: str | None) -> None:
+    """Refuse options that only a URL has.
+
+    Raises:
+        click.UsageError: There is one, and the target is no URL.
+    """
+    for option, given in (("--header", headers), ("--as", account)):
+        if given and not is_url(target):
+            raise click.UsageError(f"{option} is for a TARGET that is a URL")
+
+
 def command_of(target: str) -> list[str]:
     """Return the program and the arguments of a ``stdio:`` target.
 
@@ -57,27 +68,32 @@ def command_of(target: str) -> list[str]:
     return words
 
 
-def find_server(target: str, headers: Mapping[str, str] | None = None, revision: str | None = None) -> Server:
+def find_server(
+    target: str,
+    headers: Mapping[str, str] | None = None,
+    revision: str | None = None,
+    account: str | None = None,
+) -> Server:
     """Import the server that a command was given, or make one that stands for others elsewhere.
 
     Args:
         target: As for `load_server`; or a URL, a ``stdio:`` command, or a file in which a client names servers.
         headers: Header fields of each request to a URL.
         revision: The only revision to speak to it; for a URL or a command alone.
+        account: The name of the login at a URL.
 
     Raises:
         click.BadParameter: There is no such server; the message says what is there.
         click.UsageError: An option is for another kind of target.
     """
-    if headers and not is_url(target):
-        raise click.UsageError("--header is for a TARGET that is a URL")
+    check_for_url(target, headers, account)
     try:
         if is_url(target) or target.startswith(STDIO):
             from mcpbus.cli.pages import login_at  # noqa: PLC0415 - most servers are here
             from mcpbus.proxy import Proxy  # noqa: PLC0415
 
             if is_url(target):
-                login = login_at(target, started=True)
+                login = login_at(target, started=True, account=account)
                 return Proxy(target, headers=headers, revision=revision, login=login)
             return Proxy(command_of(target), env=os.environ, revision=revision)
         if revision is not None:

@@ -36,6 +36,31 @@ async def test_what_is_kept(store: LoginStore):
     assert await store.load(f"{URL}/other") == b"two"
 
 
+async def test_what_is_kept_for_one_account_is_none_of_another_one(tmp_path):
+    stores = [
+        FileStore(tmp_path, account=account) for account in (None, "work", "Work", "home office", "work ")
+    ]
+    for store in stores:
+        assert await store.load(URL) is None
+        await store.save(URL, repr(store).encode())
+    assert [await store.load(URL) for store in stores] == [repr(store).encode() for store in stores]
+    await stores[1].save(URL, None)
+    assert [await store.load(URL) is None for store in stores] == [False, True, False, False, False]
+    # Each has a turn of its own.
+    with trio.fail_after(10):
+        async with stores[0].turn(URL), stores[2].turn(URL):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("account", "error"),
+    [("", ValueError), (" ", ValueError), ("a\n", ValueError), ("x" * 101, ValueError), (5, TypeError)],
+)
+def test_an_account_has_a_name(account, error, tmp_path):
+    with pytest.raises(error, match="FileStore: account is"):
+        FileStore(tmp_path, account=account)
+
+
 async def test_one_at_a_time_sees_to_a_login_and_who_is_cancelled_is_followed_by_the_next(store):
     there, most = 0, 0
 

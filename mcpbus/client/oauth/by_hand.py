@@ -83,11 +83,13 @@ class _Anew:
         store: Where it is kept.
 
     Attributes:
+        account: The name of the logins that it keeps, if they have one.
         login: What was kept since.
     """
 
     def __init__(self, store: LoginStore) -> None:
         self._store = store
+        self.account = getattr(store, "account", None)
         self.login: Login | None = None
 
     async def load(self, server: str) -> bytes | None:

@@ -17,6 +17,7 @@ from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.private_files import PRIVATE, replace
+from mcpbus.protocol.validators import check_text
 
 try:
     import fcntl
@@ -31,6 +32,8 @@ _PATIENCE_SECONDS: Final = 2.0
 """After how long it is told that one is waited for: somebody may be logging in there."""
 _MOST_SECONDS: Final = 900.0
 """After how long one is waited for no more: it may have been stopped."""
+_LONGEST_NAME: Final = 100
+"""Letters that the name of an account may have."""
 
 
 @explained
@@ -41,12 +44,24 @@ class FileStore:
 
     Args:
         folder: The folder; if left out, `default_folder`, which the command line uses.
+        account: A name, for a user with several accounts at one server. Logins of another name, or without one, are none of its.
+
+    Raises:
+        TypeError: One is of another type.
+        ValueError: The name is none.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, account: str | None = None) -> None:
         if folder is not None and not isinstance(folder, str | os.PathLike):
             raise TypeError(f"FileStore: folder is a text or a path, not {folder!r}")
+        if account is not None:
+            check_text("FileStore", account=account)
+            if not account.strip() or len(account) > _LONGEST_NAME or not account.isprintable():
+                raise ValueError(
+                    f"FileStore: account is a name of 1 to {_LONGEST_NAME} letters, such as 'work', not {account!r}"
+                )
         self.folder = default_folder() if folder is None else Path(folder)
+        self.account = account
         self._turns: dict[str, trio.Lock] = {}
 
     async def load(self, server: str) -> bytes | None:
@@ -147,13 +162,16 @@ class FileStore:
     def _file(self, server: str) -> Path:
         # Its beginning is for people who look for it; what is unlike in two URIs may be alike in what files may be called.
         host = "".join(each if each.isalnum() or each in "-." else "_" for each in urlsplit(server).netloc)
-        return self.folder / f"{host[:80]}-{sha256(server.encode()).hexdigest()[:16]}.json"
+        # No URI has a space, so none of a server with a name is that of another server.
+        known = server if self.account is None else f"{server} {self.account}"
+        return self.folder / f"{host[:80]}-{sha256(known.encode()).hexdigest()[:16]}.json"
 
     def _failure(self, done: str, error: OSError) -> LoginError:
         return LoginError(f"logins cannot be {done} in {self.folder}: {error.strerror or error}")
 
     def __repr__(self) -> str:
-        return f"FileStore({str(self.folder)!r})"
+        account = "" if self.account is None else f", account={self.account!r}"
+        return f"FileStore({str(self.folder)!r}{account})"
 
 
 def default_folder() -> Path:

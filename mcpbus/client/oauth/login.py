@@ -7,6 +7,7 @@ from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.client.oauth.metadata import Issuer
 from mcpbus.client.oauth.nearness import Nearness
+from mcpbus.client.oauth.store import LoginStore, by_command
 
 GIVEN, DOCUMENT, REGISTERED = "given", "document", "registered"
 """How an issuer came to know a client: by its user, by the URL of its metadata, or because it has registered."""
@@ -89,8 +90,13 @@ def encode_login(login: Login) -> bytes:
     return msgspec.json.format(msgspec.json.encode(login), indent=2)
 
 
-def decode_login(stored: bytes, url: str) -> Login:
+def decode_login(stored: bytes, url: str, store: LoginStore | None = None) -> Login:
     """Read a login that was stored.
+
+    Args:
+        stored: What was.
+        url: The server's.
+        store: Where.
 
     Raises:
         LoginError: It is none.
@@ -101,5 +107,5 @@ def decode_login(stored: bytes, url: str) -> Login:
         # What is wrong with it may quote it.
         server = told(url)
         raise LoginError(
-            f"what is stored of the login at {server} cannot be read: mcpbus logout {server} removes it"
+            f"what is stored of the login at {server} cannot be read: {by_command('logout', server, store)} removes it"
         ) from None

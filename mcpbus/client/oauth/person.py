@@ -37,7 +37,7 @@ from mcpbus.client.oauth.options import (
     listed_scopes,
 )
 from mcpbus.client.oauth.pages import open_browser
-from mcpbus.client.oauth.store import LoginStore, MemoryStore
+from mcpbus.client.oauth.store import LoginStore, MemoryStore, by_command
 from mcpbus.client.oauth.token_requests import FORGOTTEN, for_code
 from mcpbus.client.oauth.web import Web
 from mcpbus.protocol.keywords import explained
@@ -136,7 +136,7 @@ class OAuth:
             ):  # many of those that do not say who issues tokens have theirs from somewhere else
                 by_hand = "; or give its token in a header field, such as 'Authorization: Bearer TOKEN'"
             raise LoginNeededError(
-                f"{found.server} asks for a login, and nobody is here to log in: `mcpbus login {found.server}` does, in a terminal{by_hand}"
+                f"{found.server} asks for a login, and nobody is here to log in: `{by_command('login', found.server, self.store)}` does, in a terminal{by_hand}"
             )
         introduction, issuer = self.introduction, found.issuer
         check_issuer(introduction, issuer, before)

@@ -1,5 +1,6 @@
 """Where logins are kept between requests, connections and programs, each by the URI of its server."""
 
+import shlex
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
@@ -30,6 +31,18 @@ class LoginStore(Protocol):
 
         Who logs in, or renews a token, does so in there: of two who did at once, one would get nothing, or lose what the other has.
         """
+
+
+def by_command(verb: str, server: str, store: LoginStore | None) -> str:
+    """Return the command that logs in, or out, at a server with the logins of a store.
+
+    Args:
+        verb: ``login`` or ``logout``.
+        server: What may be told of the server's URL.
+        store: Keeps the logins.
+    """
+    account = getattr(store, "account", None)
+    return f"mcpbus {verb} {server}" + ("" if account is None else f" --as {shlex.quote(account)}")
 
 
 @explained

@@ -94,7 +94,7 @@ class TokenSource:
             LoginError: It cannot be read.
         """
         stored = await self._grant.store.load(self.server)
-        login = None if stored is None else decode_login(stored, self._url)
+        login = None if stored is None else decode_login(stored, self._url, self._grant.store)
         own = self._grant.introduction
         # That of another client, or at another issuer than is named, is none of ours.
         ours = login is not None and (

@@ -1,4 +1,7 @@
-"""`mcpbus serve --reload`: the server as a process that is started anew whenever a Python file beside it has changed."""
+"""`mcpbus serve --reload`: the server as a process that is started anew whenever a Python file beside it has changed.
+
+A file in which a client names servers needs no other process: a gateway follows it by itself.
+"""
 
 import signal
 import subprocess
@@ -12,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from mcpbus.cli.targets import is_file, split_target
+from mcpbus.cli.targets import is_file, is_list, split_target
 from mcpbus.cli.terminal import echo
 
 _PATIENCE: Final = 5.0
@@ -27,11 +30,13 @@ def reload_option(command: _Command) -> _Command:
     @click.option(
         "--reload/--no-reload",
         default=False,
-        help="Serve anew whenever a Python file beside the target has changed. [default: no]",
+        help="Serve anew whenever a Python file beside the target has changed; follow the changes of a file that names servers. [default: no]",
     )
     @wraps(command)
     def reloading_command(*args: Any, reload: bool, **given: Any) -> Any:
-        return _serve_anew(given["target"]) if reload else command(*args, **given)
+        if reload and not is_list(given["target"]):
+            return _serve_anew(given["target"])
+        return command(*args, follow=reload, **given)
 
     return reloading_command  # type: ignore[return-value]  # it has the same arguments to whoever calls it by click
 

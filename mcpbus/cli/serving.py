@@ -80,7 +80,7 @@ def _cluster(given: dict[str, Any], workers: int) -> dict[str, Any]:
 def _serve_http(target: str, given: dict[str, Any]) -> None:
     given = {name: value for name, value in given.items() if value not in (None, ())}
     workers, headers, revision = given.pop("workers"), given.pop("headers", None), given.pop("revision", None)
-    account = given.pop("account", None)
+    account, follow = given.pop("account", None), given.pop("follow", False)
     http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
     asked: dict[str, Any] = {name: given[name] for name in ("response", "metrics") if name in given}
@@ -96,7 +96,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
         if workers > 1 and not is_worker():
             # They load the server, and this process does not.
             sys.exit(run_workers(workers, options, given.get("metrics")))
-        server = find_server(target, headers, revision, account)
+        server = find_server(target, headers, revision, account, follow=follow)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
         server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)
     except ServingError as error:

@@ -37,7 +37,7 @@ def is_url(target: str) -> bool:
 
 def is_list(target: str) -> bool:
     """Whether a target is a file in which a client names servers."""
-    return target.endswith(".json")
+    return target.endswith((".json", ".toml"))
 
 
 def check_for_url(target: str, headers: Mapping[str, str] | None, account: str | None) -> None:
@@ -73,6 +73,8 @@ def find_server(
     headers: Mapping[str, str] | None = None,
     revision: str | None = None,
     account: str | None = None,
+    *,
+    follow: bool = False,
 ) -> Server:
     """Import the server that a command was given, or make one that stands for others elsewhere.
 
@@ -81,6 +83,7 @@ def find_server(
         headers: Header fields of each request to a URL.
         revision: The only revision to speak to it; for a URL or a command alone.
         account: The name of the login at a URL.
+        follow: Whether to follow the changes of a file in which a client names servers.
 
     Raises:
         click.BadParameter: There is no such server; the message says what is there.
@@ -102,7 +105,7 @@ def find_server(
                 if is_list(target)
                 else "--revision is for a TARGET that is a URL, or a command: a server here speaks all of them"
             )
-        return load_server(target)
+        return _gateway(target, follow=follow) if is_list(target) else load_server(target)
     except (LookupError, ValueError) as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error
 
@@ -114,7 +117,7 @@ def load_server(target: str) -> Server:
 
     Args:
         target: A file or a module; with a colon and a name after it if it has several servers, besides those that are mounted in
-            another one of them. Or a file whose name ends in ``.json``.
+            another one of them. Or a file whose name ends in ``.json`` or ``.toml``.
 
     Raises:
         LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
@@ -130,13 +133,13 @@ def load_server(target: str) -> Server:
     return _only(_load(target), target)
 
 
-def _gateway(target: str) -> Server:
+def _gateway(target: str, *, follow: bool = False) -> Server:
     from mcpbus.gateway import gateway  # noqa: PLC0415 - most servers are here
 
     if not Path(target).is_file():
         raise LookupError(f"there is no file {target!r}")
     try:
-        return gateway(target)
+        return gateway(target, follow=follow)
     except ValueError as error:
         raise LookupError(str(error)) from None
 

@@ -292,3 +292,25 @@ def test_a_server_of_a_file_uses_what_was_logged_in_to(site, env, tmp_path):
     file.write_text(json.dumps({"mcpServers": {"vault": {"url": site.url}}}))
     run(env, "login", site.url)
     assert run(env, "call", str(file), "vault_read")[0] == "somebody\n"
+
+
+def test_two_accounts_at_one_server(site, env, tmp_path):
+    for account in ("work", "home"):
+        out, _ = run(env, "login", site.url, "--as", account)
+        assert out.startswith(f"Logged in to {site.url} as {account} at ")
+    assert site.pages == 2
+    _, err = run(env, "call", site.url, "read", status=1)
+    assert f"`mcpbus login {site.url}` does" in err
+    assert run(env, "call", site.url, "read", "--as", "work")[0] == "somebody\n"
+    file = tmp_path / "desk.json"
+    file.write_text(json.dumps({"mcpServers": {"vault": {"url": site.url, "login": "home"}}}))
+    assert run(env, "call", str(file), "vault_read")[0] == "somebody\n"
+    out, _ = run(env, "logout", site.url, "--as", "work")
+    assert out.startswith(f"Logged out of {site.url} as work; ")
+    _, err = run(env, "call", site.url, "read", "--as", "work", status=1)
+    assert f"`mcpbus login {site.url} --as work` does, in a terminal" in err
+    assert run(env, "call", str(file), "vault_read")[0] == "somebody\n"
+    _, err = run(env, "call", str(file), "vault_read", "--as", "home", status=2)
+    assert "--as is for a TARGET that is a URL" in err
+    _, err = run(env, "login", site.url, "--as", " ", status=2)
+    assert "account is a name of 1 to 100 letters" in err

@@ -8,8 +8,9 @@ from internet import answer
 from login_world import META, call
 
 from mcpbus import ProtocolError, Proxy
-from mcpbus.client import FileStore, MemoryStore
-from mcpbus.client.oauth.by_hand import log_in
+from mcpbus.client import FileStore, LoginError, MemoryStore
+from mcpbus.client.oauth.by_hand import log_in, log_out
+from mcpbus.client.oauth.login import decode_login
 from mcpbus.gateway import gateway
 from mcpbus.testing import open_client
 from mcpbus.upstream.errors import UpstreamError
@@ -190,3 +191,60 @@ async def test_a_server_that_is_never_content_has_no_page_shown_again_and_again(
     async with open_client(Proxy(world.url, login=world.auth(timeout=60), optional=True)):
         await trio.sleep(2_000)
         assert world.pages <= most
+
+
+async def test_two_accounts_at_one_url_never_share_a_login(
+    world, autojump_clock, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    world.net.hosts["id.example"].life = 1e9
+    asked = []
+    guard = world._guard
+
+    def note(request):
+        if b"tools/call" in request.content:
+            asked.append(request.headers.get("authorization", "").removeprefix("Bearer "))
+        return guard(request)
+
+    world._guard = note
+    tokens = {}
+    for account in ("work", None, "home"):
+        store = FileStore(account=account)
+        await log_in(world.url, world.auth(store=store))
+        tokens[account] = decode_login(await store.load(world.url), world.url).tokens.access
+    assert len({*tokens.values()}) == 3
+    site = {"url": world.url}
+    servers = {"a": {**site, "login": "work"}, "b": {**site, "login": "home"}, "c": site}
+    async with open_client(gateway(servers)) as client:
+        for name in ("a", "b", "c"):
+            assert await call(client, f"{name}_read") == "read"
+    assert asked == [tokens["work"], tokens["home"], tokens[None]]
+    # A logout is of one account.
+    await log_out(world.url, FileStore(account="work"))
+    async with open_client(gateway(servers)) as client:
+        await trio.sleep(10)
+        assert await names(client) == ["b_read", "b_write", "c_read", "c_write"]
+    assert f"`mcpbus login {world.url} --as work` does, in a terminal" in caplog.text
+
+
+async def test_two_entries_at_one_url_without_a_name_ask_for_a_login_each(
+    world, autojump_clock, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    await log_in(world.url, world.auth(store=FileStore()))
+    servers = {"my work": {"url": world.url}, "home": {"url": f"{world.url}/"}}
+    async with open_client(gateway(servers)) as client:
+        await trio.sleep(10)
+        assert await names(client) == []
+        assert f"`mcpbus login {world.url} --as 'my work'`" in caplog.text
+        await log_in(world.url, world.auth(store=FileStore(account="my work")))
+        await trio.sleep(120)
+        assert await names(client) == ["my_work_read", "my_work_write"]
+
+
+async def test_a_login_of_a_name_that_cannot_be_read_is_removed_by_that_name(world, autojump_clock, tmp_path):
+    store = FileStore(tmp_path, account="work")
+    await store.save(world.url, b"{}")
+    with pytest.raises(LoginError, match=f"mcpbus logout {world.url} --as work removes it"):
+        async with world.connect(world.auth(store=store)):
+            pass

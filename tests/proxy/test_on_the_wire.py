@@ -199,7 +199,7 @@ def test_what_cannot_be_reached_is_told_in_a_sentence(arguments, told, status):
 
 def test_a_file_that_cannot_be_used_is_told_in_a_sentence(tmp_path):
     (tmp_path / "desk.json").write_text('{"mcpServers": {"a": {"command": "x", "args": 5}}}')
-    assert "server 'a': Expected `array`, got `int` - at `$.args`" in run(
+    assert "server 'a': args: Expected `array`, got `int`" in run(
         "serve", str(tmp_path / "desk.json"), status=2
     )
 
@@ -242,3 +242,32 @@ def test_the_log_has_no_token_of_a_url_whatever_becomes_of_the_server(tmp_path):
     told = log.read_text() + run("list", f"{url}?token=secret", status=1)
     assert f"cannot connect to {url}?..." in told
     assert "secret" not in told
+
+
+def test_what_http_does_not_carry_is_logged_before_a_program_is_served():
+    command = [*MCPBUS, "serve", f"stdio:{sys.executable} {WIRE} stdio", "--bind", "127.0.0.1:0"]
+    with running(
+        *command, until=r"(HTTP does not reach a program over standard input and output .*)"
+    ) as line:
+        assert "no tokens, no header fields, no get_access_token(), no custom routes" in line
+
+
+async def test_a_file_is_followed_from_the_command_line(tmp_path):
+    file = tmp_path / "desk.json"
+
+    def write(*names):
+        program = {"command": sys.executable, "args": [WIRE, "stdio"], "tools": ["forecast"]}
+        file.write_text(json.dumps({"mcpServers": dict.fromkeys(names, program)}))
+
+    write("one")
+    with (
+        running(*MCPBUS, "serve", str(file), "--reload", "--bind", "127.0.0.1:0") as url,
+        trio.fail_after(120),
+    ):
+        async with connect_http(url) as client:
+            assert [tool["name"] for tool in await client.list_tools()] == ["one_forecast"]
+            async with client.listen(tools=True) as changes:
+                write("two")
+                async for _ in changes:
+                    if [tool["name"] for tool in await client.list_tools()] == ["two_forecast"]:
+                        break

@@ -191,9 +191,6 @@ class Server(Definition, Openable[StateT]):
                 bus.mounted_states.update(states)
             mount = self._mount(other, prefix)
             try:
-                own = self._buses.own
-                for uri, owner in () if own is None else own.topics.subscriptions:  # from before
-                    mount.watched(uri, owner, wanted=True)
                 yield mount.detach
             finally:
                 mount.detach()

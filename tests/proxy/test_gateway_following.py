@@ -230,22 +230,6 @@ async def test_a_server_that_cannot_be_reached_keeps_nobody_from_the_others(tmp_
         assert await names(client) == ["a_wait", "a_who", "b_wait", "b_who"]
 
 
-async def test_what_clients_subscribed_to_they_hear_of_from_the_server_that_comes(tmp_path, autojump_clock):
-    async with (
-        opened(tmp_path, a="sun") as desk,
-        open_client(desk.server()) as client,
-        client.listen(uris=["moon://now"], tools=True) as changes,
-    ):
-        desk.write(a="sun", b="moon")
-        await anext(changes)
-        await trio.sleep(5)
-        desk.sites["moon"].resource_updated("moon://now")
-        with trio.fail_after(60):
-            async for method, _ in changes:
-                if method == "notifications/resources/updated":
-                    break
-
-
 async def test_it_is_opened_again_with_what_the_file_has_then(tmp_path, autojump_clock):
     async with opened(tmp_path, a="sun") as desk:
         server = desk.server()

@@ -104,21 +104,20 @@ class Following:
         except (OSError, ValueError) as fault:
             _log.error("the changes of %s are not followed: %s", self._file, fault)
             return
-        before = dict(self._held)
-        for prefix, held in before.items():
-            if prefix not in entries or prefix in made:
-                held.leave.set()
-                del self._held[prefix]
+        leaving = [prefix for prefix in self._held if prefix not in entries or prefix in made]
+        before = [self._held.pop(prefix) for prefix in leaving]
+        for held in before:
+            held.leave.set()
         for prefix, proxy in made.items():
             held = self._held[prefix] = _Held(entries[prefix])
-            nursery.start_soon(self._replace, server, prefix, before.get(prefix), held, proxy)
+            nursery.start_soon(self._replace, server, prefix, before, held, proxy)
 
     async def _replace(
-        self, server: Server[Any], prefix: str, before: _Held | None, held: _Held, proxy: Proxy
+        self, server: Server[Any], prefix: str, before: list[_Held], held: _Held, proxy: Proxy
     ) -> None:
-        """Hold a server that came into the file, or whose entry has changed, once the one before it is gone."""
-        if before is not None:
-            await before.gone.wait()
+        """Hold a server that came into the file, or whose entry has changed, once those that leave are gone: a name may become its own."""
+        for each in before:
+            await each.gone.wait()
         try:
             await self._hold(server, prefix, held, proxy, is_open=True)
         except Exception as error:  # noqa: BLE001 - the other servers go on

@@ -148,7 +148,7 @@ class Hub(Services):
         )
 
     def resource_updated_for(self, key: Hashable, uri: str) -> Broadcast:
-        """Tell one client that a resource was updated, if it subscribed to it; `key` is a `Subscriber.key`, or a `Subscriber.state_key`."""
+        """Tell one client that a resource was updated, if it subscribed to it; `key` is its `Subscriber.key`."""
         return self.tell_update(uri, self.topics.in_uri_of(key, uri))
 
     # -- sessions and streams --------------------------------------------------------------------

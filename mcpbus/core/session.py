@@ -288,7 +288,7 @@ class Session(SessionFeatures, Asking):
         if uri not in self.subscriptions and not self.address.stopped:
             self.subscriptions.add(uri)
             self.account.hold(weigh_uri(uri))
-            subscriber = Subscriber(self.id, self.state_key, self.owner, self)
+            subscriber = Subscriber(self.id, self.owner, self)
             self.bus.topics.add(self.address, uris=[uri], owner=subscriber)
 
     def unsubscribe(self, uri: str) -> None:

@@ -11,12 +11,10 @@ class Subscriber:
 
     Attributes:
         key: The id of the session, or the `RequestContext.state_key`; by it two subscribers are one client.
-        state_key: The `RequestContext.state_key`, also of a session.
         owner: The owner to which its subscriptions are counted.
         client: The `Session`, or the `RequestContext` of a listen.
     """
 
     key: Hashable
-    state_key: Hashable = attrs.field(eq=False)
     owner: Hashable = attrs.field(eq=False)
     client: object = attrs.field(eq=False, repr=False)

@@ -87,7 +87,7 @@ class SubscriptionActor:
             uris=granted.resource_subscriptions,
             tasks=granted.task_ids,
             key=key,
-            owner=stream.owner if key is None else Subscriber(key, key, stream.owner, context),
+            owner=stream.owner if key is None else Subscriber(key, stream.owner, context),
         )
         if elsewhere:
             self._early = {}

@@ -155,11 +155,11 @@ class Topics:
         return list(found)
 
     def in_uri_of(self, key: Hashable, uri: str) -> list[_Address]:
-        """Return which of a client's actors want to hear of `uri`, by its `Subscriber.key`, or the `Subscriber.state_key` of several."""
+        """Return which of a client's actors want to hear of `uri`, by its `Subscriber.key`."""
         found: dict[_Address, None] = {}
         for candidate in covering(uri):
             for address, owner in self._uris.get(candidate, {}).items():
-                if isinstance(owner, Subscriber) and key in {owner.key, owner.state_key}:
+                if isinstance(owner, Subscriber) and key == owner.key:
                     found[address] = None
         return list(found)
 

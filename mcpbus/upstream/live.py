@@ -75,7 +75,7 @@ class Clients:
 
     Attributes:
         updated: Tells all of them that a resource was updated.
-        updated_for: Tells one of them, by its `Subscriber.key` or `Subscriber.state_key`.
+        updated_for: Tells one of them, by its `Subscriber.key`.
         changed_for: Tells one without a session, by its `RequestContext.state_key`, that a list has changed.
     """
 
@@ -376,11 +376,22 @@ class Live:
                 self._clients.changed_for(pipe.use.who, name)
 
     def _told_updated(self, pipe: Pipe, uri: str) -> None:
-        """Tell the client that owns a connection that a resource was updated, or all clients where none does."""
+        """Notify the clients of an owned connection of an update, or the clients that subscribe over the shared one."""
+        uses = {
+            key: self._pool.use_of(subscriptions.requester)
+            for key, subscriptions in self._client_subscriptions.items()
+        }
         if pipe.use.owned:
-            self._clients.updated_for(pipe.use.who, uri)
-        else:
+            for key in [key for key, use in uses.items() if use == pipe.use] or [pipe.use.who]:
+                self._clients.updated_for(key, uri)
+            return
+        own = {key for key, use in uses.items() if use is not None and use.owned}
+        if not own:
             self._clients.updated(uri)
+            return
+        # A client with its own connection is notified over that one.
+        for key in {key for key, _ in self._subscribed} - own:
+            self._clients.updated_for(key, uri)
 
     def _lost(self, pipe: Pipe) -> None:
         if pipe.use == PLAIN:

@@ -68,14 +68,12 @@ class Book:
         copies: How many copies of it were sent.
         fates: The fates of its copies, each with its reason.
         faults: What the journal itself shows to be wrong.
-        proxied: Whether a proxy stands before the server. It may tell of a change by each of its connections.
     """
 
     scopes: dict[str, str] = attrs.field(factory=dict)
     copies: dict[str, int] = attrs.field(factory=dict)
     fates: dict[str, list[tuple[str, str | None]]] = attrs.field(factory=lambda: defaultdict(list))
     faults: list[str] = attrs.field(factory=list)
-    proxied: bool = False
 
     @classmethod
     def read(cls, lines: Iterable[Line]) -> "Book":
@@ -104,7 +102,6 @@ class Book:
 def check(book: Book, streams: list[Arrivals], *, proxied: bool = False) -> list[str]:
     """Return what is wrong; nothing if all rules hold. A fate is that at the proxy, if there is one, and not that at the client."""
     rules = (_scopes, _duplicates, _responses, _order, *(() if proxied else (_fates,)))
-    book.proxied = proxied
     return [*book.faults, *(fault for rule in rules for fault in rule(book, streams))]
 
 
@@ -136,8 +133,6 @@ def _duplicates(book: Book, streams: list[Arrivals]) -> Iterator[str]:
     for (client, name), times in arrived.items():
         changed = book.scopes.get(name) == "resource"
         lost = book.fates[name].count(UNKNOWN) if changed else 0
-        if changed and book.proxied:
-            continue
         if times > 1 + lost:
             yield f"{name} has arrived {times} times at {client}"
 

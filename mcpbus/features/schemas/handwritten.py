@@ -58,15 +58,10 @@ def compile_schema(schema: HandWritten, owner: str, *, formats: bool = False) ->
 
     Raises:
         RegistrationError: the text is not JSON, the schema is not valid in its dialect, the dialect is unknown,
-            a ``$ref`` leads outside the schema, or what enforces schemas is not installed.
+            or a ``$ref`` leads outside the schema.
     """
-    try:
-        import jsonschema_rs  # noqa: PLC0415 - most servers have no schema by hand
-    except ImportError:
-        raise RegistrationError(
-            f"{owner}: jsonschema-rs enforces JSON Schemas, and mcpbus itself does without: "
-            f"pip install 'mcpbus-server[schemas]'"
-        ) from None
+    import jsonschema_rs  # noqa: PLC0415 - most servers have no schema by hand
+
     text = _one_line(schema, owner)
     document = msgspec.json.decode(text)
     if not isinstance(document, dict | bool):

@@ -323,7 +323,7 @@ async def all_of(changes):
 @pytest.mark.parametrize("program", [False, True])
 @pytest.mark.parametrize("mounted", [False, True])
 async def test_each_client_hears_of_what_its_own_connection_reports(program, mounted, autojump_clock):
-    """Two sessions of one principal, and clients without sessions, each of which sees contents of its own."""
+    """Two sessions of one principal, its clients without sessions, and another: each sees contents of its own."""
     scripted = noting_server()
     made = scripted.proxy(program=program)
     if mounted:
@@ -335,7 +335,7 @@ async def test_each_client_hears_of_what_its_own_connection_reports(program, mou
         for name, revision, principal in (
             ("one", OLD, "ada"),
             ("two", OLD, "ada"),
-            ("bob", NEW, "bob"),
+            ("all", NEW, "ada"),
             ("cid", NEW, "cid"),
         ):
             connecting = bus.connect(revision=revision, principal=principal)

@@ -90,7 +90,7 @@ def initialize_result(
 
 
 def server_capabilities(
-    features: Features, revision: Revision, *, stateless: bool, listens: bool
+    features: Features, revision: Revision, *, stateless: bool, listens: bool = True
 ) -> dict[str, Any]:
     """What initialize and server/discover declare.
 

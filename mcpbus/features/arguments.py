@@ -99,7 +99,13 @@ class TypedArguments:
 
     def decode(self, given: Given) -> dict[str, Any]:  # noqa: D102 - as `Arguments` says
         try:
-            members = given if isinstance(given, dict) else decode_large(_decode_members, given)
+            if isinstance(given, dict):
+                members = given
+            elif self.validator.scalar:
+                # Texts and numbers give the garbage collector nothing to look through, however long they are.
+                members = _decode_members(given)
+            else:
+                members = decode_large(_decode_members, given)
             arguments: dict[str, Any] = self.validator.read(members, texts=self.texts)
         except InvalidValueError as error:
             text = error.describe("argument", self.document["properties"])

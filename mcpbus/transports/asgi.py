@@ -10,7 +10,6 @@ import trio
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.containment import ExceptionsOnly
 from mcpbus.core.hub import Hub
-from mcpbus.core.limits import SLICE_BYTES
 from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
@@ -163,7 +162,7 @@ class _AsgiRequest:
         "unfinished",
     )
 
-    bounds_writes: ClassVar[bool] = True
+    bounds_writes: ClassVar[bool] = False  # a host tells nothing of how much its client takes
     host: Host | None = None
 
     def __init__(self, known: _Known, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
@@ -278,25 +277,16 @@ class _AsgiRequest:
 
     async def write(self, data: bytes, *, more: bool) -> None:
         # The end by itself: a client that has gone while the last of it was written is noticed before it.
-        if more or data:
-            await self._write(data[:SLICE_BYTES], more=True)
-            for start in range(SLICE_BYTES, len(data), SLICE_BYTES):
-                await self._write(data[start : start + SLICE_BYTES], more=True)
-        if not more:
-            self._ending = True
-            self.unfinished = False
-            await self._write(b"", more=False)
-
-    async def _write(self, data: bytes, *, more: bool) -> None:
-        deadline = self._bus.limits.write_deadline
         try:
-            with self._bus.reached.writing(deadline, self.peer) as patience:
-                await say(self._send, {"type": "http.response.body", "body": data, "more_body": more})
+            if more or data:
+                await say(self._send, {"type": "http.response.body", "body": data, "more_body": True})
+            if not more:
+                self._ending = True
+                self.unfinished = False
+                await say(self._send, {"type": "http.response.body", "body": b"", "more_body": False})
         except trio.BrokenResourceError:
             self.unfinished = False  # the client has gone
             raise
-        if patience.cancelled_caught:
-            raise trio.BrokenResourceError(f"the client accepted nothing for {deadline:g} s")
 
     async def end(self) -> None:
         """End an event stream that was ended in the middle: servers take a response without an end for a fault of the application.

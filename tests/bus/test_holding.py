@@ -70,6 +70,7 @@ async def test_no_more_is_held_than_there_may_be(autojump_clock):
         assert [m["params"]["n"] for m in get.messages] == [1, 2]
 
 
+@pytest.mark.at_home("the places of messages are those of the process that has the session")
 @pytest.mark.parametrize(
     ("hold", "held"),
     [

@@ -134,6 +134,7 @@ async def test_where_the_store_fails_or_is_too_slow_it_goes_out_all_the_same(fai
         assert stage.fates == [DELIVERED] * 2
         stage.store.keep()  # which nobody waits for any more
         stage.call.disconnect()
+        await wait_all_tasks_blocked()
         assert (await stage.session.get(stage.call.event_ids[0]).ended()).status == 400
 
 

@@ -271,6 +271,7 @@ async def test_each_of_many_gets_at_once_has_a_head_and_an_end(shell, autojump_c
         assert {(get.status, get.complete) for get in gets} == {(200, True)}
 
 
+@pytest.mark.at_home("a link has one fate for a whole write")
 async def test_the_messages_that_the_client_took_of_a_write_are_delivered_whatever_becomes_of_the_rest(
     monkeypatch, autojump_clock
 ):
@@ -314,6 +315,7 @@ async def test_a_session_whose_client_waits_while_the_process_is_stopped_is_not_
         assert not stage.bus.sessions
 
 
+@pytest.mark.at_home("the connection waits at the process that the client is connected to")
 async def test_nor_is_a_stream_to_which_its_client_has_come_back_meanwhile(autojump_clock):
     async with staged(event_store=MemoryEventStore()) as stage:
         session = await stage.probe.initialize()

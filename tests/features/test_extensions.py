@@ -567,6 +567,7 @@ async def test_a_standard_extension_has_methods_in_a_family_of_the_protocol(
         assert (await client.read_resource("skill://a/SKILL.md"))[0]["text"] == "# A"
 
 
+@pytest.mark.one_shell("is about clients in process")
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_in_process_what_an_extension_says_in_a_request_reaches_that_request(
     revision: str, autojump_clock: Any

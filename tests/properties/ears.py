@@ -57,6 +57,7 @@ class HttpEar(Ear):
     Attributes:
         after: The Last-Event-ID with which it was opened.
         known: Whether all that its stream had said by then was kept.
+        rivals: The exchanges on which its client came back to the same stream while this one was open, or at the same moment.
     """
 
     purpose = "other"
@@ -66,6 +67,7 @@ class HttpEar(Ear):
         self.recording = recording
         self.after: str | None = None
         self.known = False
+        self.rivals: list[HttpEar] = []
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -307,9 +309,9 @@ class Overheard(Client):
         super().__init__(*arguments, **named)
         self.ear = self.opening
 
-    def receive(self, data: bytes) -> None:
+    def receive(self, data: bytes, owner: Pending | None = None) -> None:
         self.ear.note(data)
-        super().receive(data)
+        super().receive(data, owner)
 
     def disconnected(self) -> None:
         super().disconnected()

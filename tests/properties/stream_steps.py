@@ -65,8 +65,17 @@ class StreamSteps:
     def come_back(self, ear: HttpEar, event_id: str) -> HttpEar:
         stream = ear.client.session.id, event_id.rpartition(".")[0]
         known = self.store is not None and stream in self.store and bool(self.store.record.get(stream))
+        older = [
+            other
+            for other in self.family(ear)
+            if other.after is not None and not other.over and other.after.rpartition(".")[0] == stream[1]
+        ]
         again = ear.client.get(event_id, root=ear.root)
         again.known = known
+        for other in older:
+            other.rivals.append(again)
+            if other.recording.status is None:  # both are on their way, and either can be the first to arrive
+                again.rivals.append(other)
         return again
 
     async def come_back_everywhere(self) -> None:

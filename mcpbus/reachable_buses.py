@@ -72,10 +72,10 @@ class ReachableBuses:
         check_text("server.resource_updated()", uri=uri)
         return self._tell(lambda bus, way: bus.resource_updated(_uri_above(uri, way)))
 
-    def list_changed_for(self, key: Hashable, name: ListName) -> None:
-        """Tell the listens of one client without a session that a list has changed; `key` is their `RequestContext.state_key`."""
+    def list_changed_for(self, key: Hashable, name: ListName, sessions: bool) -> None:
+        """Tell one client that a list has changed; see `Hub.list_changed_for`."""
         for bus, _ in self._open():
-            bus.list_changed_for(key, name)
+            bus.list_changed_for(key, name, sessions=sessions)
 
     def resource_updated_for(self, key: Hashable, uri: str) -> None:
         """Tell one client that a resource was updated; see `Hub.resource_updated_for`."""

@@ -141,11 +141,18 @@ class Hub(Services):
         sessions = (session.address for session in self.sessions.values())
         return self.publish_list(name, [*sessions, *self.topics.in_list(name)])
 
-    def list_changed_for(self, key: Hashable, name: ListName) -> Broadcast:
-        """Tell the listens of one client without a session that a list has changed; `key` is their `RequestContext.state_key`."""
-        return self.publish_list(
-            name, [each for each in self.topics.in_list(name) if self.topics.key_of(each) == key]
-        )
+    def list_changed_for(self, key: Hashable, name: ListName, *, sessions: bool) -> Broadcast:
+        """Tell one client that a list has changed.
+
+        Args:
+            key: The `RequestContext.state_key` of its listens.
+            name: The list.
+            sessions: Whether sessions with this key have the same list.
+        """
+        told = [each for each in self.topics.in_list(name) if self.topics.key_of(each) == key]
+        if sessions:
+            told += [each.address for each in self.sessions.values() if each.state_key == key]
+        return self.publish_list(name, told)
 
     def resource_updated_for(self, key: Hashable, uri: str) -> Broadcast:
         """Tell one client that a resource was updated, if it subscribed to it; `key` is its `Subscriber.key`."""

@@ -5,6 +5,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from typing import Final
@@ -34,12 +35,16 @@ from mcpbus.upstream.mirror import LOOK_SECONDS, Mirror
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
 from mcpbus.upstream.pool import Isolation, Pool, Requester
 from mcpbus.upstream.relay import Relay
+from mcpbus.upstream.subscriptions import Subscriptions
 from mcpbus.upstream.target import Upstream
 from mcpbus.upstream.tool_filter import ToolFilter
 from mcpbus.upstream.watch import Watch
 
 _log = logging.getLogger("mcpbus")
 
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds before a listen that ended is begun again; twice as many each time."""
 _MOST_INQUIRIES: Final = 1_000
 """The number of lists and clients for which it is kept how fresh they are."""
 START_SECONDS: Final = ContextVar("START_SECONDS", default=1.5)
@@ -76,12 +81,12 @@ class Clients:
     Attributes:
         updated: Tells all of them that a resource was updated.
         updated_for: Tells one of them, by its `Subscriber.key`.
-        changed_for: Tells one without a session, by its `RequestContext.state_key`, that a list has changed.
+        changed_for: Tells one, by its `RequestContext.state_key`, that a list has changed; and its sessions, if they share that list.
     """
 
     updated: Callable[[str], object]
     updated_for: Callable[[Hashable, str], object]
-    changed_for: Callable[[Hashable, ListName], object]
+    changed_for: Callable[[Hashable, ListName, bool], object]
 
 
 class Live:
@@ -349,9 +354,43 @@ class Live:
 
     # -- what the other server says --------------------------------------------------------------
 
-    async def _hear(self, pipe: Pipe) -> None:
-        """Hear what is said on a connection outside of calls, where that may concern somebody, or tells of its end."""
-        await self._hearing.listen(pipe)
+    async def _hear(self, pipe: Pipe, ready: Callable[[], None]) -> None:
+        """Hear the messages of no call on a connection until its end. `ready` is called before the first call goes over it."""
+        if not (pipe.modern and pipe.use.lasts):
+            ready()
+            await self._hearing.listen(pipe)
+            return
+        async with background() as nursery:
+            # A server of 2026-07-28 reports changes of a client's lists to a listen alone.
+            own = Subscriptions(
+                self._upstream.name,
+                lambda: (),
+                keeps=lambda _: True,
+                heard=self._hearing.hear,
+                updated=lambda _: None,
+                spelled=self._spelled,
+            )
+            nursery.start_soon(self._hear_lists, pipe, own)
+            await own.begun()
+            ready()
+            await self._hearing.listen(pipe)
+            nursery.cancel_scope.cancel()
+
+    async def _hear_lists(self, pipe: Pipe, own: Subscriptions) -> None:
+        """Listen for changes of the lists of a client; again, if the server ends the listen."""
+        pause = _FIRST_PAUSE
+        async with trio.open_nursery() as nursery:
+            while not pipe.closing:
+                with suppress(ClientError):
+                    await own.stay(pipe)
+                await trio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                nursery.start_soon(self._tell_missed, pipe, own)
+
+    async def _tell_missed(self, pipe: Pipe, own: Subscriptions) -> None:
+        """Tell a client that its lists may have changed while no listen was there."""
+        await own.begun()
+        self._changed(pipe, KINDS_OF)
 
     async def _look(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
         """Look at the shared lists, over a connection that no client owns."""
@@ -373,7 +412,8 @@ class Live:
             if pipe.session is not None:
                 pipe.session.list_changed(name)
             else:
-                self._clients.changed_for(pipe.use.who, name)
+                # Legacy sessions share it at a server of 2026-07-28. At any other, they have connections of their own.
+                self._clients.changed_for(pipe.use.who, name, pipe.modern)
 
     def _told_updated(self, pipe: Pipe, uri: str) -> None:
         """Notify the clients of an owned connection of an update, or the clients that subscribe over the shared one."""

@@ -38,6 +38,10 @@ Say: TypeAlias = Callable[[str, dict[str, Any]], object]
 """Says in a call what is said there: the method and the params of a notification."""
 
 
+class OneCall:
+    """The key of a connection for one call."""
+
+
 @attrs.frozen
 class Use:
     """The owner of a connection, and what the connection declares. Those of equal uses are as good as each other.
@@ -56,6 +60,11 @@ class Use:
     def owned(self) -> bool:
         """Whether all its calls are of one client."""
         return self.who is not None
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it belongs to one client for longer than a call."""
+        return self.owned and not isinstance(self.who, OneCall)
 
 
 PLAIN: Final = Use()
@@ -225,14 +234,15 @@ class Pipe:
         self,
         upstream: Upstream,
         make_room: Callable[["Pipe"], Awaitable[Place | None]],
-        hear: Callable[["Pipe"], Awaitable[None]],
+        hear: Callable[["Pipe", Callable[[], None]], Awaitable[None]],
     ) -> None:
         """Open it, and keep it open until it is closed, or lost, or was idle for long.
 
         Args:
             upstream: To what.
             make_room: Waits until there may be one more; returns its place, if it takes one.
-            hear: Hears what the server says outside of calls, until the connection is lost.
+            hear: Hears what the server says outside of calls, until the connection is lost. It calls its second argument once it hears
+                all that calls may cause.
         """
         patience = trio.CancelScope()
         try:
@@ -247,8 +257,7 @@ class Pipe:
                     async with upstream.connect(capabilities=self.capabilities, **options) as self.client:
                         patience.deadline = math.inf
                         self.client.answer(self.answer)
-                        self._opened.set()
-                        await hear(self)
+                        await hear(self, self._opened.set)
         except Exception as error:  # noqa: BLE001 - whoever waits for it is told, or it is logged
             self._fail(error)
         else:

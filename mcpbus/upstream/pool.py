@@ -27,7 +27,7 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.revisions import Revision
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
-from mcpbus.upstream.pipe import PLAIN, Pipe, Use
+from mcpbus.upstream.pipe import PLAIN, OneCall, Pipe, Use
 from mcpbus.upstream.target import Upstream
 
 _log = logging.getLogger("mcpbus")
@@ -88,10 +88,6 @@ class Requester:
         return cls(session, client.owner, declared, reached, client)
 
 
-class _OneCall:
-    """The key of a connection for one call."""
-
-
 @attrs.frozen
 class _Wanted:
     """The connection that a call takes.
@@ -137,7 +133,7 @@ class Pool:
     Args:
         upstream: The other server.
         connections: How many there may be at once.
-        hear: Hears what is said outside of calls on one of them, until it is lost.
+        hear: Hears what is said outside of calls on one of them, until it is lost; see `Pipe.run`.
         isolation: The owner of each connection.
     """
 
@@ -145,7 +141,7 @@ class Pool:
         self,
         upstream: Upstream,
         connections: int,
-        hear: Callable[[Pipe], Awaitable[None]],
+        hear: Callable[[Pipe, Callable[[], None]], Awaitable[None]],
         isolation: Isolation = "client",
     ) -> None:
         self._upstream = upstream
@@ -211,7 +207,7 @@ class Pool:
     def use_of(self, requester: Requester) -> Use | None:
         """Return the use of the connection that belongs to a client alone, as far as is known; None if it has none for longer than a call."""
         use = self._wanted(requester).use
-        return use if use.owned and not isinstance(use.who, _OneCall) else None
+        return use if use.lasts else None
 
     def opened(self, use: Use) -> Pipe | None:
         """Return an open connection of a use, if there is one."""
@@ -257,7 +253,7 @@ class Pool:
         capabilities = _encode(requester.capabilities)
         match self._isolation:
             case "call":
-                return Use(_OneCall(), capabilities)
+                return Use(OneCall(), capabilities)
             case "none":
                 return Use(None, capabilities, shared=True)
             case "client":
@@ -292,7 +288,7 @@ class Pool:
             yield pipe
         finally:
             pipe.give_back()
-            once = isinstance(pipe.use.who, _OneCall)
+            once = pipe.use.owned and not pipe.use.lasts
             if not pipe.lent and (once or pipe in self._waiting or self._is_wanted(pipe)):
                 pipe.close()
 
@@ -352,7 +348,7 @@ class Pool:
         if not same:
             del self._pipes[pipe.use]
 
-    async def _hear_first(self, pipe: Pipe) -> None:
+    async def _hear_first(self, pipe: Pipe, ready: Callable[[], None]) -> None:
         if not pipe.legacy:
             self._modern = pipe.modern
             self._failures.pop(_encode(pipe.capabilities), None)
@@ -360,7 +356,7 @@ class Pool:
             pipe.leave_place()  # it is everybody's, and kept in touch with
             if self._upstream.negotiates:
                 self._legacy_from = -math.inf
-        await self._hear(pipe)
+        await self._hear(pipe, ready)
 
     def _note_failure(self, pipe: Pipe, why: Exception) -> None:
         """Have nobody try for a while, where there cannot be a connection: each attempt may start a process."""

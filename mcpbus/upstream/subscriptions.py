@@ -84,6 +84,11 @@ class Subscriptions:
             while not (self._mute or UriSet(uris) & UriSet(self._wishes()) <= self._heard_of | self._refused):
                 await self._news.wait()
 
+    async def begun(self) -> None:
+        """Wait until the first listen is confirmed, or it is known that there is none, but not for long."""
+        with trio.move_on_after(_HEARD_SECONDS):
+            await self._news.wait()
+
     def lost(self) -> None:
         """Note that what was subscribed to is forgotten there."""
         self._missed |= self._heard_of

@@ -2,9 +2,10 @@
 
 import json
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -106,6 +107,36 @@ async def test_the_client_whose_process_has_changed_is_told_and_no_other_one():
 
 
 # -- our own servers ------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def process(**options):
+    """A connection to a server of its own, as a program gives one."""
+    server = Server("process")
+
+    @server.tool
+    async def grow() -> None:
+        server.add_tool(lambda: "more", name="more")
+
+    async with open_bus(server) as bus, bus.connect(revision=NEW, **options) as client:
+        yield client
+
+
+@BOTH
+async def test_a_client_without_subscriptions_hears_its_own_process_of_2026_07_28(here, autojump_clock):
+    proxy = proxy_of(SimpleNamespace(connect=process), program=True)
+    async with (
+        open_bus(proxy) as bus,
+        bus.connect(revision=here, principal="ada") as ada,
+        bus.connect(revision=here, principal="bob") as bob,
+        ada.listen(tools=True) as changes_of_ada,
+        bob.listen(tools=True) as changes_of_bob,
+    ):
+        await ada.call_tool("grow")
+        with trio.fail_after(10):
+            assert (await anext(changes_of_ada))[0] == "notifications/tools/list_changed"
+        with trio.move_on_after(10):
+            assert await anext(changes_of_bob) is None
 
 
 @pytest.mark.parametrize("program", [False, True])

@@ -423,7 +423,7 @@ async def test_the_text_of_a_validator_goes_to_the_client_and_that_of_a_bug_does
 
 @pytest.mark.parametrize(
     "value",
-    [["x"] * 400_000, {str(each): "x" for each in range(200_000)}, [[["x"]]] * 200_000],
+    [["x"] * 100_000, {str(each): "x" for each in range(50_000)}, [[["x"]]] * 50_000],
     ids=["list", "dict", "lists"],
 )
 def test_a_large_value_that_is_wrong_throughout_takes_little_memory_and_time(value):

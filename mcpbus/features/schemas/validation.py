@@ -56,6 +56,19 @@ _READ_BY_PYDANTIC: Final = frozenset(
 _TOO_DEEP: Final = (
     "Input should be nested at most {} times, since it is of a recursive union without a discriminator"
 )
+_SAME_IN_JSON: Final = frozenset(
+    {
+        "string_type",
+        "int_type",
+        "float_type",
+        "bool_type",
+        "list_type",
+        "dict_type",
+        "missing",
+        "extra_forbidden",
+    }
+)
+"""The faults that a value other than a text has in JSON, too."""
 _UNFIT: Final = "Unable to apply constraint"
 """pydantic's TypeError for a bound that does not fit a member of a union."""
 _CONFIG: Final = ConfigDict(ser_json_bytes="base64", ser_json_inf_nan="constants")
@@ -167,10 +180,10 @@ class Validator:
         if meant:
             value = _with_values(value, meant)
             yield partial(again, value)
-        if texts:
-            if any(isinstance(fault.value, str) for fault in faults):
-                # pydantic's lax mode reads a text as a number or a boolean.
-                yield partial(self._lax().validate_python, value)
+        if texts and any(isinstance(fault.value, str) for fault in faults):
+            # pydantic's lax mode reads a text as a number or a boolean.
+            yield partial(self._lax().validate_python, value)
+        if texts and any(isinstance(fault.value, str) or fault.kind not in _SAME_IN_JSON for fault in faults):
             # Types such as a strict date have a form in JSON alone.
             yield partial(self.adapter.validate_json, msgspec.json.encode(value))
 

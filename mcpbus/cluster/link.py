@@ -314,7 +314,7 @@ class Link:
         return None
 
     def _take_opening(self, kind: int, number: int, payload: bytes) -> EagerTask | None:
-        if number in self._channels or number % 2 == self._parity:
+        if not number or number in self._channels or number % 2 == self._parity:
             raise FrameError(f"channel {number} is not for the other end to open")
         if self._leaving:
             return None

@@ -546,6 +546,50 @@ async def test_no_request_has_the_number_of_what_belongs_to_none(dialled):
     assert one.open(None, b"") == (1 if dialled else 2)
 
 
+class Opened:
+    """A service that notes which channels the other end opens."""
+
+    def __init__(self, nursery):
+        self.start = nursery.start_soon
+        self.channels = []
+
+    def opened(self, link, channel, payload):
+        self.channels.append(channel)
+        link.enter(channel, Told())
+
+    tell = asked = opened
+
+
+@pytest.mark.parametrize("kind", [Kind.OPEN, Kind.TELL, Kind.ASK])
+@pytest.mark.parametrize("dialled", [False, True])
+@pytest.mark.parametrize("whose", ["ours, in use", "ours, not in use", "its own, in use", "of no channel"])
+async def test_a_peer_that_opens_a_channel_that_is_not_its_own_to_open_loses_the_link(
+    whose, dialled, kind, autojump_clock
+):
+    """Else the answer to our request would be that of its own, or be lost."""
+    first, second = (2, 4) if dialled else (3, 5)  # of the peer
+    here, there = trio.testing.memory_stream_pair()
+    async with trio.open_nursery() as nursery:
+        service, ours = Opened(nursery), Told()
+        one = link.Link(Incoming(here), "there", service, dialled=dialled, silence=30)
+        numbers = {
+            "ours, in use": one.open(ours, b""),
+            "ours, not in use": one.open(ours, b"") + 2,
+            "its own, in use": first,
+            "of no channel": 0,
+        }
+        for number in (first, second, numbers[whose]):
+            await there.send_all(encode_frames(kind, number))
+        with pytest.raises(BaseExceptionGroup) as raised, trio.fail_after(20):
+            await one.run()
+        nursery.cancel_scope.cancel()
+    assert raised.group_contains(
+        FrameError, match=f"channel {numbers[whose]} is not for the other end to open"
+    )
+    assert service.channels == [first, second]
+    assert (ours.kinds, ours.lost) == ([], 2)
+
+
 async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
     here, there = socket.socketpair()
     there.setblocking(False)

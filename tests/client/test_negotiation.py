@@ -10,6 +10,7 @@ from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
 from mcpbus.client.negotiation import negotiate
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.meta import PROTOCOL_VERSION
 from mcpbus.protocol.revisions import LATEST, REVISIONS
 
 SILENCE = object()
@@ -24,16 +25,20 @@ def initialized(version):
 
 
 class Peer:
-    """A server that says what it is told to, and the methods that it was sent."""
+    """A server that says what it is told to, and the methods that it was sent, with the revision that each request states."""
 
     def __init__(self, **says):
         self.says = {name: list(each) if isinstance(each, list) else [each] for name, each in says.items()}
         self.heard = []
+        self.stated = set()
 
     def send(self, message, pending):
         self.heard.append(message.method.rpartition("/")[2])
         if not isinstance(message, Request):
             return
+        params = json.loads(bytes(message.params))
+        of_meta = params.get("_meta", {}).get(PROTOCOL_VERSION)
+        self.stated.add((self.heard[-1], params.get("protocolVersion"), of_meta))
         says = self.says[self.heard[-1]].pop(0)
         if isinstance(says, Exception):
             pending.settle(says)
@@ -52,6 +57,8 @@ class Peer:
             return client.revision.name
 
 
+STATED = {("discover", None, "2026-07-28"), ("initialize", "2025-11-25", None)}
+"""Each request, the revision that it asks for, and the one that its ``_meta`` claims: none in a handshake."""
 MODERN = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
 OLD = initialized("2025-11-25")
 
@@ -91,6 +98,7 @@ async def test_the_newest_that_both_know_is_spoken(
     peer = Peer(discover=discover, initialize=initialize)
     assert await peer.negotiate() == revision
     assert peer.heard == (["discover", "initialize", "initialized"] if heard == 3 else heard)
+    assert peer.stated == {each for each in STATED if each[0] in peer.heard}
 
 
 @pytest.mark.parametrize(
@@ -157,4 +165,5 @@ async def test_a_server_with_which_nothing_is_in_common_is_told(discover, initia
 async def test_a_revision_that_is_fixed_is_the_only_one(fixed, discover, initialize, outcome):
     peer = Peer(discover=discover, initialize=initialize)
     assert str(await peer.negotiate(REVISIONS[fixed])) == outcome
-    assert ("discover" in peer.heard) is (fixed == "2026-07-28")
+    asked = ("discover", None, fixed) if fixed == "2026-07-28" else ("initialize", fixed, None)
+    assert peer.stated == {asked}

@@ -173,6 +173,27 @@ async def test_a_client_that_leaves_does_not_take_its_request_with_it(turns, aut
     assert app.got == [request(b"body"), DISCONNECT, DISCONNECT]
 
 
+class Impatient:
+    """An application that gives up a long write after a second, and then says its end."""
+
+    async def __call__(self, scope, receive, send):
+        await send(start())
+        with trio.move_on_after(1):
+            await send(body(b"a" * 100_000, more=True))
+        await send(body(b"b"))
+
+
+async def test_a_write_is_not_cancelled_in_its_middle(autojump_clock):
+    """The client would take what follows for the rest of it."""
+    async with open_lane(app=Impatient(), turns=True) as house:
+        client = await house.connect()
+        client.wire.room = 50_000
+        await client.say(get())
+        await trio.sleep(5)
+        client.wire.make_room()
+        assert (await client.answer())[::2] == (200, b"a" * 100_000 + b"b")
+
+
 async def test_a_cut_body_ends_in_a_disconnect(turns, autojump_clock):
     app = Reads(2)
     async with open_lane(app=app, turns=turns) as house:

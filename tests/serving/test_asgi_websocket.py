@@ -300,6 +300,27 @@ def unread(client, turns):
     return len(client.wire.receive_stream._incoming._data)
 
 
+async def test_a_write_is_not_cancelled_in_its_middle(autojump_clock):
+    """The client would take what follows for the rest of it."""
+    full = trio.Event()
+
+    async def app(scope, receive, send):
+        await send(ACCEPT)
+        await full.wait()
+        with trio.move_on_after(1):
+            await send({"type": "websocket.send", "text": "a" * 100_000})
+        await send({"type": "websocket.send", "text": "b"})
+
+    async with open_lane(app=app, turns=True) as house:
+        client, _ = await opened(house)
+        client.wire.room = 50_000
+        full.set()
+        await trio.sleep(5)
+        client.wire.make_room()
+        texts = [data for opcode, data in await said(client) if opcode == TEXT]
+        assert texts == [b"a" * 100_000, b"b"]
+
+
 async def test_no_more_is_read_than_the_application_takes(turns, autojump_clock):
     app = App()
     app.go_on = trio.Event()

@@ -1,15 +1,18 @@
 """TLS lies above the guarded socket, and changes nothing."""
 
+import datetime as dt
 import re
 import ssl
+import warnings
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import h2.events
 import pytest
 import trio
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from houses import call
 from peers import Http2, get, hello, receive_all, serving
 from test_write_deadline import Flood
@@ -43,6 +46,75 @@ async def test_http2_is_served_over_tls_to_who_offers_it():
         stream_id = await peer.request()
         await peer.until_stream(stream_id, h2.events.StreamEnded)
         assert peer.bodies[stream_id] == b"ok"
+
+
+WEAK = {
+    "TLS 1.1": (ssl.TLSVersion.TLSv1_1, "ALL:@SECLEVEL=0"),
+    "no forward secrecy": (ssl.TLSVersion.TLSv1_2, "AES128-GCM-SHA256:AES256-GCM-SHA384"),
+    "no AEAD": (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA384:ECDHE-RSA-AES256-SHA384"),
+    "SHA-1": (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA:AES128-SHA"),
+    "finite fields": (ssl.TLSVersion.TLSv1_2, "DHE-RSA-AES256-GCM-SHA384:DHE-RSA-CHACHA20-POLY1305"),
+    "CCM": (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-CCM8:ECDHE-ECDSA-AES256-CCM"),
+    "no encryption": (ssl.TLSVersion.TLSv1_2, "eNULL:@SECLEVEL=0"),
+}
+"""What a client offers alone: the newest version of TLS, and ciphers that HTTP/2 forbids, or that are no longer current."""
+MODERN = {
+    "TLS 1.2, AES": (ssl.TLSVersion.TLSv1_2, "ECDHE+AESGCM"),
+    "TLS 1.2, ChaCha20": (ssl.TLSVersion.TLSv1_2, "ECDHE+CHACHA20"),
+    "TLS 1.3": (ssl.TLSVersion.TLSv1_3, "ECDHE+AESGCM"),
+}
+
+
+def of_key(kind, tmp_path):
+    """Files with a key of that kind: which ciphers of TLS 1.2 there are depends on it."""
+    if kind == "ECDSA":
+        return FILES
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    day = dt.timedelta(days=1)
+    made = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now - day, now + day
+    )
+    file = tmp_path / "rsa.pem"
+    encoded = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    file.write_bytes(encoded + _encoded(key, serialization.NoEncryption()))
+    return {"certfile": str(file), "keyfile": str(file)}
+
+
+async def shake_hands(offered, files):
+    """Offer this alone; return the version and the cipher that were agreed on, or None if the server ended the connection."""
+    version, ciphers = offered
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of TLS 1.1
+        context.minimum_version = context.maximum_version = version
+    context.set_ciphers(ciphers)
+    async with serving(hello, **files) as served:
+        below = await served.connect()
+        stream = trio.SSLStream(below, context, server_hostname="localhost", https_compatible=True)
+        try:
+            await stream.do_handshake()
+        except trio.BrokenResourceError as refused:
+            if isinstance(refused.__cause__, ssl.SSLEOFError):  # trio sends no alert
+                return None
+            raise
+        return stream.version(), stream.cipher()[0]
+
+
+@pytest.mark.parametrize("kind", ["ECDSA", "RSA"])
+@pytest.mark.parametrize("weak", WEAK)
+async def test_a_client_that_offers_weak_ciphers_alone_is_refused(weak, kind, tmp_path):
+    assert await shake_hands(WEAK[weak], of_key(kind, tmp_path)) is None
+
+
+@pytest.mark.parametrize("kind", ["ECDSA", "RSA"])
+@pytest.mark.parametrize("modern", MODERN)
+async def test_a_client_that_offers_modern_ciphers_is_served(modern, kind, tmp_path):
+    version, cipher = await shake_hands(MODERN[modern], of_key(kind, tmp_path))
+    assert version == ("TLSv1.3" if modern == "TLS 1.3" else "TLSv1.2")
+    assert cipher.startswith("TLS_" if modern == "TLS 1.3" else f"ECDHE-{kind}-")
 
 
 async def test_a_failed_handshake_harms_nobody():
@@ -116,9 +188,12 @@ async def test_a_stall_over_tls_does_not_delay_the_shutdown():
             await served.ended.wait()
 
 
+def _encoded(key, encryption):
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+
+
 def _key(encryption):
-    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    return ec.generate_private_key(ec.SECP256R1()).private_bytes(*form, encryption)
+    return _encoded(ec.generate_private_key(ec.SECP256R1()), encryption)
 
 
 BAD_FILES = {

@@ -52,7 +52,7 @@ endif
 fuzz: $(DEV) ## Try what no test has thought of (ARGS="--seed 7 --minutes 2 --only lane")
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
-mutate: $(DEV) ## Break the core in one place after the other, and see what no test notices (ARGS="--file mcpbus/core/outbox.py --sample 50")
+mutate: $(DEV) ## Break one place of the code after the other, and list the faults that no test notices (ARGS="--package serving --sample 50 --seed 7")
 	@$(BIN)/python -m tests.mutation.run $(ARGS)
 
 soak: $(DEV) ## Have clients of all transports come and go, with faults, and see what is left (ARGS="--minutes 10 --seed 1")

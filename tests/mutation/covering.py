@@ -7,14 +7,16 @@ import coverage
 import pytest
 
 DATA = "MUTATION_DATA"
-"""The environment variable that names the file into which it is written."""
+"""The environment variable that names the files into which it is written: each process adds a suffix."""
 
 _SOURCES = ["mcpbus_actors", "mcpbus"]
 
 
 class _Covering:
     def __init__(self) -> None:
-        self._coverage = coverage.Coverage(data_file=os.environ[DATA], source=_SOURCES, config_file=False)
+        self._coverage = coverage.Coverage(
+            data_file=os.environ[DATA], data_suffix=True, source=_SOURCES, config_file=False
+        )
         self._coverage.start()
 
     @pytest.hookimpl(wrapper=True)

@@ -38,6 +38,8 @@ _NAMED = {
 }
 """Fates and their reasons: a wrong one is a word in the place of another."""
 
+_TIME_LIMITS = {"fail_after", "move_on_after"}
+_BOUNDS = {"min": "max", "max": "min"}
 
 _DECLARED = {"annotation", "returns", "decorator_list"}
 
@@ -120,6 +122,8 @@ class Mutants:
             case ast.If(test=test) if not isinstance(test, ast.BoolOp):
                 yield self._make(test, "never", "False")
                 yield self._make(test, "always", "True")
+            case ast.While(test=test) if not isinstance(test, ast.Constant):
+                yield self._make(test, "never", "False")
             case (
                 ast.Expr(value=ast.Call() | ast.Await())
                 | ast.Assign(targets=[ast.Attribute() | ast.Subscript()])
@@ -139,6 +143,10 @@ class Mutants:
                 | ast.BinOp(left=left, op=operator, right=right)
             ) if type(operator) in _SWAPPED:
                 yield from self._between(node, left, right, operator)
+            case ast.Call(func=ast.Attribute(attr=name), args=[seconds]) if name in _TIME_LIMITS:
+                yield self._make(seconds, "without limit", 'float("inf")')
+            case ast.Call(func=ast.Name(id=name) as function, args=[_, _, *_]) if name in _BOUNDS:
+                yield self._make(function, f"{name} to {_BOUNDS[name]}", _BOUNDS[name])
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 yield self._make(node, "no not", ast.unparse(operand))
             case ast.IfExp(test=test) if not isinstance(test, ast.BoolOp):

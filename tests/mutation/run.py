@@ -1,9 +1,12 @@
-"""Breaks the core in one place after the other, and looks whether a test notices: ``make mutate``, or ``python -m tests.mutation.run``.
+"""Breaks a package in one place after the other, and looks whether a test notices: ``make mutate``, or ``python -m tests.mutation.run``.
 
-All happens in copies of the tree. First each test is run once, to know which lines it runs; the result is kept in `.venv` until
-anything changes. Then each mutant gets those tests that run its line, quickest first, for as long as `--seconds` allows. One that
-none of them notices is a survivor: a test is missing, or the code says something twice, or it is equivalent, and then
-`equivalent.txt` says why.
+All happens in copies of the tree. `packages.py` has the table of packages and their tests. First each test of the packages is run
+once, to know which lines it runs. The map of each folder of tests is kept in `.venv` until the sources or that folder change. Then
+each mutant gets those tests that run its line, quickest first, for as long as `--seconds` allows. One that none of them notices is a
+survivor: a test is missing, or the code says something twice, or it is equivalent, and then `equivalent.txt` says why.
+
+Each test has a time limit of several times what it takes when nothing is broken. A mutant that exceeds it is noticed, and is listed:
+on a busy machine the limit may end a sound test too.
 
 All tests are collected once. For each mutant the process forks; the child puts the broken code in the place of the function, and
 runs the tests in memory: starting takes longer than most tests do.
@@ -13,6 +16,7 @@ import contextlib
 import gc
 import hashlib
 import json
+import math
 import os
 import random
 import re
@@ -22,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
@@ -34,73 +38,17 @@ import pytest
 
 from tests.mutation.covering import DATA
 from tests.mutation.mutants import Mutant, Mutants
+from tests.mutation.packages import PACKAGES, ROOT, package_of
 from tests.mutation.patching import CannotPatchError, LiveFunctions
 
-ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".venv" / "mutation"
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 
-_APART = {
-    "__init__",
-    "bus",
-    "cli",
-    "context",
-    "handlers",
-    "limits",
-    "http_keywords",
-    "methods",
-    "program",
-    "runner",
-    "server",
-    "sync_context",
-    "testing",
-}
-"""What stands before the core, and what is no more than a table: other tests are for these."""
-
-_RULES = [
-    f"mcpbus/protocol/{name}.py"
-    for name in ("bounded_cache", "owners", "principals", "routes", "identity_enum")
-]
-"""What the core goes by, of the rules that are the protocol's."""
-
-CORE = sorted(
-    [
-        f"{folder}/{path.name}"
-        for folder in (
-            "actors/mcpbus_actors",
-            "mcpbus",
-            "mcpbus/auth",
-            "mcpbus/core",
-            "mcpbus/core/stores",
-            "mcpbus/core/tasks",
-            "mcpbus/dispatch",
-        )
-        for path in (ROOT / folder).glob("*.py")
-        if path.stem not in _APART
-    ]
-    + _RULES
-)
-TESTS = [
-    *(
-        f"tests/{name}"
-        for name in (
-            "actors",
-            "auth",
-            "bus",
-            "asking",
-            "client",
-            "transport",
-            "tasks",
-            "stores",
-            "properties",
-        )
-    ),
-    "tests/serving/test_isolation.py",
-    "tests/test_blocked.py",
-    "tests/test_standard_error.py",
-]
 WORLDS = "40"
 """How many random worlds `tests/properties` has, of which one round is run for each mutant that nothing else notices."""
+
+LEAST_LIMIT = 15
+"""The time limit of a test that takes no time, in seconds: on a busy machine each may take a while."""
 
 _NO_CACHE = ["-p", "no:cacheprovider"]
 _NOT_TRIED = 3
@@ -115,15 +63,24 @@ class Covered:
 
     def of(self, mutant: Mutant, budget: float) -> list[str]:
         """The tests of a mutant, those of its own test file first, then the quickest, as many as there is time for."""
-        own = re.compile(rf"/test_(actor_)?{Path(mutant.path).stem.strip('_').removesuffix('_actor')}")
+        own = re.compile(rf"/test_(\w+_)?{Path(mutant.path).stem.strip('_').removesuffix('_actor')}")
         tests = self.tests.get(mutant.path, {}).get(mutant.line, [])
         kept, left = [], budget
         for test in sorted(tests, key=lambda name: (not own.search(name), self.seconds.get(name, 1.0))):
-            left -= self.seconds.get(test, 1.0)
-            if left < 0:
-                break
-            kept.append(test)
+            took = self.seconds.get(test, 1.0)
+            if took <= left:
+                kept.append(test)
+                left -= took
         return kept
+
+    def add(self, other: "Covered") -> None:
+        """Add the map of other tests."""
+        self.seconds.update(other.seconds)
+        for path, lines in other.tests.items():
+            mine = self.tests.setdefault(path, {})
+            for line, tests in lines.items():
+                here = mine.setdefault(line, [])
+                here.extend(set(tests).difference(here))
 
 
 class Copy:
@@ -139,25 +96,57 @@ class Copy:
             check=True,
             capture_output=True,
         )
-        digest = hashlib.sha256("\0".join(tests).encode())
-        for name in filter(None, listed.stdout.decode().split("\0")):
-            if (ROOT / name).is_file():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / name, folder / name)
-                if name.endswith(".py") and name.startswith(("actors/", "mcpbus/", *tests)):
-                    digest.update(name.encode() + (ROOT / name).read_bytes())
-        self.digest = digest.hexdigest()[:16]
+        self._names = [name for name in listed.stdout.decode().split("\0") if (ROOT / name).is_file()]
+        for name in self._names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
 
-    def covered(self) -> Covered:
-        """Run all tests once, unless that was done for the very same files."""
+    def covered(self, paths: Iterable[str], jobs: int) -> Covered:
+        """Read the maps of all tests, and make those that are missing.
 
-        kept = KEPT / f"{self.digest}.json"
-        if kept.exists():
+        Args:
+            paths: The files that matter. Nothing else is kept in memory.
+            jobs: How many processes run the tests.
+        """
+        covered, wanted = Covered({}, {}), set(paths)
+        for tests in self._tests:
+            kept = self._map(tests)
+            if not kept.exists():
+                began = time.monotonic()
+                self._run(tests, kept, jobs)
+                click.echo(f"{tests} mapped in {time.monotonic() - began:.0f} s")
             read = json.loads(kept.read_text())
-            lines = {p: {int(n): tests for n, tests in of.items()} for p, of in read["tests"].items()}
-            return Covered(lines, read["seconds"])
-        data = self.folder / "coverage.data"
-        arguments = [*_NO_CACHE, "-p", "tests.mutation.covering", "--durations=0", "-vv", *self._tests]
+            names = read["names"]
+            lines = {
+                path: {int(line): [names[number] for number in numbers] for line, numbers in of.items()}
+                for path, of in read["lines"].items()
+                if path in wanted
+            }
+            covered.add(Covered(lines, read["seconds"]))
+        return covered
+
+    def _map(self, tests: str) -> Path:
+        """Return where the map of some tests is kept, named by the content of these tests and of all sources."""
+        digest = hashlib.sha256()
+        for name in self._names:
+            if name.endswith(".py") and name.startswith(("actors/", "mcpbus/", tests)):
+                digest.update(name.encode() + (self.folder / name).read_bytes())
+        return KEPT / f"{tests.replace('/', '.')}-{digest.hexdigest()[:16]}.json"
+
+    def _run(self, tests: str, kept: Path, jobs: int) -> None:
+        """Run some tests once, and keep which lines each of them runs."""
+        data = self.folder / "coverage" / tests.replace("/", ".")
+        data.parent.mkdir(exist_ok=True)
+        arguments = [
+            *_NO_CACHE,
+            "-p",
+            "tests.mutation.covering",
+            "-n",
+            str(jobs),
+            "--durations=0",
+            "-vv",
+            tests,
+        ]
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *arguments],
             cwd=self.folder,
@@ -169,28 +158,30 @@ class Copy:
             check=False,
         )
         said = ran.stdout
-        if not data.exists():
+        if ran.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             raise click.ClickException(
                 f"the tests ended with {ran.returncode} before anything was broken:\n{said[-3000:]}"
             )
-        failed = set(re.findall(r"^FAILED (\S+)", said, re.MULTILINE))
+        failed = set(re.findall(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE))
         if failed:
             click.echo(f"left out, since they fail before anything is broken: {', '.join(sorted(failed))}")
         seconds: dict[str, float] = {}
         for took, test in re.findall(r"^([\d.]+)s (?:call|setup|teardown) +(\S.*)$", said, re.MULTILINE):
             seconds[test] = seconds.get(test, 0.0) + float(took)
-        found = coverage.CoverageData(str(data))
-        found.read()
-        tests = {
-            str(Path(path).relative_to(self.folder)): {
-                line: [name for name in names if name and name not in failed]
-                for line, names in found.contexts_by_lineno(path).items()
-            }
-            for path in found.measured_files()
-        }
+        numbers: dict[str, int] = {}
+        lines: dict[str, dict[int, list[int]]] = {}
+        for part in data.parent.glob(f"{data.name}.*"):
+            found = coverage.CoverageData(str(part))
+            found.read()
+            for path in found.measured_files():
+                of = lines.setdefault(str(Path(path).relative_to(self.folder)), {})
+                for line, names in found.contexts_by_lineno(path).items():
+                    ran_by = [numbers.setdefault(n, len(numbers)) for n in names if n and n not in failed]
+                    of.setdefault(line, []).extend(ran_by)
         KEPT.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"tests": tests, "seconds": seconds}))
-        return Covered(tests, seconds)
+        for old in KEPT.glob(f"{kept.name.rpartition('-')[0]}-*.json"):
+            old.unlink()
+        kept.write_text(json.dumps({"names": [*numbers], "lines": lines, "seconds": seconds}))
 
     def run_here(self, plugin: "Breaking") -> None:
         """Collect the tests of the copy in this process, and give them to the plugin. Nothing else can be done in it then."""
@@ -210,22 +201,28 @@ class Breaking:
 
     Args:
         mutants: What to break, each with the names of the tests that it gets.
-        budget: For how many seconds those take when nothing is broken, at most.
+        seconds: How long each test takes when nothing is broken, by name. A test that takes much longer is ended.
         jobs: How many at a time.
         say: What is called with each line for people.
 
     Attributes:
         survivors: How many nothing noticed.
+        endless: How many were ended by the time limit, which counts as noticed.
         untried: How many could not be put in the place of what they are made of, of which nothing is known then.
     """
 
     def __init__(
-        self, mutants: list[tuple[Mutant, list[str]]], budget: float, jobs: int, say: Callable[[str], None]
+        self,
+        mutants: list[tuple[Mutant, list[str]]],
+        seconds: Mapping[str, float],
+        jobs: int,
+        say: Callable[[str], None],
     ) -> None:
         self.survivors = 0
+        self.endless = 0
         self.untried = 0
         self._mutants = mutants
-        self._seconds = round(4 * budget) + 20
+        self._seconds = seconds
         self._jobs = jobs
         self._say = say
 
@@ -265,14 +262,18 @@ class Breaking:
         elif os.waitstatus_to_exitcode(status) == _NOT_TRIED:
             self.untried += 1
             self._say(f"{mutant} | cannot be tried")
+        elif os.waitstatus_to_exitcode(status) == -signal.SIGALRM:
+            self.endless += 1
+            self._say(f"{mutant} | ended by the time limit of a test")
 
     def _run_and_exit(self, live: LiveFunctions, mutant: Mutant, tests: list[pytest.Item]) -> NoReturn:
         """Run the tests in this process, of which nothing is left then. One that does not come to its end has noticed."""
         try:
             os.setpgid(0, 0)
-            signal.alarm(self._seconds)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
             live.patch(mutant)
             for test, following in pairwise([*tests, None]):
+                signal.alarm(LEAST_LIMIT + math.ceil(4 * self._seconds.get(test.nodeid, 1.0)))
                 test.ihook.pytest_runtest_protocol(item=test, nextitem=following)
                 if test.session.testsfailed:
                     os._exit(1)
@@ -295,13 +296,18 @@ def equivalents() -> set[tuple[str, str, str]]:
 
 @click.command()
 @click.option(
-    "--file", "paths", multiple=True, help="A file to break, from the root; all of the core unless given."
+    "--package",
+    "packages",
+    multiple=True,
+    type=click.Choice([*PACKAGES]),
+    help="A package to break, by the tests that the table has for it; all unless given.",
 )
+@click.option("--file", "paths", multiple=True, help="A file to break, from the root, in place of packages.")
 @click.option(
     "--tests",
     "tests",
     multiple=True,
-    help="Where to look for tests, from the root; those of the core unless given.",
+    help="Where to look for tests, from the root; those of the packages unless given.",
 )
 @click.option("--sample", type=int, help="How many mutants, drawn at random; all unless given.")
 @click.option("--seed", type=int, default=1, show_default=True, help="What they are drawn from.")
@@ -310,27 +316,50 @@ def equivalents() -> set[tuple[str, str, str]]:
 )
 @click.option("--jobs", type=int, default=os.cpu_count(), show_default=True, help="How many at a time.")
 def main(  # noqa: PLR0917 - click gives them by name
-    paths: tuple[str, ...], tests: tuple[str, ...], sample: int | None, seed: int, seconds: float, jobs: int
+    packages: tuple[str, ...],
+    paths: tuple[str, ...],
+    tests: tuple[str, ...],
+    sample: int | None,
+    seed: int,
+    seconds: float,
+    jobs: int,
 ) -> None:
-    """Break the core in one place after the other, and say what no test notices."""
+    """Break packages in one place after the other, and list the faults that no test notices."""
     # What a shell runs in the background ignores this signal, and so would the tests of it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     known = equivalents()
-    mutants = [m for path in paths or CORE for m in Mutants(path, (ROOT / path).read_bytes())]
+    files, looked_at = _choose(packages, paths, tests)
+    mutants = [m for path in files for m in Mutants(path, (ROOT / path).read_bytes())]
     mutants = [m for m in mutants if (m.path, m.text, m.change) not in known]
     # In random order: who stops in the midst of it has seen something of everything.
     random.Random(seed).shuffle(mutants)
     mutants = mutants[:sample]
     with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder), list(tests) or TESTS)
+        copy = Copy(Path(folder), looked_at)
         began = time.monotonic()
-        covered = copy.covered()
+        covered = copy.covered({m.path for m in mutants}, jobs)
         click.echo(f"{len(mutants)} mutants, tests mapped in {time.monotonic() - began:.0f} s")
-        breaking = Breaking([(m, covered.of(m, seconds)) for m in mutants], seconds, jobs, _say_aside())
+        chosen = [(m, covered.of(m, seconds)) for m in mutants]
+        breaking = Breaking(chosen, covered.seconds, jobs, _say_aside())
         copy.run_here(breaking)
     tried = len(mutants) - breaking.untried
-    click.echo(f"{breaking.survivors} of {tried} survive, and {breaking.untried} could not be tried")
+    click.echo(
+        f"{breaking.survivors} of {tried} survive, {breaking.endless} ended by a time limit, "
+        f"and {breaking.untried} could not be tried"
+    )
     sys.exit(1 if breaking.failed else 0)
+
+
+def _choose(
+    packages: tuple[str, ...], paths: tuple[str, ...], tests: tuple[str, ...]
+) -> tuple[list[str], list[str]]:
+    """Return the files to break, and the tests to run: of the packages, unless files or tests are named."""
+    there = [PACKAGES[name] for name in packages or ([] if paths else PACKAGES)]
+    files = [*paths, *(path for package in there for path in package.files())]
+    there += [package for package in map(package_of, paths) if package is not None]
+    if not (looked_at := [*tests] or [*dict.fromkeys(name for package in there for name in package.tests)]):
+        raise click.UsageError(f"no package of the table has {', '.join(paths)}: name its tests with --tests")
+    return files, looked_at
 
 
 def _say_aside() -> Callable[[str], None]:

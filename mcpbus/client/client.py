@@ -87,7 +87,7 @@ class Client(Conversation):
         initialize_result: What the server answered to the handshake; empty for a modern client.
         discovery: What it answered to ``server/discover``, if it was asked.
         notifications: The notifications that belong to no request and no listen, oldest first, as
-            ``(method, params)``; the last 1,024.
+            ``(method, params)``; the last 1,024, and 32 MiB of memory.
     """
 
     if not TYPE_CHECKING:  # type checkers know the arguments

@@ -14,7 +14,14 @@ import trio
 from mcpbus.client.errors import Disconnected, MalformedAnswerError
 from mcpbus.client.inbox import Inbox
 from mcpbus.client.outgoing import OnWaiting, Outgoing
-from mcpbus.client.pending import Listen, OnNotification, OnQuestion, Pending, received
+from mcpbus.client.pending import (
+    Listen,
+    OnNotification,
+    OnQuestion,
+    Pending,
+    received,
+    weight_fault,
+)
 from mcpbus.client.server_questions import ServerQuestions
 from mcpbus.client.session_listens import SessionListens
 from mcpbus.client.wire import check_message, encode_params, read_error, unreadable
@@ -423,14 +430,16 @@ class Conversation:
                 self._listens[request_id].end()
 
     def _notified(self, notification: Notification, owner: Pending | None) -> None:
-        method = notification.method
-        params = _params.decode(notification.params)
+        method, text = notification.method, notification.params
+        if (fault := weight_fault(text)) is not None:
+            raise Undecodable(invalid_request(f"a notification {fault}"))
+        params = _params.decode(text)
         meta = params.get("_meta")
         subscription = _id(meta.get(SUBSCRIPTION_ID)) if isinstance(meta, dict) else None
         if subscription in self._listens:
-            self._listens[subscription].put(method, params)
+            self._listens[subscription].put(method, params, text)
             return
-        if self._session_listens.take(method, params):
+        if self._session_listens.take(method, params, text):
             return
         if method == "notifications/cancelled" and self._questions.cancel(_id(params.get("requestId"))):
             return
@@ -441,7 +450,7 @@ class Conversation:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
             owner = wanting[0] if len(wanting) == 1 else None
         if owner is None or owner.on_notification is None:
-            self._inbox.put(method, params)
+            self._inbox.put(method, params, text)
         elif owner.result is None:  # else its caller is told no more
             try:
                 owner.on_notification(method, params)

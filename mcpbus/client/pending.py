@@ -7,15 +7,15 @@ import msgspec
 import trio
 
 from mcpbus.client.errors import MalformedAnswerError
+from mcpbus.client.kept_notifications import KeptNotifications
 from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.large import decode_large, weigh
+from mcpbus.protocol.large import PART_BYTES, decode_large, weigh
 
 MOST_RESULT_WEIGHT: Final = 64 * 1024 * 1024
-"""Bytes of memory that a decoded result takes, roughly. A few megabytes of empty lists take a gigabyte."""
-KEPT_NOTIFICATIONS: Final = 1024
-"""How many notifications wait for a program that does not look at them."""
-
+"""Bytes of memory that a decoded result, or any other message, takes, roughly. A few megabytes of empty lists take a gigabyte."""
+_MOST_A_BYTE: Final = 1 + PART_BYTES
+"""Bytes of memory for one byte of JSON, at most."""
 OnNotification = Callable[[str, dict[str, Any]], object]
 """Called with the method and the params of each notification."""
 
@@ -32,6 +32,17 @@ _results: Final = msgspec.json.Decoder(dict[str, Any])
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
+def weight_fault(text: msgspec.Raw) -> str | None:
+    """Return what is wrong with some JSON if it would take too much memory once it is decoded; None if it would not."""
+    if len(text) * _MOST_A_BYTE > MOST_RESULT_WEIGHT and weigh(text) > MOST_RESULT_WEIGHT:
+        return _heavy()
+    return None
+
+
+def _heavy() -> str:
+    return f"takes more than {MOST_RESULT_WEIGHT:,} bytes of memory: it has too many values"
+
+
 async def _check_weight(result: msgspec.Raw) -> None:
     """Refuse a result that would take too much memory. Other tasks run in between, and before it is decoded.
 
@@ -43,9 +54,7 @@ async def _check_weight(result: msgspec.Raw) -> None:
     for begin in range(0, len(view), _LONG_BYTES):
         weight += weigh(view[begin : begin + _LONG_BYTES])
         if weight > MOST_RESULT_WEIGHT:
-            raise MalformedAnswerError(
-                f"the server's result takes more than {MOST_RESULT_WEIGHT:,} bytes of memory: it has too many values"
-            )
+            raise MalformedAnswerError(f"the server's result {_heavy()}")
         await turn.pause()
     await trio.lowlevel.checkpoint()
 
@@ -149,10 +158,15 @@ class Listen:
 
     def __init__(self) -> None:
         self.acknowledged: dict[str, Any] = {}
-        self._sender, self._receiver = trio.open_memory_channel[tuple[str, dict[str, Any]]](
-            KEPT_NOTIFICATIONS
-        )
+        self._kept = KeptNotifications()
+        self._stirred = trio.lowlevel.ParkingLot()
         self._begun = trio.Event()
+        self._ended = False
+
+    @property
+    def dropped(self) -> int:
+        """The number of changes that were dropped, the oldest first, since too many waited, or too large ones."""
+        return self._kept.dropped
 
     async def acknowledgement(self, pending: Pending) -> None:
         """Wait for the acknowledgement. For the client."""
@@ -160,28 +174,31 @@ class Listen:
         if not self.acknowledged:
             await pending.wait()
 
-    def put(self, method: str, params: dict[str, Any]) -> None:
-        """Take a message of this subscription. For the client."""
+    def put(self, method: str, params: dict[str, Any], text: msgspec.Raw) -> None:
+        """Take a message of this subscription, whose params were this text. For the client."""
         if method == "notifications/subscriptions/acknowledged":
             self.acknowledged = params
             self._begun.set()
-            return
-        try:
-            self._sender.send_nowait((method, params))
-        except trio.WouldBlock:
-            # Whoever listens does not look; the changes that it will find are enough to look again.
-            return
+        elif not self._ended:
+            self._kept.add(method, params, text)
+            self._stirred.unpark()
 
     def end(self) -> None:
         """Note that the subscription has ended. For the client."""
-        self._sender.close()
+        self._ended = True
+        self._stirred.unpark_all()
         self._begun.set()
 
     def __aiter__(self) -> "Listen":
         return self
 
     async def __anext__(self) -> tuple[str, dict[str, Any]]:
-        return await self._receiver.__anext__()
+        await trio.lowlevel.checkpoint()
+        while not self._kept.items:
+            if self._ended:
+                raise StopAsyncIteration
+            await self._stirred.park()
+        return self._kept.take()
 
 
 def received(error: ProtocolError) -> ProtocolError:

@@ -20,9 +20,12 @@ from mcpbus.protocol.errors import (
     method_not_found,
 )
 from mcpbus.protocol.jsonrpc import ErrorObject, Request, RequestId, Response
+from mcpbus.protocol.large import weigh
 
 MOST_QUESTIONS: Final = 1_000
 """How many of a server's questions are answered at once; what it asks beside is refused."""
+MOST_QUESTION_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of memory that these take together, roughly."""
 
 _log = logging.getLogger(__name__)
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
@@ -60,6 +63,7 @@ class ServerQuestions:
         self._fail = fail
         self._substitute = substitute
         self._answering: dict[RequestId, trio.CancelScope] = {}
+        self._weight = 0
 
     def take(self, request: Request, owner: Pending | None) -> None:
         """Have a question answered, unless one of its id is.
@@ -70,12 +74,14 @@ class ServerQuestions:
         """
         if request.id in self._answering:
             return
-        if len(self._answering) >= MOST_QUESTIONS:
-            why = f"no more than {MOST_QUESTIONS:,} questions at once"
+        weight = weigh(request.params)
+        if len(self._answering) >= MOST_QUESTIONS or self._weight + weight > MOST_QUESTION_BYTES:
+            why = f"no more than {MOST_QUESTIONS:,} questions, and {MOST_QUESTION_BYTES:,} bytes of memory, at once"
             self._refuse(request, ProtocolError(INTERNAL_ERROR, why), owner)
             return
+        self._weight += weight
         scope = self._answering[request.id] = trio.CancelScope()
-        self._nursery.start_soon(self._asked, request, owner, scope)
+        self._nursery.start_soon(self._asked, request, owner, scope, weight)
 
     def cancel(self, request_id: RequestId | None) -> bool:
         """Answer a question no more, which the server has withdrawn; returns whether it was being answered."""
@@ -91,9 +97,14 @@ class ServerQuestions:
         for scope in withdrawn.values():
             scope.cancel()
 
-    async def _asked(self, request: Request, owner: Pending | None, scope: trio.CancelScope) -> None:
-        with scope:
-            await self._answer(request, owner)
+    async def _asked(
+        self, request: Request, owner: Pending | None, scope: trio.CancelScope, weight: int
+    ) -> None:
+        try:
+            with scope:
+                await self._answer(request, owner)
+        finally:
+            self._weight -= weight
         if self._answering.get(request.id) is scope:
             del self._answering[request.id]
 

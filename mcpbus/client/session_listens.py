@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from mcpbus.client.pending import Listen
 from mcpbus.protocol.uris import UriSet, canonical_uri
@@ -57,11 +58,11 @@ class SessionListens:
         heard = UriSet(uri for other in self._open.values() for uri in other.uris)
         return UriSet(uri for uri in removed.uris if uri not in heard)
 
-    def take(self, method: str, params: dict[str, Any]) -> bool:
-        """Give a notification to all who listen to that; returns whether anybody does."""
+    def take(self, method: str, params: dict[str, Any], text: msgspec.Raw) -> bool:
+        """Give a notification, whose params were this text, to all who listen to that; returns whether anybody does."""
         hearing = [each.listen for each in self._open.values() if each.hears(method, params)]
         for listen in hearing:
-            listen.put(method, params)
+            listen.put(method, params, text)
         return bool(hearing)
 
     def end(self) -> None:

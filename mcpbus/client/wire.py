@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from mcpbus.client.errors import MalformedAnswerError
+from mcpbus.client.pending import weight_fault
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.json_faults import find_half, with_place
 from mcpbus.protocol.jsonrpc import (
@@ -73,6 +74,8 @@ def unreadable(why: str) -> MalformedAnswerError:
 
 def read_error(error: ErrorObject) -> Exception:
     """Return what a server answers as it is raised; it may have data that is JSON, and yet cannot be read."""
+    if error.data is not msgspec.UNSET and (heavy := weight_fault(error.data)) is not None:
+        return unreadable(f"the data of an error {heavy}")
     try:
         data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
     except (msgspec.DecodeError, RecursionError) as fault:

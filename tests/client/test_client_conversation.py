@@ -15,7 +15,7 @@ from mcpbus import Context, Server
 from mcpbus.asking import Elicit, InputRequired
 from mcpbus.client import client
 from mcpbus.client.errors import ClientError, Disconnected
-from mcpbus.client.pending import KEPT_NOTIFICATIONS
+from mcpbus.client.kept_notifications import KEPT_NOTIFICATIONS
 from mcpbus.client.server_questions import MOST_QUESTIONS
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Response, Undecodable

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection
-from typing import Any, Final
+from typing import Any
 
 import trio
 
@@ -11,15 +11,12 @@ from mcpbus.core.nursery import background, cancel_at
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.uris import UriSet
 from mcpbus.upstream.errors import UpstreamError, told
+from mcpbus.upstream.pauses import Pauses
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool, Requester
 from mcpbus.upstream.subscriptions import Subscriptions
 
 _log = logging.getLogger("mcpbus")
-
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-"""Seconds before another attempt, after the connection was lost, or could not be opened; twice as many each time."""
 
 
 class ClientSubscriptions:
@@ -89,26 +86,26 @@ class ClientSubscriptions:
 
     async def run(self) -> None:
         """Be subscribed until the client has subscribed to nothing any more."""
-        pause = _FIRST_PAUSE
+        pauses = Pauses()
         while self.uris:
             if not self._known():
                 await self._over.stir()
                 continue
             try:
                 async with self._pool.lend(self.requester) as pipe:
-                    pause = _FIRST_PAUSE
+                    pauses.began()
                     await self._stay(pipe)
             except (UpstreamError, ClientError, ProtocolError) as error:
+                pause = pauses.next()
                 _log.warning(
                     "subscriptions of one client at %s rest for %g s: %s", self._server, pause, told(error)
                 )
                 await trio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _stay(self, pipe: Pipe) -> None:
         async with background() as nursery:
             nursery.start_soon(cancel_at, pipe.ended, nursery.cancel_scope)
             await self._over.stay(pipe)
             nursery.cancel_scope.cancel()
-        if pipe.closing and self.uris and not pipe.was_left:
-            raise UpstreamError("the connection was lost")
+        if self._known() and not pipe.was_left:
+            raise UpstreamError("the connection was lost" if pipe.closing else "it reports no more changes")

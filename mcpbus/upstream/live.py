@@ -32,6 +32,7 @@ from mcpbus.upstream.client_subscriptions import ClientSubscriptions
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import Hearing
 from mcpbus.upstream.mirror import LOOK_SECONDS, Mirror
+from mcpbus.upstream.pauses import Pauses
 from mcpbus.upstream.pipe import PLAIN, Pipe, Use
 from mcpbus.upstream.pool import Isolation, Pool, Requester
 from mcpbus.upstream.relay import Relay
@@ -42,9 +43,6 @@ from mcpbus.upstream.watch import Watch
 
 _log = logging.getLogger("mcpbus")
 
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-"""Seconds before a listen that ended is begun again; twice as many each time."""
 _MOST_INQUIRIES: Final = 1_000
 """The number of lists and clients for which it is kept how fresh they are."""
 START_SECONDS: Final = ContextVar("START_SECONDS", default=1.5)
@@ -378,13 +376,13 @@ class Live:
 
     async def _hear_lists(self, pipe: Pipe, own: Subscriptions) -> None:
         """Listen for changes of the lists of a client; again, if the server ends the listen."""
-        pause = _FIRST_PAUSE
+        pauses = Pauses()
         async with trio.open_nursery() as nursery:
             while not pipe.closing:
+                pauses.began()
                 with suppress(ClientError):
                     await own.stay(pipe)
-                await trio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                await trio.sleep(pauses.next())
                 nursery.start_soon(self._tell_missed, pipe, own)
 
     async def _tell_missed(self, pipe: Pipe, own: Subscriptions) -> None:

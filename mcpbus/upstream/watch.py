@@ -5,9 +5,8 @@ each process that is started for a client. For as long as a client wants to hear
 """
 
 import logging
-import math
 from collections.abc import Callable, Collection, Hashable
-from typing import Any, Final
+from typing import Any
 
 import trio
 
@@ -18,6 +17,7 @@ from mcpbus.core.reached_limits import ReachedLimits
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
 from mcpbus.upstream.mirror import Mirror
+from mcpbus.upstream.pauses import Pauses
 from mcpbus.upstream.pipe import Pipe
 from mcpbus.upstream.pool import Pool
 from mcpbus.upstream.subscriptions import Subscriptions
@@ -25,12 +25,6 @@ from mcpbus.upstream.target import Upstream
 from mcpbus.upstream.wishes import Wishes
 
 _log = logging.getLogger("mcpbus")
-
-_FIRST_PAUSE: Final = 1.0
-_LONGEST_PAUSE: Final = 60.0
-"""Seconds before another attempt, after the other server was lost, or could not be reached; twice as many each time."""
-_LASTING_SECONDS: Final = 60.0
-"""Who was in touch with the other server for so long, has not merely seen it come and go."""
 
 
 class Watch:
@@ -119,32 +113,30 @@ class Watch:
             UpstreamError: The other server cannot be reached at the beginning, and is not optional. Where somebody may have to log in it is
                 begun without it after half a minute.
         """
-        pause, begun, since = _FIRST_PAUSE, False, math.inf
+        pauses, begun = Pauses(), False
         while True:
             try:
                 async with self._pool.lend_plain(self._reached) as pipe:
                     await self._learn(pipe.client, turn)
                     if not begun:
                         task_status.started()
-                    begun, since = True, trio.current_time()
+                    begun = True
+                    pauses.began()
                     await self._stay(pipe)
             except (UpstreamError, ClientError, ProtocolError) as error:
                 waits = self._upstream.person_seconds > 0 and isinstance(error, NotYetError)
                 if not begun:
                     self._begin_without(error, optional=optional, waits=waits)
                     task_status.started()
-                if trio.current_time() - since >= _LASTING_SECONDS:
-                    pause = _FIRST_PAUSE
-                begun, since = True, math.inf
+                begun = True
                 if not waits:
-                    name = self._upstream.name
+                    name, pause = self._upstream.name, pauses.next()
                     _log.warning(
                         "%s cannot be reached; it is tried again in %g s: %s", name, pause, told(error)
                     )
                     await trio.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
             else:
-                pause = _FIRST_PAUSE
+                pauses = Pauses()
                 while not self._subscriptions.wanted:
                     await self._subscriptions.stir()
 

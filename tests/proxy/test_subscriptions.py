@@ -382,6 +382,55 @@ async def test_a_client_whose_own_connection_is_lost_is_subscribed_again_and_tol
     assert "subscriptions of one client at upstream rest for 1 s" in caplog.text
 
 
+def ending(seconds, most):
+    """Confirm a listen, and end it after so many seconds; so many of them."""
+
+    def answer(wire, request, params):
+        async def end():
+            await trio.sleep(seconds)
+            wire.reply(request, {})
+
+        listen(wire, request, params)
+        if len(wire.server.asked("subscriptions/listen")) > most:
+            return
+        if seconds:
+            wire.soon(end)
+        else:
+            wire.reply(request, {})
+
+    return answer
+
+
+@pytest.mark.parametrize("program", [False, True])
+@pytest.mark.parametrize("revision", [OLD, NEW])
+async def test_a_listen_that_the_server_ends_each_time_is_begun_again_after_longer_and_longer_pauses(
+    revision, program, autojump_clock
+):
+    scripted = Scripted(NEW, subscriptions_listen=ending(0, 500))
+    async with (
+        open_bus(scripted.proxy(program=program)) as bus,
+        bus.connect(revision=revision) as client,
+        client.listen(uris=["d://a"]),
+    ):
+        await trio.sleep(1 + 2 + 4 + 8 + 16 + 32 + 10 * 60)
+        # Of the connection that keeps in touch, of one of the client's own, and of the lists there: a pause may follow two of them.
+        assert 10 < len(scripted.asked("subscriptions/listen")) <= 3 * 2 * (6 + 11)
+
+
+async def test_a_listen_that_has_lasted_is_begun_again_soon(autojump_clock):
+    """As where a server limits how long a listen lasts."""
+    scripted = Scripted(NEW, subscriptions_listen=ending(1800, 500))
+    async with (
+        open_bus(scripted.proxy(program=True)) as bus,
+        bus.connect(revision=NEW) as client,
+        client.listen(uris=["d://a"]) as changes,
+    ):
+        await trio.sleep(6 * 1800)
+        asked = len(scripted.asked("subscriptions/listen"))
+        assert 3 * 6 <= asked <= 2 * 3 * 7
+        assert await all_of(changes) == ["d://a"] * 5, "a change that may have been missed is reported"
+
+
 async def test_what_the_upstream_server_does_not_list_opens_no_connection(autojump_clock):
     scripted = noting_server()
     async with (

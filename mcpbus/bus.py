@@ -116,7 +116,6 @@ class Bus(Hub, Generic[StateT]):
 
         Raises:
             CannotListenError: An address cannot be listened on, or the certificate cannot be used.
-            ServingError: hypercorn is to serve, and not installed.
             TypeError: An option is not known; the message says what to write.
             ValueError: An option cannot be right; the message says what would be.
         """

@@ -10,8 +10,7 @@ The server issues no tokens, and passes none on. Who does is named, and clients 
 """
 
 try:
-    import httpx2  # noqa: F401 - here, so that there is one sentence
-    import joserfc  # noqa: F401 - as above
+    import joserfc  # noqa: F401 - here, so that there is one sentence
 except ImportError as error:
     raise ImportError(
         f"mcpbus.auth needs {error.name}, which mcpbus itself does without: pip install 'mcpbus-server[auth]'",

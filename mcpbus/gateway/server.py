@@ -170,11 +170,8 @@ def _may_log_in(entry: Entry) -> bool:
     return entry.login is None and _AUTHORIZATION not in {name.lower() for name in entry.headers}
 
 
-def _kept_login(account: str | None) -> Grant | None:
+def _kept_login(account: str | None) -> Grant:
     """Return how to use logins that `mcpbus login` has kept: of several servers that ask for one at once, none opens a page."""
-    try:
-        client = import_module("mcpbus.client")
-        kept: Grant = client.OAuth(store=client.FileStore(account=account), open_page=None)
-    except ImportError:  # what speaks HTTP is not installed, as the proxy says better
-        return None
+    client = import_module("mcpbus.client")  # which takes a while, and few entries have a URL
+    kept: Grant = client.OAuth(store=client.FileStore(account=account), open_page=None)
     return kept

@@ -57,7 +57,6 @@ async def serve(
     Raises:
         CannotListenError: An address cannot be listened on, or the certificate cannot be used.
         LifespanError: The application's lifespan failed to start or to stop.
-        ServingError: hypercorn is to serve, and not installed.
     """
     shutdown = trio.Event() if shutdown is None else shutdown
     tls = make_context(options)

@@ -77,7 +77,6 @@ def read_upstream(
     Raises:
         TypeError: Something is of another type, or is for another kind of target.
         ValueError: Something cannot be right.
-        ImportError: What speaks HTTP is not installed.
     """
     if revision is not None:
         named(revision)

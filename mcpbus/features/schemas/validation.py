@@ -262,8 +262,6 @@ def _adapter(source: _Object | _Value) -> TypeAdapter[Any]:
         raise TypeError(str(error).partition(". Set `arb")[0]) from error
     except PydanticUserError as error:
         raise TypeError(error.message.partition("\n")[0]) from error
-    except ImportError as error:  # such as of the package that validates addresses
-        raise TypeError(str(error)) from error
     if not adapter.pydantic_complete:
         raise TypeError(
             "a name in it cannot be resolved; write a recursive type with TypeAliasType, or `type X = ...`"

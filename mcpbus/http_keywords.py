@@ -3,11 +3,11 @@
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from mcpbus.core.limits import Limits
+from mcpbus.core.limits import AS_LIMITS, Limits
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
 from mcpbus.serving.options import ServeOptions
@@ -20,6 +20,41 @@ _OTHER_NAMES: Mapping[str, str] = {
     "streamable_http_path": 'path="/mcp"',
     "mount_path": 'path="/mcp"',
 }
+
+
+def _write(written: str, _value: object) -> str:
+    return f"write {written}"
+
+
+def _write_value(written: str, name: str, value: object) -> str:
+    return f"write server.run({written.format(f'{name}={value!r}')}), or give it to whatever else serves"
+
+
+SERVING: Final[Elsewhere] = {
+    **{name: partial(_write_value, "{}", name) for name in attrs.fields_dict(HttpOptions)},
+    **{
+        name: partial(_write_value, "options=ServeOptions({})", name)
+        for name in attrs.fields_dict(ServeOptions)
+    },
+    **{name: partial(_write_value, "limits=Limits({})", name) for name in attrs.fields_dict(Limits)},
+    **{
+        name: partial(_write, f"server.run({written or f'{name}=...'}), or give it to whatever else serves")
+        for name, written in {
+            "host": 'bind="127.0.0.1:8000"',
+            "port": 'bind="127.0.0.1:8000"',
+            "stateless": 'sessions="stateless"',
+            "stateless_http": 'sessions="stateless"',
+            "json_response": 'response="json"',
+            "streamable_http_path": 'path="/mcp"',
+            "metrics": 'metrics="127.0.0.1:9464"',
+            **dict.fromkeys(
+                ("bind", "limits", "event_store", "task_store", "cluster", "response", "options")
+            ),
+            **dict.fromkeys(("drain_seconds", "workers")),
+        }.items()
+    },
+}
+"""Options of other libraries in this place, and of serving: here they are for whatever serves the server."""
 
 
 def read_http_options(owner: str, given: Mapping[str, object], *called: Callable[..., Any]) -> HttpOptions:
@@ -56,15 +91,12 @@ def _elsewhere(owner: str, given: Mapping[str, object]) -> Elsewhere:
     def option(of: str, name: str, value: object) -> str:
         return f"write {of.format(f'{name}={value!r}')}"
 
-    def other(written: str, _value: Any) -> str:
-        return f"write {written}"
-
     serving = attrs.fields_dict(ServeOptions) if listens else ()
     beside = "a route beside the application, with what mcpbus.metrics.exposition returns"
     return {
-        **{name: partial(other, written) for name, written in _OTHER_NAMES.items()},
-        **{name: partial(option, "limits=Limits({})", name) for name in attrs.fields_dict(Limits)},
+        **{name: partial(_write, written) for name, written in _OTHER_NAMES.items()},
+        **AS_LIMITS,
         **{name: partial(option, "options=ServeOptions({})", name) for name in serving},
         **{name: partial(bind, name) for name in ("host", "port", "bind")},
-        **({} if listens else {"metrics": partial(other, beside)}),
+        **({} if listens else {"metrics": partial(_write, beside)}),
     }

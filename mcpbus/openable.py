@@ -11,7 +11,7 @@ import trio
 from mcpbus.bus import Bus
 from mcpbus.core.backend import Backend
 from mcpbus.core.hub import open_hub
-from mcpbus.core.limits import DRAIN_SECONDS, Limits
+from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS, Limits
 from mcpbus.core.nursery import background, cancel_at
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.state import StateT
@@ -20,7 +20,7 @@ from mcpbus.ending import tell_of_threads
 from mcpbus.host_processes import warn_of_processes
 from mcpbus.membership import begin_worker, meet, open_node
 from mcpbus.program import check_startable, until_input_ends, until_signalled
-from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.request_state import Sealer
 from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.reachable_buses import ReachableBuses
@@ -102,7 +102,7 @@ class Openable(Generic[StateT]):
 
     # -- opening and serving ---------------------------------------------------------------------
 
-    @explained
+    @explained_as(elsewhere=AS_LIMITS)
     def open(
         self,
         *,

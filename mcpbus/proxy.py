@@ -24,9 +24,10 @@ from mcpbus.features.prompt import Prompt
 from mcpbus.features.tool import Tool, Visible, check_scopes, check_timeout
 from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.protocol.http.authentication import Authorizer
-from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.keywords import explained_as
 from mcpbus.protocol.messages import Icon, Implementation, ListName
 from mcpbus.server import Server
+from mcpbus.server_arguments import serving
 from mcpbus.upstream.live import Clients, Live, Terms
 from mcpbus.upstream.pool import Isolation
 from mcpbus.upstream.target import Target, read_upstream
@@ -82,12 +83,11 @@ class Proxy(Server[None]):
     Raises:
         TypeError: Something is of another type, or not for such a target; the message says what to write.
         ValueError: Something cannot be right; likewise.
-        ImportError: What speaks HTTP to other servers is not installed.
     """
 
     prefixes_uris: ClassVar[bool] = False
 
-    @explained
+    @explained_as("Proxy()", serving)
     def __init__(
         self,
         target: Target,

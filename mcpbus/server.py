@@ -20,12 +20,12 @@ from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.other_names import missing
 from mcpbus.reachable_buses import ReachableBuses
-from mcpbus.server_arguments import SERVING, check_middleware
+from mcpbus.server_arguments import check_middleware, serving
 
 Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[StateT]]
 
 
-@explained_as(elsewhere=SERVING)
+@explained_as(elsewhere=serving)
 class Server(Definition, Openable[StateT]):
     """A server as its author describes it; it does nothing until it is opened. What its lifespan yields is of its type `StateT`.
 

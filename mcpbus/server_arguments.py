@@ -2,12 +2,11 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from mcpbus.core.limits import DRAIN_SECONDS, Limits
+from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS, Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.features.keywords import check_awaited
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
@@ -18,24 +17,11 @@ if TYPE_CHECKING:
     from mcpbus.cluster.redis import Redis
 
 
-def _write(written: str, _value: object) -> str:
-    return f"write {written}"
+def serving() -> Elsewhere:
+    """Return the options of other libraries in this place, and of serving: here they are for whatever serves the server."""
+    from mcpbus.http_keywords import SERVING  # noqa: PLC0415 - only who has made a mistake waits for it
 
-
-SERVING: Elsewhere = {
-    name: partial(_write, f"server.run({written or f'{name}=...'}), or give it to whatever else serves")
-    for name, written in {
-        "host": 'bind="127.0.0.1:8000"',
-        "port": 'bind="127.0.0.1:8000"',
-        "stateless_http": 'sessions="stateless"',
-        "json_response": 'response="json"',
-        "streamable_http_path": 'path="/mcp"',
-        "metrics": 'metrics="127.0.0.1:9464"',
-        **dict.fromkeys(("bind", "limits", "event_store", "task_store", "cluster", "response", "options")),
-        **dict.fromkeys(("path", "sessions", "allowed_hosts", "allowed_origins", "access_log", "workers")),
-    }.items()
-}
-"""What other libraries have in this place; here it is for whatever serves the server."""
+    return SERVING
 
 
 def check_middleware(middleware: Sequence[Any]) -> None:
@@ -153,7 +139,7 @@ def check_running(
     if workers > 1 and options.get("cluster") is not None:
         options["cluster"].check_for_workers()
     if transport == "stdio":
-        check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"))
+        check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"), AS_LIMITS)
         check_not_negative("server.run('stdio')", drain_seconds=options.get("drain_seconds", 0))
     elif transport == "http":
         own = inspect.signature(serve).parameters

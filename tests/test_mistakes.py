@@ -12,6 +12,7 @@ from functools import partial, wraps
 from pathlib import PurePosixPath
 from typing import Annotated
 
+import attrs
 import msgspec
 import pytest
 import trio
@@ -38,6 +39,7 @@ from mcpbus import (
     Limits,
     PromptMessage,
     ProtocolError,
+    Proxy,
     Sample,
     ServeOptions,
     Server,
@@ -448,6 +450,42 @@ CALLING = {
         "Server() takes name by position; give the rest by keyword: version=...",
     ),
     "what is for whoever serves": (used(port=9000), 'write server.run(bind="127.0.0.1:8000")'),
+    "a limit of what is served": (
+        used(max_listen_seconds=5),
+        "Server() has no option 'max_listen_seconds'; write server.run(limits=Limits(max_listen_seconds=5)), or give it to",
+    ),
+    "a misspelt limit of what is served": (
+        used(max_listen=5),
+        "did you mean 'max_listens'? write server.run(limits=",
+    ),
+    "an option of what serves": (
+        used(write_deadline_seconds=5),
+        "write server.run(options=ServeOptions(write_deadline_seconds=5)), or give it to whatever else serves",
+    ),
+    "an option of HTTP": (
+        used(http_sse=True),
+        "write server.run(http_sse=True), or give it to whatever else",
+    ),
+    "a limit of what is opened": (
+        lambda s: s.open(max_requests=5),
+        "Server.open() has no option 'max_requests'; write limits=Limits(max_requests=5)",
+    ),
+    "a limit of what is run over stdio": (
+        lambda s: s.run("stdio", keep_alive=5),
+        "server.run('stdio') has no option 'keep_alive'; write limits=Limits(keep_alive=5)",
+    ),
+    "a limit of a bus as one of serving": (
+        lambda _: ServeOptions(max_sessions=5),
+        "ServeOptions() has no option 'max_sessions'; write limits=Limits(max_sessions=5)",
+    ),
+    "a limit of a proxy": (
+        lambda _: Proxy("http://a/mcp", max_listens=5),
+        "Proxy() has no option 'max_listens'; write server.run(limits=Limits(max_listens=5)), or give it to",
+    ),
+    "a server's option among the limits": (
+        lambda _: Limits(listens=False),
+        "Limits() has no option 'listens'; write Server(..., listens=False)",
+    ),
     "figures": (used(metrics="127.0.0.1:1"), 'write server.run(metrics="127.0.0.1:9464"), or give it to'),
     "the same, misspelt": (used(prot=9000), "did you mean 'port'? write server.run(bind="),
     "a misspelt limit": (
@@ -767,6 +805,20 @@ def test_a_program_that_runs_asyncio_is_not_stopped_by_a_server_that_is_run(tran
 
     with pytest.raises(RuntimeError, match=r"asyncio runs here.*: serve mcpbus\.asyncio\.asgi\(server\)"):
         asyncio.run(program())
+
+
+@pytest.mark.parametrize("called", [Server, Proxy])
+@pytest.mark.parametrize("options", [Limits, ServeOptions, HttpOptions])
+def test_each_option_of_serving_that_a_server_is_given_is_shown_where_it_belongs(options, called):
+    written = {Limits: "limits=Limits({})", ServeOptions: "options=ServeOptions({})", HttpOptions: "{}"}[
+        options
+    ]
+    for each in attrs.fields(options):
+        if each.name in {"bind", "drain_seconds"}:  # which Server.run has itself
+            continue
+        with pytest.raises(TypeError) as raised:
+            called("http://a/mcp", **{each.name: 5})
+        assert f"write server.run({written.format(f'{each.name}=5')})" in str(raised.value)
 
 
 async def test_nothing_is_opened_for_an_option_that_is_not_known():

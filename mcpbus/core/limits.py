@@ -1,11 +1,12 @@
 """The bounds of a bus, with defaults that are safe on a laptop and sane in a service."""
 
+from functools import partial
 from typing import Final
 
 import attrs
 
 from mcpbus.core.min_data_rate import MinDataRate
-from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.keywords import Elsewhere, explained_as
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.validators import flag, ge, gt, told_seconds
 
@@ -15,7 +16,15 @@ SLICE_BYTES: Final = 16 * 1024
 """How long requests may go on once a shutdown was asked for, unless whoever opens or serves says otherwise."""
 
 
-@explained
+_ELSEWHERE: Elsewhere = {
+    "listens": lambda listens: f"write Server(..., listens={listens!r})",
+    "drain_seconds": lambda seconds: (
+        f"write server.run(drain_seconds={seconds!r}), or give it to whatever else opens"
+    ),
+}
+
+
+@explained_as(elsewhere=_ELSEWHERE)
 @attrs.frozen(kw_only=True)
 class Limits:
     """What a bus allows its clients to use.
@@ -104,3 +113,11 @@ class Limits:
     def body_rate(self) -> MinDataRate:
         """How fast the body of a request has to come."""
         return MinDataRate(self.body_timeout, self.body_bytes_per_second)
+
+
+def _write(name: str, value: object) -> str:
+    return f"write limits=Limits({name}={value!r})"
+
+
+AS_LIMITS: Final[Elsewhere] = {name: partial(_write, name) for name in attrs.fields_dict(Limits)}
+"""For what takes ``limits=``: each limit, if it is given as an option by itself."""

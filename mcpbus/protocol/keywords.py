@@ -72,12 +72,14 @@ def explained(target: F) -> F:
     return explained_as()(target)
 
 
-def explained_as(owner: str | None = None, elsewhere: Elsewhere = _NOTHING) -> Callable[[F], F]:
+def explained_as(
+    owner: str | None = None, elsewhere: Elsewhere | Callable[[], Elsewhere] = _NOTHING
+) -> Callable[[F], F]:
     """Make a decorator that is as `explained`.
 
     Args:
         owner: What is called, as its caller writes it; the name of the function, with that of its class, if left out.
-        elsewhere: As for `check_keywords`.
+        elsewhere: As for `check_keywords`; or a function that returns it, which is called for an error alone.
     """
 
     def decorate(target: F) -> F:
@@ -90,7 +92,7 @@ def explained_as(owner: str | None = None, elsewhere: Elsewhere = _NOTHING) -> C
     return decorate
 
 
-def _explained(function: F, owner: str | None, elsewhere: Elsewhere) -> F:
+def _explained(function: F, owner: str | None, elsewhere: Elsewhere | Callable[[], Elsewhere]) -> F:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -98,7 +100,8 @@ def _explained(function: F, owner: str | None, elsewhere: Elsewhere) -> F:
         except TypeError as error:
             if _was_entered(error):
                 raise
-            raise TypeError(_misfit(owner, function, args, kwargs, elsewhere) or str(error)) from None
+            others = elsewhere() if callable(elsewhere) else elsewhere
+            raise TypeError(_misfit(owner, function, args, kwargs, others) or str(error)) from None
 
     return call  # type: ignore[return-value]  # it is called alike
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-from mcpbus.core.limits import DRAIN_SECONDS
+from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS
 from mcpbus.protocol.keywords import Elsewhere, explained_as
 from mcpbus.protocol.validators import ge, gt, one_of
 
@@ -47,6 +47,7 @@ _OF_OUR_OWN = (
 
 
 _ELSEWHERE: Elsewhere = {
+    **AS_LIMITS,
     "host": lambda host: f'write bind="{host}:8000"',
     "port": lambda port: f'write bind="127.0.0.1:{port}"',
 }

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from mcpbus_actors.testing import settle as _settle
 
-from mcpbus.core.limits import DRAIN_SECONDS
+from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS
 from mcpbus.features.definition import Definition
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import RegistrationError
-from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.keywords import explained_as
 from mcpbus.protocol.revisions import LATEST
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 @asynccontextmanager
-@explained
+@explained_as(elsewhere=AS_LIMITS)
 async def open_bus(
     server: "Server",
     *,
@@ -77,7 +77,7 @@ async def open_bus(
 
 
 @asynccontextmanager
-@explained
+@explained_as(elsewhere=AS_LIMITS)
 async def open_client(
     server: "Server",
     *,

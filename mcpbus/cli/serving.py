@@ -11,6 +11,7 @@ import click
 from mcpbus.cli.account_option import account_option
 from mcpbus.cli.header_option import header_option
 from mcpbus.cli.http_options import http_options
+from mcpbus.cli.isolation_option import isolation_option
 from mcpbus.cli.logs import log_options
 from mcpbus.cli.reloading import reload_option
 from mcpbus.cli.revision_option import revision_option
@@ -32,6 +33,7 @@ _DEMO = "mcpbus.examples.demo:server"
 @header_option
 @account_option
 @revision_option
+@isolation_option
 @http_options
 def serve(target: str, **given: Any) -> None:
     """Serve a server over HTTP until SIGTERM or Ctrl-C. A second one does not wait."""
@@ -81,6 +83,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     given = {name: value for name, value in given.items() if value not in (None, ())}
     workers, headers, revision = given.pop("workers"), given.pop("headers", None), given.pop("revision", None)
     account, follow = given.pop("account", None), given.pop("follow", False)
+    isolation = given.pop("isolation", None)
     http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
     asked: dict[str, Any] = {name: given[name] for name in ("response", "metrics") if name in given}
@@ -96,7 +99,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
         if workers > 1 and not is_worker():
             # They load the server, and this process does not.
             sys.exit(run_workers(workers, options, given.get("metrics")))
-        server = find_server(target, headers, revision, account, follow=follow)
+        server = find_server(target, headers, revision, account, isolation=isolation, follow=follow)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
         server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)
     except ServingError as error:

@@ -1,16 +1,27 @@
 """`mcpbus stdio`: a server over standard input and output. A desktop client waits for its start."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mcpbus.cli.account_option import account_option
 from mcpbus.cli.draining import drain_option
 from mcpbus.cli.header_option import header_option
+from mcpbus.cli.isolation_option import isolation_option
 from mcpbus.cli.logs import log_options
 from mcpbus.cli.revision_option import revision_option
-from mcpbus.cli.targets import find_server, target_argument
+from mcpbus.cli.targets import find_server, is_list, target_argument
 from mcpbus.serving.errors import ServingError
+
+if TYPE_CHECKING:
+    from mcpbus.upstream.pool import Isolation
+
+follow_option = click.option(
+    "--reload/--no-reload",
+    "follow",
+    default=False,
+    help="Follow the changes of a file that names servers. [default: no]",
+)
 
 
 @click.command()
@@ -19,17 +30,27 @@ from mcpbus.serving.errors import ServingError
 @header_option
 @account_option
 @revision_option
+@isolation_option
+@follow_option
 @drain_option
 def stdio(
     target: str,
+    *,
     headers: dict[str, str],
     account: str | None,
     revision: str | None,
+    isolation: "Isolation | None",
+    follow: bool,
     drain_seconds: float | None,
 ) -> None:
     """Serve a server over standard input and output."""
+    if follow and not is_list(target):
+        raise click.UsageError(
+            "--reload is for a TARGET that is a file which names servers: a client starts any other server again by itself"
+        )
     given: dict[str, Any] = {} if drain_seconds is None else {"drain_seconds": drain_seconds}
     try:
-        find_server(target, headers, revision, account).run("stdio", **given)
+        server = find_server(target, headers, revision, account, isolation=isolation, follow=follow)
+        server.run("stdio", **given)
     except ServingError as error:
         raise click.ClickException(str(error)) from None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -16,6 +16,9 @@ from click.shell_completion import CompletionItem
 from mcpbus.cli.importing import load_file, load_module
 from mcpbus.program import LOADING
 from mcpbus.server import Server
+
+if TYPE_CHECKING:
+    from mcpbus.upstream.pool import Isolation
 
 
 def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -74,6 +77,7 @@ def find_server(
     revision: str | None = None,
     account: str | None = None,
     *,
+    isolation: "Isolation | None" = None,
     follow: bool = False,
 ) -> Server:
     """Import the server that a command was given, or make one that stands for others elsewhere.
@@ -83,6 +87,7 @@ def find_server(
         headers: Header fields of each request to a URL.
         revision: The only revision to speak to it; for a URL or a command alone.
         account: The name of the login at a URL.
+        isolation: The owner of each connection to it; for a URL or a command alone.
         follow: Whether to follow the changes of a file in which a client names servers.
 
     Raises:
@@ -95,16 +100,22 @@ def find_server(
             from mcpbus.cli.pages import login_at  # noqa: PLC0415 - most servers are here
             from mcpbus.proxy import Proxy  # noqa: PLC0415
 
+            owner = isolation or "client"
             if is_url(target):
                 login = login_at(target, started=True, account=account)
-                return Proxy(target, headers=headers, revision=revision, login=login)
-            return Proxy(command_of(target), env=os.environ, revision=revision)
-        if revision is not None:
-            raise click.UsageError(
-                "--revision is for a TARGET that is a URL, or a command; in a file each server may have its own"
-                if is_list(target)
-                else "--revision is for a TARGET that is a URL, or a command: a server here speaks all of them"
-            )
+                return Proxy(target, headers=headers, revision=revision, login=login, isolation=owner)
+            return Proxy(command_of(target), env=os.environ, revision=revision, isolation=owner)
+        for option, given, why in (
+            ("--revision", revision, "speaks all of them"),
+            ("--isolation", isolation, "has no connection to another one"),
+        ):
+            if given is not None:
+                why_not = (
+                    "; in a file each server may have its own"
+                    if is_list(target)
+                    else f": a server here {why}"
+                )
+                raise click.UsageError(f"{option} is for a TARGET that is a URL, or a command{why_not}")
         return _gateway(target, follow=follow) if is_list(target) else load_server(target)
     except (LookupError, ValueError) as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error

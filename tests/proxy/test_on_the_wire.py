@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import trio
@@ -17,6 +18,7 @@ from mcpbus.cli import main
 from mcpbus.client import connect_http, connect_process, process
 from mcpbus.proxy import Proxy
 from mcpbus.testing import open_client
+from mcpbus.upstream.pool import Isolation
 
 CLIENT = Path(__file__).parents[1] / "client"
 WIRE = str(CLIENT / "wire_server.py")
@@ -130,6 +132,33 @@ async def test_the_revision_that_is_spoken_to_the_other_server_can_be_fixed(tmp_
                     assert (await client.call_tool(tool))["content"][0]["text"] == "oslo"
 
 
+@pytest.mark.parametrize("target", ["http://127.0.0.1:9/mcp", "stdio:program"])
+@pytest.mark.parametrize("isolation", get_args(Isolation))
+@pytest.mark.parametrize("command", [["serve"], ["stdio"]])
+def test_the_owner_of_a_connection_can_be_chosen(command, isolation, target, monkeypatch):
+    ran = []
+    monkeypatch.setattr(Proxy, "run", lambda self, *_, **__: ran.append(self))
+    for given in ([], ["--isolation", isolation]):
+        ended = CliRunner().invoke(main, [*command, target, *given])
+        assert ended.exit_code == 0, ended.output
+    assert [each._terms.isolation for each in ran] == ["client", isolation]
+
+
+async def test_a_gateway_over_stdio_follows_its_file(tmp_path):
+    (tmp_path / "server.py").write_text(
+        "from mcpbus import Server\nserver = Server('s')\n@server.tool\ndef now() -> str: return 'noon'"
+    )
+    file = tmp_path / "desk.json"
+    entry = {"command": MCPBUS[0], "args": [*MCPBUS[1:], "stdio", "server.py"], "cwd": str(tmp_path)}
+    file.write_text(json.dumps({"mcpServers": {"a": entry}}))
+    with trio.fail_after(60):
+        async with connect_process([*MCPBUS, "stdio", str(file), "--reload"]) as client:
+            await until_listed(client, "a_now")
+            file.write_text(json.dumps({"mcpServers": {"a": entry, "s": entry}}))
+            await until_listed(client, "s_now")
+            assert (await client.call_tool("s_now"))["content"][0]["text"] == "noon"
+
+
 def test_the_log_has_no_line_for_each_request_to_a_url():
     with running(*MCPBUS, "serve", WIRE, "--bind", "127.0.0.1:0") as url:
         told = subprocess.run([*MCPBUS, "stdio", url], capture_output=True, text=True, input="", check=True)
@@ -190,6 +219,10 @@ def test_the_command_line_talks_to_all_servers_of_a_file(tmp_path):
         (["serve", WIRE, "--revision", OLD], "a server here speaks all of them", 2),
         (["serve", "desk.json", "--revision", OLD], "in a file each server may have its own", 2),
         (["stdio", WIRE, "--revision", NEW], "a server here speaks all of them", 2),
+        (["serve", WIRE, "--isolation", "none"], "a server here has no connection to another one", 2),
+        (["stdio", WIRE, "--isolation", "call"], "a server here has no connection to another one", 2),
+        (["serve", "desk.json", "--isolation", "none"], "in a file each server may have its own", 2),
+        (["stdio", WIRE, "--reload"], "--reload is for a TARGET that is a file which names servers", 2),
     ],
 )
 def test_what_cannot_be_reached_is_told_in_a_sentence(arguments, told, status):

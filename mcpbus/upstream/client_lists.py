@@ -106,6 +106,7 @@ class Inquiry:
         self._since: float | None = None
         self._rests_until = -math.inf
         self._heavy = False
+        self._was_late = False
         self._stirred_at: object = None
         self._waiting = 0
         self._given_up = False
@@ -116,24 +117,33 @@ class Inquiry:
         """Whether nothing is lost with it."""
         return self._since is None and trio.current_time() >= self._rests_until
 
-    async def fresh(self, nursery: trio.Nursery) -> None:
+    @property
+    def late(self) -> bool:
+        """Whether the upstream server has not sent it in time, now or the last time, while that is remembered."""
+        now = trio.current_time()
+        if self._since is not None and now - self._since >= WAIT_SECONDS:
+            return True
+        return self._was_late and now < self._rests_until
+
+    async def fresh(self, nursery: trio.Nursery, *, waits: bool = True) -> None:
         """Wait until the list is as new as this request, but not for long.
 
         Args:
             nursery: Where it is asked for, also once the request waits no more.
+            waits: Whether the request waits at all. If it does not, and the list differs, the client is notified later.
         """
         now = trio.current_time()
         rests = self._since is None and now < self._rests_until
         if rests and (self._heavy or self._stirred() == self._stirred_at):
-            return
-        if self._since is not None and now - self._since > WAIT_SECONDS:
-            self._given_up = True
             return
         self._asked += 1
         mine = self._asked
         if self._since is None:
             self._since = now
             nursery.start_soon(self._run)
+        if not waits:
+            self._given_up = True
+            return
         self._waiting += 1
         try:
             with trio.move_on_after(WAIT_SECONDS):
@@ -150,7 +160,8 @@ class Inquiry:
             through, began = self._asked, trio.current_time()
             self._since, self._stirred_at = began, self._stirred()
             took = await self._ask()
-            self._heavy, self._rests_until = took > _HEAVY_SECONDS, trio.current_time() + _RESTS * took
+            self._heavy, self._was_late = took > _HEAVY_SECONDS, took > WAIT_SECONDS
+            self._rests_until = trio.current_time() + _RESTS * took
             self._answered = through
             self._done.set()
             self._done = trio.Event()

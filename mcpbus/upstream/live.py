@@ -287,7 +287,10 @@ class Live:
         return self._mirror
 
     async def refresh(self, client: RequestContext, name: ListName) -> None:
-        """Ask for a list for a client: over its own connection, if it has one; it waits for no longer than `WAIT_SECONDS`."""
+        """Ask for a list for a client: over its own connection, if it has one.
+
+        It waits for no longer than `WAIT_SECONDS`, and not at all for a server that was never there, or that is late with another list.
+        """
         if self._nursery is None:
             return
         requester = Requester.of(client, self._reached)
@@ -297,10 +300,11 @@ class Live:
         if inquiry is None:
             self._forget_inquiries()
             ask = partial(self._ask_shared, name) if use is None else partial(self._ask_own, requester, name)
-            late = partial(self._tell_late, key, name)
-            inquiry = Inquiry(ask, late, lambda: self._relay.passed_on)
+            tell_late = partial(self._tell_late, key, name)
+            inquiry = Inquiry(ask, tell_late, lambda: self._relay.passed_on)
             self._inquiries[key, name] = inquiry
-        await inquiry.fresh(self._nursery)
+        late = any(each.late for kind in KINDS_OF if (each := self._inquiries.get((key, kind))) is not None)
+        await inquiry.fresh(self._nursery, waits=self._watch.knows_server and not late)
 
     def difference(self, client: RequestContext) -> Difference | None:
         """Return what a client sees otherwise than all do, over a connection of its own."""

@@ -40,6 +40,9 @@ class Watch:
         heard: Hears of a change that it tells of.
         updated: Tells clients that a resource was updated, or may have been.
         relisted: Called once the upstream server has listed what it has.
+
+    Attributes:
+        knows_server: Whether the upstream server has ever listed what it has.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Watch:
         self._mirror = mirror
         self._learned = learned
         self._on_relisted = relisted
+        self.knows_server = False
         self._reached = ReachedLimits()
         self._wishes = Wishes(knows)
         self._subscriptions = Subscriptions(
@@ -159,6 +163,7 @@ class Watch:
         self._mirror.declare(description.capabilities)
         self._learned(description)
         await self._mirror.look(client, turn=turn)
+        self.knows_server = True
         self.relisted()
 
     async def _stay(self, pipe: Pipe) -> None:

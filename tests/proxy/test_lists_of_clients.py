@@ -315,13 +315,46 @@ async def test_who_asks_for_a_list_that_does_not_come_has_what_is_known_and_is_t
         assert await names(client) == {"t"}
         assert trio.current_time() - began == pytest.approx(WAIT_SECONDS)
         assert await names(client) == {"t"}
-        assert trio.current_time() - began == pytest.approx(2 * WAIT_SECONDS)
-        assert await names(client) == {"t"}
-        assert trio.current_time() - began == pytest.approx(2 * WAIT_SECONDS), "it is waited for without end"
-        await trio.sleep(20)
+        await client.list_resources()
+        assert trio.current_time() - began == pytest.approx(WAIT_SECONDS), "a late server is waited for again"
+        await trio.sleep(25)
         assert ("notifications/tools/list_changed", {}) in client.notifications
         assert await names(client) == {"late"}
         assert len(scripted.asked("tools/list")) == 2
+
+
+@pytest.mark.parametrize("program", [False, True])
+@pytest.mark.parametrize("here", [OLD, NEW])
+async def test_lists_do_not_wait_for_a_server_that_has_never_been_there(here, program, autojump_clock):
+    def nothing(_wire, _request, _params):
+        """Leave it unanswered."""
+
+    desk = Server("desk")
+    hanging = Scripted(OLD, initialize=nothing)
+    desk.mount(hanging.proxy(optional=True, program=program), prefix="hanging")
+    desk.mount(Scripted(OLD).proxy(optional=True, program=program), prefix="there")
+    async with open_client(desk, revision=here) as client:
+        began = trio.current_time()
+        assert await names(client) == {"there_t"}
+        await client.list_prompts()
+        await client.list_resources()
+        assert trio.current_time() == began
+
+
+async def test_what_a_session_alone_has_is_told_if_its_server_is_late(autojump_clock):
+    def offer(wire, request, _params):
+        # The first connection belongs to no client, and shows nothing.
+        name = f"of{scripted.wires.index(wire)}"
+        wire.reply(request, {"tools": [{"name": name, "inputSchema": {"type": "object"}}] if name > "of0" else []})
+
+    scripted = Scripted(OLD, tools_list=offer)
+    scripted.delay = 3
+    desk = Server("desk")
+    desk.mount(scripted.proxy(optional=True), prefix="late")
+    async with open_client(desk, revision=OLD) as client, client.listen(tools=True) as changes:
+        assert await names(client) == set()
+        await anext(changes)
+        assert await names(client) == {"late_of1"}
 
 
 async def test_many_clients_that_ask_at_once_have_it_asked_once(autojump_clock):

@@ -91,7 +91,8 @@ class Relay:
         result = await self._ask(ctx, "prompts/get", {"name": prompt, **given})
         said = self._read(result, _GetPromptResult)
         messages = [PromptMessage(each.role, self._block(each.content)) for each in said.messages]
-        return PromptResult(messages, description=said.description, meta=_own(said.meta or {}))
+        # An empty description is none: that of the list is not the server's for this result.
+        return PromptResult(messages, description=said.description or "", meta=_own(said.meta or {}))
 
     async def read(self, uri: str, *, ctx: Context) -> list[Any]:
         """Read a resource there.

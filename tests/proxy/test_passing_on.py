@@ -124,6 +124,15 @@ async def test_a_prompt_is_described_as_its_server_does_it_this_time(autojump_cl
     assert await answered("prompts/get", said, OLD) == said
 
 
+async def test_a_prompt_has_no_description_where_its_server_sends_none_this_time(autojump_clock):
+    pack = {"role": "user", "content": {"type": "text", "text": "Pack an umbrella."}}
+    prompts = {"prompts": [{"name": "pack", "description": "That of the list."}]}
+    scripted = Scripted(OLD, prompts_list=prompts, prompts_get={"messages": [pack]})
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        assert (await client.list_prompts())[0]["description"] == "That of the list."
+        assert await client.request("prompts/get", {"name": "pack"}) == {"messages": [pack]}
+
+
 @UPSTREAMS
 async def test_that_there_is_no_such_resource_is_said_once(there, autojump_clock):
     async with upstream(weather(), there) as reached, open_client(proxy_of(reached), revision=OLD) as client:
@@ -168,8 +177,7 @@ async def test_what_is_no_content_that_is_known_becomes_text_and_the_rest_stays(
     assert await answered("tools/call", {"content": [block, rest]}, OLD) == {"content": [told, rest]}
     message = {"role": "user", "content": block}
     assert await answered("prompts/get", {"messages": [message]}, OLD) == {
-        "description": "What to pack.",
-        "messages": [{"role": "user", "content": told}],
+        "messages": [{"role": "user", "content": told}]
     }
     assert "is no content block, and becomes text" in caplog.text.replace("upstream", "weather")
 

@@ -345,7 +345,9 @@ async def test_what_a_session_alone_has_is_told_if_its_server_is_late(autojump_c
     def offer(wire, request, _params):
         # The first connection belongs to no client, and shows nothing.
         name = f"of{scripted.wires.index(wire)}"
-        wire.reply(request, {"tools": [{"name": name, "inputSchema": {"type": "object"}}] if name > "of0" else []})
+        wire.reply(
+            request, {"tools": [{"name": name, "inputSchema": {"type": "object"}}] if name > "of0" else []}
+        )
 
     scripted = Scripted(OLD, tools_list=offer)
     scripted.delay = 3

@@ -12,7 +12,7 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.http_connection import HttpConnection
-from mcpbus.client.http_library import httpx2
+from mcpbus.client.http_library import certificates, httpx2
 from mcpbus.client.http_requests import HttpRequests
 from mcpbus.client.http_url import read_url
 from mcpbus.client.negotiation import negotiate
@@ -80,8 +80,11 @@ async def connect_http(
         check_grant("connect_http()", auth=auth)
     grant = None if says_itself else auth
     timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+    trusted = await certificates()
     async with (
-        httpx2.AsyncClient(headers=fields, auth=account, timeout=timeout, limits=_LIMITS) as http,
+        httpx2.AsyncClient(
+            headers=fields, auth=account, timeout=timeout, limits=_LIMITS, verify=trusted
+        ) as http,
         trio.open_nursery() as nursery,
     ):
         keeper = None if grant is None else TokenKeeper(url, grant, nursery)

@@ -3,18 +3,20 @@
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Thread, get_ident
 
+import httpx2
 import pytest
 import trio
 from wire_server import make_server
 
-from mcpbus.client import ClientError, connect_http, connect_process, process
+from mcpbus.client import ClientError, connect_http, connect_process, http_library, process
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import REVISIONS, Era
 
@@ -312,3 +314,23 @@ async def test_a_header_that_cannot_be_sent_is_refused_without_what_it_says(valu
         async with connect_http("http://127.0.0.1:9/mcp", headers={"Authorization": value}):
             pass
     assert "s3cret" not in str(refused.value)
+
+
+# -- connections over HTTP ------------------------------------------------------------------------
+
+
+async def test_the_certificates_are_read_once_and_in_a_thread(monkeypatch):
+    read = []
+
+    def create():
+        read.append(get_ident())
+        return ssl.create_default_context()
+
+    http_library._certificates.cache_clear()
+    monkeypatch.setattr(httpx2, "create_ssl_context", create)
+    monkeypatch.setattr("httpx2._transports.default.create_ssl_context", lambda verify, **_: verify)
+    for _ in range(2):
+        async with over_http() as client:
+            await client.list_tools()
+    assert len(read) == 1
+    assert read != [get_ident()]

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import trio
 
-from mcpbus.client.oauth import http_web
+from mcpbus.client import http_library
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ class Internet(trio.abc.HostnameResolver):
     @contextmanager
     def instead_of_the_other_one(self):
         """Have all requests of this process go here."""
-        http_web._certificates()  # which takes a thread otherwise, and no time of trio's
+        http_library._certificates()  # which takes a thread otherwise, and no time of trio's
         with pytest.MonkeyPatch.context() as patch:
 
             async def handle(_, request):

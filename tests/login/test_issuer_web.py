@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from internet import Internet, answer
 
+from mcpbus.client import http_library
 from mcpbus.client.oauth import http_web
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
 from mcpbus.client.oauth.http_web import HttpWeb
@@ -179,7 +180,7 @@ class Here(trio.abc.HostnameResolver):
 async def test_who_is_asked_at_an_address_shows_the_certificate_of_the_host(certificate, monkeypatch):
     monkeypatch.setattr(http_web, "_is_near", lambda address, reach: False)
     monkeypatch.setattr(
-        http_web, "_certificates", cache(lambda: ssl.create_default_context(cafile=certificate))
+        http_library, "_certificates", cache(lambda: ssl.create_default_context(cafile=certificate))
     )
     trio.socket.set_custom_hostname_resolver(Here())
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

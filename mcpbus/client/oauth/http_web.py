@@ -5,10 +5,8 @@ only at an address that is no nearer than the server, see `mcpbus.client.oauth.n
 name could lead elsewhere the next time.
 """
 
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -18,7 +16,7 @@ import trio
 
 from mcpbus.client.errors import told
 from mcpbus.client.http_answers import explain
-from mcpbus.client.http_library import httpx2
+from mcpbus.client.http_library import certificates, httpx2
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
 from mcpbus.client.oauth.nearness import Nearness, nearness
 from mcpbus.client.oauth.web import Answer
@@ -75,16 +73,14 @@ class HttpWeb:
 
     async def _ask(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         failure = IssuerUnavailableError(f"{shown(told(url))} did not answer within {SECONDS:g} s")
-        if not _certificates.cache_info().currsize:
-            # To read all of them takes tens of milliseconds, in which nobody else would be served.
-            await trio.to_thread.run_sync(_certificates)
+        trusted = await certificates()
         # What is packed may be far longer than it looks.
         fields = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
         with trio.move_on_after(SECONDS):
             for address in await self._addresses(url):
                 try:
                     # By one connection for each: it is made to an address, and another host may have the same.
-                    async with httpx2.AsyncClient(verify=_certificates(), timeout=SECONDS) as client:
+                    async with httpx2.AsyncClient(verify=trusted, timeout=SECONDS) as client:
                         request = client.build_request(verb, url, headers=fields, content=body)
                         return await _send(client, _sent_to(address, request), url)
                 except httpx2.ConnectError as error:
@@ -127,11 +123,6 @@ class HttpWeb:
             f"{shown(told(url))} is on this machine or in its network, and the server that names it is not, so it is left alone: "
             "if it is right, name the issuer yourself (issuer=)"
         )
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
 
 
 def reach_of(url: str, peer: object) -> Nearness:

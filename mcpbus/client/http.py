@@ -25,8 +25,12 @@ from mcpbus.protocol.revisions import LATEST, named
 from mcpbus.protocol.validators import check_text
 
 _CONNECT_SECONDS: Final = 10
-_LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-"""Each call and each listen has a connection for as long as it takes: where they could not have more, all else would wait for them."""
+_LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=2)
+"""Each call and each listen has a connection for as long as it takes: where they could not have more, all else would wait for them.
+
+Servers close a connection that is idle for 5 seconds (uvicorn, Node). A request that is sent in the same moment is lost, so it must not be
+sent over a connection of about that age.
+"""
 _CLOSE_SECONDS: Final = 2
 
 

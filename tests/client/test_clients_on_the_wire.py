@@ -6,10 +6,11 @@ import re
 import ssl
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread, get_ident
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -317,6 +318,41 @@ async def test_a_header_that_cannot_be_sent_is_refused_without_what_it_says(valu
 
 
 # -- connections over HTTP ------------------------------------------------------------------------
+
+
+async def test_a_connection_that_a_server_may_be_closing_is_not_used_again(monkeypatch):
+    """uvicorn and Node close a connection that is idle for 5 seconds, and what is sent then is lost."""
+    late, accepted = [0.0], []
+    clock = SimpleNamespace(monotonic=lambda: trio.current_time() + late[0])
+    monkeypatch.setattr("httpcore2._async.http11.time", clock)
+
+    async def relay(ours):
+        accepted.append(ours)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as theirs, trio.open_nursery() as nursery:
+            nursery.start_soon(pump, theirs, ours)
+            await pump(ours, theirs)
+            nursery.cancel_scope.cancel()
+
+    async def pump(source, sink):
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for part in source:
+                await sink.send_all(part)
+
+    async with make_server().open() as bus, trio.open_nursery() as nursery:
+        serve = partial(bus.serve, bind="127.0.0.1:0")
+        [url] = await nursery.start(lambda task_status: serve(task_status=task_status))
+        port = int(re.search(r":(\d+)", url[5:])[1])
+        [between] = await nursery.start(partial(trio.serve_tcp, relay, 0, host="127.0.0.1"))
+        at = between.socket.getsockname()[1]
+        async with connect_http(url.replace(f":{port}", f":{at}"), revision="2026-07-28") as client:
+            await client.list_tools()
+            before = len(accepted)
+            await client.list_tools()
+            assert len(accepted) == before
+            late[0] += 3
+            await client.list_tools()
+            assert len(accepted) == before + 1
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_certificates_are_read_once_and_in_a_thread(monkeypatch):

@@ -65,8 +65,8 @@ ifeq ($(ARGS),)
 	@$(BIN)/python -m tests.conformance.run --forward-all
 endif
 
-interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, and issuers (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=380) tests/typescript tests/issuers $(ARGS)
+interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, issuers, and servers behind gateways (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=450) tests/typescript tests/issuers tests/gateways $(ARGS)
 
 bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in some seven minutes with its set-up, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -74,7 +74,8 @@ def read_head(fields: Fields) -> RequestHead:
         found[_COOKIE] = join_cookies(cookies)
     fault = _find_fault(method, scheme, target, protocol) or _settle_host(found, pseudo.get(b":authority"))
     expectation = found.get(b"expect")
-    if fault is None and expectation is not None and expectation != b"100-continue":
+    met = isinstance(expectation, bytes) and expectation.lower() == b"100-continue"
+    if fault is None and expectation is not None and not met:
         fault = RequestError(417, "the only expectation that can be met is 100-continue")
     path, _, query = target.decode().partition("?")
     head = Head(method.decode(), plain_path(unquote(path)), Headers.of(found), query)

@@ -308,8 +308,8 @@ class Http2Request:
         await self.answering.wait_sent(partial(self.answering.say, b"", last=True))
 
     async def disconnected(self) -> None:
-        """See `HttpRequest`. One that has its whole answer is nobody's to wait for."""
-        if self.gone:
+        """See `HttpRequest`. A client that got the whole response has not disconnected, although the stream is over then."""
+        if self.gone and not self.answering.ended:
             return
         if self._left is None:
             self._left = trio.lowlevel.ParkingLot()

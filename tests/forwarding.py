@@ -1,4 +1,6 @@
-"""What a client is told when nothing that it asks for is at the process that it asks."""
+"""Each request of a server over HTTP, forwarded over a link to the process itself, as if another one had it."""
+
+from collections.abc import Callable
 
 from mcpbus.cluster.affinity import Affinity
 from mcpbus.cluster.node import Node
@@ -6,16 +8,20 @@ from mcpbus.server import Server
 from mcpbus.testing import MemoryDirectory
 
 
-def forward_all() -> None:
-    """Have each server be one of several, alone, and forward to itself what it would serve."""
+def forward_all(patch: Callable[[object, str, object], None] = setattr) -> None:
+    """Open each server as the only node of a cluster, and forward to itself each request that it receives.
+
+    Args:
+        patch: Replaces an attribute. `monkeypatch.setattr` limits this to one test.
+    """
     opening = Server.open
 
     def open_one_of_several(server, *, cluster=None, **options):
         return opening(server, cluster=cluster or MemoryDirectory().cluster(), **options)
 
-    Server.open = open_one_of_several
     itself = "the process itself, over a link"
-    Affinity.home_of = lambda *_: itself
     link, reach = Node.link, Node.reach
-    Node.link = lambda node, home: link(node, node.home if home is itself else home)
-    Node.reach = lambda node, home: reach(node, node.home if home is itself else home)
+    patch(Server, "open", open_one_of_several)
+    patch(Affinity, "home_of", lambda *_: itself)
+    patch(Node, "link", lambda node, home: link(node, node.home if home is itself else home))
+    patch(Node, "reach", lambda node, home: reach(node, node.home if home is itself else home))

@@ -125,6 +125,11 @@ class Inquiry:
             return True
         return self._was_late and now < self._rests_until
 
+    def announced(self) -> None:
+        """Note that the upstream server announces another list: it is asked for again, however long it took."""
+        self._heavy = self._was_late = False
+        self._rests_until = -math.inf
+
     async def fresh(self, nursery: trio.Nursery, *, waits: bool = True) -> None:
         """Wait until the list is as new as this request, but not for long.
 

@@ -127,7 +127,7 @@ class Live:
         self._subscribed: dict[tuple[Hashable, str], bool] = {}
         self._client_subscriptions: dict[Hashable, ClientSubscriptions] = {}
         self._owners: dict[str, Counter[Hashable]] = {}
-        self._hearing = Hearing(self._look, self._changed, self._told_updated, self._lost)
+        self._hearing = Hearing(self._look, self._announced, self._told_updated, self._lost)
         self._pool = Pool(upstream, terms.connections, self._hear, terms.isolation)
         self.calls = OpenCount()
         self._relay = Relay(upstream.name, self._pool, self._hearing, terms.tools, self.calls)
@@ -407,6 +407,15 @@ class Live:
         """Have clients' own subscriptions look again at what the upstream server has."""
         for own in self._client_subscriptions.values():
             own.changed()
+
+    def _announced(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+        """Take that the upstream server announces changes of a client's lists: the client asks for them, and gets the new ones."""
+        names = list(lists)
+        for name in names:
+            inquiry = self._inquiries.get((pipe.use, name))
+            if inquiry is not None:
+                inquiry.announced()
+        self._changed(pipe, names)
 
     def _changed(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
         """Tell the client that owns a connection that its lists have changed; it asks for them if it wants to know."""

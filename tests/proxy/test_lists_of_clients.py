@@ -390,6 +390,33 @@ async def test_a_list_that_takes_long_is_asked_for_seldom(autojump_clock):
         assert len(scripted.asked("tools/list")) - before <= 3
 
 
+@pytest.mark.parametrize("seconds", [2, 8])
+async def test_a_slow_list_is_asked_for_again_once_its_server_announces_another_one(seconds, autojump_clock):
+    tools = ["t"]
+
+    def answer_late(wire, request, _params):
+        async def reply():
+            listed = [{"name": name, "inputSchema": {"type": "object"}} for name in tools]
+            await trio.sleep(seconds)
+            wire.reply(request, {"tools": listed})
+
+        wire.soon(reply)
+
+    scripted = Scripted(OLD)
+    async with open_client(scripted.proxy(), revision=OLD) as client, client.listen(tools=True) as changes:
+        scripted.answers["tools_list"] = answer_late
+        await client.call_tool("t")
+        await client.list_tools()
+        await trio.sleep(seconds)
+        tools.append("more")
+        scripted.wires[-1].say("notifications/tools/list_changed")
+        with trio.fail_after(20):
+            while True:
+                await anext(changes)
+                if await names(client) == {"t", "more"}:
+                    break
+
+
 async def test_a_list_that_is_refused_to_one_client_leaves_what_is_known(autojump_clock, caplog):
     scripted = Scripted(OLD)
     async with open_client(scripted.proxy(), revision=OLD) as client:

@@ -141,16 +141,18 @@ class Observer:
         return {"update": str(update.params.uri)}
 
     async def _changes(self, step: dict[str, Any]) -> dict[str, Any]:
-        """Have a tool change the list of tools, and wait for the notification."""
-        if self.modern:
-            async with self.client.listen(tools_list_changed=True) as listen:
-                await self._start(step["call"], None)
-                await anext(listen)
-        else:
+        """Have a tool change the list of tools, and list them at each notification until the change is there."""
+        async with AsyncExitStack() as stack:
+            changes = None
+            if self.modern:
+                changes = await stack.enter_async_context(self.client.listen(tools_list_changed=True))
             await self._start(step["call"], None)
-            await self._heard(types.ToolListChangedNotification)
-        names = [tool.name for tool in (await self.client.list_tools()).tools]
-        return {"grown": [name for name in names if name.endswith(step["grown"])]}
+            while True:
+                await (self._heard(types.ToolListChangedNotification) if changes is None else anext(changes))
+                self._said = []
+                names = (await self._items("tools"))["items"]
+                if grown := [name for name in names if name.endswith(step["grown"])]:
+                    return {"grown": grown}
 
     async def _heard(self, kind: type) -> Any:
         await self._until(lambda: any(isinstance(said, kind) for said in self._said))

@@ -162,14 +162,19 @@ class Observer {
         return { update: update.params.uri };
     }
 
-    /** Have a tool change the list of tools, and wait for the notification. */
+    /** Have a tool change the list of tools, and list them at each notification until the change is there. */
     async changes({ call, grown }) {
         const listen = this.modern ? await this.client.listen({ toolsListChanged: true }) : null;
         await this.#start(call);
-        await this.#heard(CHANGED);
-        if (listen) await listen.close();
-        const names = Object.keys((await this.#items('tools')).items);
-        return { grown: names.filter(name => name.endsWith(grown)) };
+        for (;;) {
+            await this.#heard(CHANGED);
+            this.#said = [];
+            const names = Object.keys((await this.#items('tools')).items).filter(name => name.endsWith(grown));
+            if (names.length) {
+                await listen?.close();
+                return { grown: names };
+            }
+        }
     }
 
     async #heard(method) {

@@ -1,7 +1,8 @@
 """How a legacy client comes back to a stream that it lost: replay of what it missed, then on from there.
 
 Replay never holds another stream's events. A stream that is unknown, or whose missed part was dropped, is
-refused: opened anew in its place it would leave its client waiting for a reply that cannot come.
+refused: opened anew in its place it would leave its client waiting for a reply that cannot come. So is one with a gap, where
+the event store failed, also while an older connection of it seems to be open.
 
 What a request's stream said before it ended is replayed, and the connection closed. A client that has it all, up to
 the reply or to the end that it asked for, gets 204, which ends the reconnecting of an `EventSource` (HTML, 9.2.2) and of the official clients. An empty stream
@@ -46,10 +47,14 @@ async def resume(
         await http.answer(_unknown())
         return
     name, after = named
+    live = session.streams.find(name)
+    if live is not None and not _is_whole(live):
+        # Whatever the host reports of the older connection: what the client has missed of the gap cannot be known.
+        await http.answer(_unknown())
+        return
     async with trio.open_nursery() as nursery:
         connection = nursery.cancel_scope
         nursery.start_soon(watch, http, connection)
-        live = session.streams.find(name)
         writer = None if live is None else await live.resume(connection)
         if live is None or writer is None:
             await _follow_up(bus, http, session, connection, named, principal=principal)
@@ -61,9 +66,16 @@ async def resume(
                 missed = _NOTHING if up_to_date else await _fetch(bus, session, name, after)
                 if writer.dismissed:  # the client has come back on another connection
                     missed = _ENDED
+                elif not _is_whole(live):  # the store has failed since
+                    missed = None
                 if await _replay(bus, http, session, named, missed, more=True):
                     await _go_on(bus, http, live, writer, connection)
         connection.cancel()
+
+
+def _is_whole(stream: Stream) -> bool:
+    """Tell whether the event store has all that was sent on a stream: it never failed."""
+    return stream.log is not None and stream.log.resumable
 
 
 async def _follow_up(

@@ -138,6 +138,29 @@ async def test_where_the_store_fails_or_is_too_slow_it_goes_out_all_the_same(fai
         assert (await stage.session.get(stage.call.event_ids[0]).ended()).status == 400
 
 
+async def test_a_stream_with_a_gap_is_not_taken_over_from_a_connection_that_looks_alive(autojump_clock):
+    """Some hosts report late that a connection was lost."""
+    async with staged() as stage:
+        await stage.say(1)
+        stage.store.keep(OSError("disk full"))
+        await wait_all_tasks_blocked()
+        assert (await stage.session.get(stage.call.event_ids[-1]).ended()).status == 400
+        await stage.say(1)
+        said = [(await stage.call.message())["params"]["progress"] for _ in range(2)]
+        assert (said, stage.fates) == ([1, 2], [DELIVERED] * 2)
+
+
+async def test_a_stream_whose_store_fails_while_it_is_taken_over_is_not_gone_on_from(autojump_clock):
+    async with staged() as stage:
+        await stage.say(1)
+        stage.store.keep()
+        await stage.say(1)
+        again = stage.session.get(stage.call.event_ids[-1])
+        await wait_all_tasks_blocked()
+        stage.store.keep(OSError("disk full"))
+        assert (await again.ended()).status == 400
+
+
 async def test_nothing_is_said_to_keep_a_connection_alive_while_the_store_is_waited_for(autojump_clock):
     async with staged(keep_alive=0.4, store_deadline=1) as stage:
         await trio.sleep(0.3)

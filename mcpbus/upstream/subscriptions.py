@@ -178,6 +178,7 @@ class Subscriptions:
             while True:
                 while not tried and self.wanted == self._heard_of:
                     if not self.wanted and not self._keeps(pipe):
+                        last.cancel()
                         return
                     await self.stir()
                     await trio.sleep(_TOGETHER_SECONDS)

@@ -367,6 +367,23 @@ async def test_a_connection_with_a_subscription_stays_and_one_without_does_not(a
         assert scripted.connected == 0
 
 
+@pytest.mark.parametrize("revision", [OLD, NEW])
+async def test_a_listen_of_a_client_that_wants_nothing_more_ends_and_so_does_its_connection(
+    revision, autojump_clock
+):
+    scripted = Scripted(NEW)
+    proxy = scripted.proxy(program=True)
+    async with open_bus(proxy) as bus, bus.connect(revision=revision) as client:
+        async with client.listen(uris=["d://a"]):
+            await trio.sleep(3 * 300)
+            assert len(proxy.connection._client_subscriptions) == 1
+            connected = scripted.connected
+        await trio.sleep(5)
+        assert not proxy.connection._client_subscriptions
+        await trio.sleep(301)
+        assert scripted.connected == connected - 1
+
+
 async def test_a_client_whose_own_connection_is_lost_is_subscribed_again_and_told_so(autojump_clock, caplog):
     scripted = noting_server()
     async with (

@@ -90,6 +90,18 @@ class ReachableBuses:
         broadcast.elsewhere = tuple(elsewhere for each in told for elsewhere in each.elsewhere)
         return broadcast
 
+    def subscriptions(self) -> list[tuple[str, Hashable]]:
+        """Return the resources that clients have subscribed to, by the URIs that they have in this server, each with its subscriber."""
+        found = []
+        for bus, way in self._open():
+            for above, owner in bus.topics.subscriptions:
+                uri: str | None = above
+                for mount in reversed(way):
+                    uri = None if uri is None else mount.watched_below(uri, owner)
+                if uri is not None:
+                    found.append((uri, owner))
+        return found
+
     def open_now(self) -> list[Bus[Any]]:
         """Return the buses that are there."""
         return [bus for bus, _ in self._open()]

@@ -190,6 +190,8 @@ class Server(Definition, Openable[StateT]):
             for bus in self._buses.open_now():
                 bus.mounted_states.update(states)
             mount = self._mount(other, prefix)
+            for uri, owner in self._buses.subscriptions():  # from before
+                mount.watched(uri, owner, wanted=True)
             try:
                 yield mount.detach
             finally:

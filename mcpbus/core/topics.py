@@ -143,6 +143,11 @@ class Topics:
         """The resources that have subscribers, each as its first subscriber spelled it."""
         return list(self._spellings.values())
 
+    @property
+    def subscriptions(self) -> list[tuple[str, Hashable]]:
+        """The resources that have subscribers, as the first subscriber spelled each, with every owner of a subscription to it."""
+        return [(self._spellings[canonical], owner) for canonical, owner in self._owners]
+
     def in_list(self, kind: str) -> list[_Address]:
         """Return who wants to hear of changes of one list."""
         return list(self._lists.get(kind, ()))

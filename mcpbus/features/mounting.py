@@ -170,6 +170,8 @@ class Mount:
         self._unlisted: list[Resource] = []
         self._refused: dict[int, frozenset[str]] = {}
         self._differences: WeakKeyDictionary[Difference, Difference] = WeakKeyDictionary()
+        # Subscriptions that were passed on, by the URI above and their owner, with the URI below.
+        self._watched: dict[tuple[str, Hashable], str] = {}
         self._ends: list[Callable[[], object]] = []
         try:
             if prefix.text is not None:
@@ -194,6 +196,8 @@ class Mount:
         for end in self._ends:
             end()
         self._ends.clear()
+        for uri, owner in [*self._watched]:
+            self.watched(uri, owner, wanted=False)
         touched = above.uri_claims.release(self._server)
         for registry, *_ in self._kinds():
             taken = self._taken.get(id(registry), {})
@@ -481,9 +485,17 @@ class Mount:
         return self._below.watches
 
     def watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
-        """See `UriWatcher.watched`."""
-        if self._may_have(uri):
-            self._below.watched(self.uri_below(uri), owner, wanted)
+        """See `UriWatcher.watched`. The end of a subscription goes where the subscription went, whose server that may be by now."""
+        if not wanted:
+            below = self._watched.pop((uri, owner), None)
+        elif below := self.uri_below(uri) if self._may_have(uri) else None:
+            self._watched[uri, owner] = below
+        if below is not None:
+            self._below.watched(below, owner, wanted)
+
+    def watched_below(self, uri: str, owner: Hashable) -> str | None:
+        """Return the URI that an owner's subscription has in the mounted server; None if it went elsewhere."""
+        return self._watched.get((uri, owner))
 
     def hearing(self, uris: Collection[str], key: Hashable) -> list[UntilHeard]:
         """See `UriWatcher.hearing`."""

@@ -155,6 +155,8 @@ class Live:
                 self._nursery = nursery
                 nursery.start_soon(self._pool.run)
                 nursery.start_soon(self._hearing.run)
+                for key, subscriptions in self._client_subscriptions.items():  # from before
+                    nursery.start_soon(self._run_subscriptions, key, subscriptions)
                 try:
                     await nursery.start(partial(self._watch.run, self._turn, optional=self._terms.optional))
                 except UpstreamError as error:

@@ -230,6 +230,56 @@ async def test_a_server_that_cannot_be_reached_keeps_nobody_from_the_others(tmp_
         assert await names(client) == ["a_wait", "a_who", "b_wait", "b_who"]
 
 
+async def updates(changes):
+    """The resources whose updates a client gets within a minute."""
+    found = []
+    with trio.move_on_after(60):
+        async for method, params in changes:
+            if method == "notifications/resources/updated":
+                found.append(params["uri"])
+    return found
+
+
+@BOTH
+@pytest.mark.parametrize("there", [OLD, NEW])
+@pytest.mark.parametrize("within", [False, True])
+async def test_what_clients_subscribed_to_is_subscribed_to_at_a_server_that_comes_or_changes(
+    within, there, here, tmp_path, autojump_clock
+):
+    async with opened(tmp_path, there, a="sun", b="moon") as desk:
+        server, place = desk.server(), "now"
+        if within:
+            below, server, place = server, Server("above"), "desk/now"
+            server.mount(below, prefix="desk")
+        async with (
+            open_client(server, revision=here) as client,
+            client.listen(uris=[f"{each}://{place}" for each in ("sun", "moon", "mars")]) as changes,
+        ):
+            # One stays, one gets another entry, and one is new.
+            desk.write(a="sun", b={"command": "moon", "disabledTools": ["who"]}, c="mars")
+            await trio.sleep(30)
+            await updates(changes)
+            for name in ("sun", "moon", "mars"):
+                desk.sites[name].resource_updated(f"{name}://now")
+            assert sorted(await updates(changes)) == [f"mars://{place}", f"moon://{place}", f"sun://{place}"]
+
+
+@pytest.mark.parametrize("there", [OLD, NEW])
+async def test_the_end_of_a_subscription_reaches_each_server_that_got_it(there, tmp_path, autojump_clock):
+    """Also one that has come since, and one to which the URI did not belong any more."""
+    async with opened(tmp_path, there, a="sun") as desk, open_client(server := desk.server()) as client:
+        async with client.listen(uris=["moon://now", "sun://now", "x://b/now"]):
+            desk.write(a="sun", b="moon")
+            await trio.sleep(30)
+            lives = [each.connection for each in server.mounted()]
+            assert len(lives) == 2
+        await trio.sleep(5)
+        for live in lives:
+            assert not live._subscribed
+            assert not live._owners
+            assert not live._client_subscriptions
+
+
 async def test_it_is_opened_again_with_what_the_file_has_then(tmp_path, autojump_clock):
     async with opened(tmp_path, a="sun") as desk:
         server = desk.server()

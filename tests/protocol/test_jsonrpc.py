@@ -373,3 +373,11 @@ def test_without_params_there_is_no_params_member():
 def test_what_json_cannot_hold_is_refused_where_it_is_said():
     with pytest.raises(TypeError):
         encode_notification("m", {"a": object()})
+
+
+def test_a_fault_in_a_batch_refers_to_no_frame():
+    """A traceback would: it refers to itself so, and a thousand of them in each batch stay until the garbage collector looks."""
+    for fault in decode_batch(b'[{}, 5, [], {"jsonrpc": "2.0", "id": 1}]'):
+        assert isinstance(fault, Undecodable)
+        for error in (fault, fault.error):
+            assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)

@@ -96,4 +96,6 @@ def _decode_member(data: bytes) -> "Request | Notification | Response | Undecoda
     try:
         return decode(data)
     except Undecodable as fault:
-        return fault
+        # A new one: the traceback of a raised one refers to this frame, and so to itself. A thousand of these in each batch take hundreds of
+        # megabytes until the garbage collector looks for them.
+        return Undecodable(fault.error, fault.id, array=fault.array)

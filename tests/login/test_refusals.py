@@ -79,3 +79,12 @@ PLACE = "https://mcp.example/meta"
 )
 def test_what_an_answer_says(status, fields, token, refusal):
     assert read_refusal(status, fields, token) == refusal
+
+
+def test_no_more_than_the_first_letters_of_long_challenges_are_read():
+    """They are read in one piece: a server that writes 48 KB would delay others."""
+    named = f'resource_metadata="{PLACE}"'
+    long = 'Bearer k="x"' + ', k="x"' * 5_000
+    assert read_refusal(401, [f"Bearer {named}", long], None).place == PLACE
+    assert read_refusal(401, [f"{long}, {named}"], None).place is None
+    assert read_refusal(401, [long, f"Bearer {named}"], None).place is None

@@ -22,6 +22,7 @@ from mcpbus.client.pending import (
     received,
     weight_fault,
 )
+from mcpbus.client.reading import OpenHolding, Readings
 from mcpbus.client.server_questions import ServerQuestions
 from mcpbus.client.session_listens import SessionListens
 from mcpbus.client.wire import check_message, encode_params, read_error, unreadable
@@ -108,6 +109,7 @@ class Conversation:
     ) -> None:
         self._pause = pause
         self._waiting = waiting
+        self.readings = Readings()
         self._info = dict(info or INFO)
         self.scoped = scoped
         self._hearing = hearing
@@ -211,7 +213,7 @@ class Conversation:
         request = Request(request_id, method, encode_params(method, body))
         tool = params.get("name") if method == "tools/call" else None
         await trio.lowlevel.checkpoint_if_cancelled()
-        pending = self._pending[request_id] = Pending(on_notification, tool, on_question)
+        pending = self._pending[request_id] = Pending(on_notification, tool, on_question, self.readings)
         pending.shallow = shallow
         if on_question is not None and self._hearing is not None:
             self._hearing.want()  # there are servers that ask there even what a request of their client's is for
@@ -232,6 +234,7 @@ class Conversation:
             raise
         finally:
             del self._pending[request_id]
+            pending.release()
             if progress:
                 self._by_token.pop(meta["progressToken"], None)
         kind = result.get("resultType", "complete") if self.revision.result_type else "complete"
@@ -279,6 +282,10 @@ class Conversation:
         """Call a function with the bytes that wait to be written to the server, each time that they change."""
         if self._waiting is not None:
             self._waiting.on_waiting = count
+
+    def count_reading(self, count: OpenHolding) -> None:
+        """Count the bytes of long messages while they are read, and until their results are decoded."""
+        self.readings.open = count
 
     def withdraw_waiting(self, why: str) -> None:
         """Fail the requests that wait to be written to the server."""
@@ -341,7 +348,10 @@ class Conversation:
             except (Undecodable, msgspec.DecodeError, RecursionError) as fault:
                 unread = fault  # what comes in a batch with it is for others
         if unread is not None:
-            raise unread
+            try:
+                raise unread
+            finally:
+                del unread  # its traceback refers to this frame, which refers to the message
 
     def receive_for(self, data: bytes, request_id: RequestId | None) -> None:
         """Take a message of the server's that belongs to a request of this client, or to none. For a connection that knows.

@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError, StatusError, told
+from mcpbus.client.errors import ClientError, Disconnected, StatusError, told
 from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
@@ -139,7 +139,7 @@ class GetStream:
             try:
                 await self._follow(client, place)
                 why = f"{told(self._url)} ended the stream"
-            except (httpx2.HTTPError, ValueError) as error:
+            except (httpx2.HTTPError, ValueError, Disconnected) as error:
                 why = explain(self._url, error) if isinstance(error, httpx2.HTTPError) else str(error)
             except ClientError as error:
                 refusal, why = error, str(error)
@@ -189,7 +189,7 @@ class GetStream:
             self._answered.set()
             begun = trio.current_time()
             try:
-                await read_messages(answer, place, take)
+                await read_messages(answer, place, take, client.readings)
             finally:
                 if trio.current_time() - begun >= _LASTING_SECONDS:
                     place.returns = 0

@@ -10,19 +10,23 @@ from urllib.parse import urlsplit
 
 import trio
 
-from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError, told
+from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError, told
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.oauth.errors import shown
 from mcpbus.client.oauth.refusal import read_refusal
+from mcpbus.client.reading import Readings
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
-from mcpbus.client.yielding import Yielder
+from mcpbus.client.yielding import LONG_WORK_BYTES, Yielder, long_work
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from mcpbus.protocol.http.sse import EventDecoder
 from mcpbus.protocol.jsonrpc import Request, Response, Undecodable, decode
 
 _LEAVE_SECONDS: Final = 0.1
 """How long a server has to end a stream by itself once the answer has come, so that the connection can be used again."""
+
+_SLICE_BYTES: Final = 8 * 1024
+"""How much of a stream is read in a slice: it may be a line for each two bytes."""
 
 _ERROR_SECONDS: Final = 5.0
 """How long the body of an error may take: it tells whether the session has ended."""
@@ -40,44 +44,107 @@ _NOT_FOUND: Final = {METHOD_NOT_FOUND: "", RESOURCE_NOT_FOUND: "resources/"}
 """The errors that a server may tell with the status 404, too, as 2026-07-28 has it for the first, and how methods begin that may have them."""
 
 
-async def read_messages(answer: httpx2.Response, place: StreamPlace, take: Callable[[str], bool]) -> None:
+async def read_messages(
+    answer: httpx2.Response, place: StreamPlace, take: Callable[[str], bool], readings: Readings
+) -> None:
     """Read a stream of events until it ends, or `take` wants no more of its messages or fails.
 
     Other tasks run in between, however many messages come in one piece.
 
     Raises:
         ValueError: An event has more bytes than a message may have.
+        Disconnected: Too much waits, and the bytes of an event were given up.
     """
-    decoder, turn = EventDecoder(MOST_MESSAGE_BYTES), Yielder()
-    failure: Exception | None = None
     # Left by a cancellation: an iteration that is given up otherwise is closed by the garbage collector, at any time.
-    with trio.CancelScope() as scope:
+    scope = trio.CancelScope()
+    reader = _EventReader(place, take, scope)
+    with readings.reading(reader.give_up) as reading, scope:
         async for piece in answer.aiter_raw():
-            try:
-                for event in decoder.feed(piece) if failure is None else ():
-                    message = place.read(event)
-                    if message is not None and not take(message):
-                        scope.deadline = min(scope.deadline, trio.current_time() + _LEAVE_SECONDS)
-                    await turn.pause()
-            except Exception as error:  # noqa: BLE001 - raised again below
-                failure = error
-                scope.cancel()
+            await reader.read(piece)
+            reading.hold(reader.held)
+    failure = reader.failure or reading.failure
     if failure is not None:
         raise failure
 
 
-async def read_body(answer: httpx2.Response) -> bytes:
+class _EventReader:
+    """Takes the messages of one stream, a slice at a time.
+
+    Args:
+        place: Where the client is in the stream.
+        take: Takes a message, and returns whether it wants more.
+        scope: The scope of the reading, which ends with it.
+
+    Attributes:
+        failure: The error that ended it; None if there is none.
+    """
+
+    def __init__(self, place: StreamPlace, take: Callable[[str], bool], scope: trio.CancelScope) -> None:
+        self._place = place
+        self._take = take
+        self._scope = scope
+        self._decoder = EventDecoder(MOST_MESSAGE_BYTES)
+        self._turn = Yielder()
+        self._ended = False
+        self.failure: Exception | None = None
+
+    @property
+    def held(self) -> int:
+        """The bytes of the event that has not ended."""
+        return self._decoder.held
+
+    def give_up(self) -> None:
+        """Drop these bytes, and end the reading."""
+        self._ended = True
+        self._decoder.drop()
+        self._scope.cancel()
+
+    async def read(self, piece: bytes) -> None:
+        """Read the next bytes. No cancel point."""
+        if self._ended:
+            return
+        try:
+            if len(piece) < LONG_WORK_BYTES:
+                await self._read_slice(piece)
+                return
+            async with long_work():
+                for begin in range(0, len(piece), _SLICE_BYTES):
+                    await self._read_slice(piece[begin : begin + _SLICE_BYTES])
+                    await self._turn.pause()
+        except Exception as error:  # noqa: BLE001 - raised again where the stream is left
+            self.failure = error
+            self.give_up()
+
+    async def _read_slice(self, piece: bytes) -> None:
+        for event in self._decoder.feed(piece):
+            message = self._place.read(event)
+            if message is not None and not self._take(message):
+                self._scope.deadline = min(self._scope.deadline, trio.current_time() + _LEAVE_SECONDS)
+            await self._turn.pause()
+
+
+async def read_body(answer: httpx2.Response, readings: Readings) -> bytes:
     """Read a body that is one message, or a batch of them.
 
     Raises:
         MalformedAnswerError: It has more bytes than a message may have.
+        Disconnected: Too much waits, and what has come of it was given up.
     """
     body = bytearray()
-    with trio.CancelScope() as scope:
+
+    def give_up() -> None:
+        body.clear()
+        scope.cancel()
+
+    with readings.reading(give_up) as reading, trio.CancelScope() as scope:
         async for piece in answer.aiter_raw():
-            body += piece
+            if reading.failure is None:
+                body += piece
+                reading.hold(len(body))
             if len(body) > MOST_MESSAGE_BYTES:
                 scope.cancel()
+    if reading.failure is not None:
+        raise reading.failure
     if len(body) > MOST_MESSAGE_BYTES:
         raise MalformedAnswerError(f"the answer has more than {MOST_MESSAGE_BYTES:,} bytes")
     return bytes(body)
@@ -91,13 +158,13 @@ class Refusal(Enum):
     UNCLEAR = "the text is that of an ended session, in an answer to the request itself, which may have run"
 
 
-async def read_error_body(answer: httpx2.Response) -> bytes:
+async def read_error_body(answer: httpx2.Response, readings: Readings) -> bytes:
     """Read the body of an error; empty where it cannot be read, or does not come in time."""
     with (
         trio.move_on_after(_ERROR_SECONDS),
-        suppress(httpx2.HTTPError, MalformedAnswerError),
+        suppress(httpx2.HTTPError, MalformedAnswerError, Disconnected),
     ):
-        return await read_body(answer)
+        return await read_body(answer, readings)
     return b""
 
 

@@ -30,6 +30,7 @@ from mcpbus.client.outgoing import Outgoing
 from mcpbus.client.pending import Pending
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.wire import encode_message
+from mcpbus.client.yielding import LONG_WORK_BYTES, long_work
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable
 from mcpbus.protocol.revisions import Era
@@ -180,7 +181,7 @@ class HttpConnection:
                     if answer.is_success:
                         return
                     if session is not None and not _opens_session(message):
-                        body = await read_error_body(answer)
+                        body = await read_error_body(answer, self.client.readings)
                         if judge_error(answer.status_code, body, None) is Refusal.OF_SESSION:
                             self._session.ended(session, self.client)
                             return
@@ -257,7 +258,7 @@ class HttpConnection:
             _RefusedError: The session has ended.
             ClientError: The error is nothing of the protocol's.
         """
-        body = await read_error_body(answer)
+        body = await read_error_body(answer, self.client.readings)
         refusal = judge_error(answer.status_code, body, request)
         if refusal is Refusal.UNCLEAR:
             # A request without an effect tells whether it is the session. If so, that request has a new one opened, and this one
@@ -277,9 +278,13 @@ class HttpConnection:
             raise status_error(self._url, answer)
 
     async def _read_json(self, answer: httpx2.Response, request: Request, pending: Pending) -> None:
-        body = await read_body(answer)
+        body = await read_body(answer, self.client.readings)
         try:
-            self._receive(body, request, pending)
+            if len(body) < LONG_WORK_BYTES:
+                self._receive(body, request, pending)
+            else:
+                async with long_work():
+                    self._receive(body, request, pending)
         except (Undecodable, ValueError):
             if answer.is_success:
                 raise
@@ -296,7 +301,7 @@ class HttpConnection:
             return pending.result is None
 
         try:
-            await read_messages(answer, place, take)
+            await read_messages(answer, place, take, self.client.readings)
         except httpx2.HTTPError:
             if not place.id:
                 raise
@@ -311,7 +316,7 @@ class HttpConnection:
         try:
             async with self._requests.send("GET", headers, may_ask=True) as answer:
                 if place.session is not None and answer.is_error:
-                    body = await read_error_body(answer)
+                    body = await read_error_body(answer, self.client.readings)
                     if judge_error(answer.status_code, body, None) is Refusal.OF_SESSION:
                         self._session.ended(place.session, self.client)
                 check_encoding(self._url, answer)

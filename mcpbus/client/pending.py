@@ -8,7 +8,8 @@ import trio
 
 from mcpbus.client.errors import MalformedAnswerError
 from mcpbus.client.kept_notifications import KeptNotifications
-from mcpbus.client.yielding import Yielder
+from mcpbus.client.reading import LONG_BYTES, Reading, Readings
+from mcpbus.client.yielding import Yielder, long_work
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.large import PART_BYTES, decode_large, weigh
 
@@ -24,9 +25,6 @@ OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 All else that it raises is raised again where the request is waited for in which the server asks.
 """
-
-_LONG_BYTES: Final = 256 * 1024
-"""From how many bytes on a result is weighed, in pieces of so many bytes."""
 
 _results: Final = msgspec.json.Decoder(dict[str, Any])
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -44,19 +42,27 @@ def _heavy() -> str:
 
 
 async def _check_weight(result: msgspec.Raw) -> None:
-    """Refuse a result that would take too much memory. Other tasks run in between, and before it is decoded.
+    """Refuse a result that would take too much memory. It is weighed in pieces: other tasks run in between, and before it is decoded.
 
     Raises:
         MalformedAnswerError: It would.
     """
     weight, turn = 0, Yielder()
-    view = memoryview(result)
-    for begin in range(0, len(view), _LONG_BYTES):
-        weight += weigh(view[begin : begin + _LONG_BYTES])
-        if weight > MOST_RESULT_WEIGHT:
-            raise MalformedAnswerError(f"the server's result {_heavy()}")
-        await turn.pause()
+    with memoryview(result) as view:
+        for begin in range(0, len(view), LONG_BYTES):
+            weight += weigh(view[begin : begin + LONG_BYTES])
+            if weight > MOST_RESULT_WEIGHT:
+                break
+            await turn.pause()
+    del result  # the traceback of an error would hold it for as long as the error is there
+    if weight > MOST_RESULT_WEIGHT:
+        raise MalformedAnswerError(f"the server's result {_heavy()}")
     await trio.lowlevel.checkpoint()
+
+
+def _size(result: bytes | msgspec.Raw | Exception) -> int:
+    """Return the bytes of a result, or the letters of an error."""
+    return len(str(result)) if isinstance(result, Exception) else len(result)
 
 
 class Pending:
@@ -66,6 +72,7 @@ class Pending:
         on_notification: Told of its notifications.
         tool: Which tool it calls, if it is a call; whatever the caller gave for a name.
         on_question: Answers what is asked in it; None if that is left to what answers for its client.
+        readings: Count its result while that waits to be decoded.
 
     Attributes:
         on_notification: As given.
@@ -79,6 +86,8 @@ class Pending:
     """
 
     __slots__ = (
+        "_reading",
+        "_readings",
         "_task",
         "begun",
         "on_notification",
@@ -95,7 +104,10 @@ class Pending:
         on_notification: OnNotification | None = None,
         tool: object = None,
         on_question: OnQuestion | None = None,
+        readings: Readings | None = None,
     ) -> None:
+        self._readings = readings
+        self._reading: Reading | None = None
         self.on_notification = on_notification
         self.tool = tool
         self.on_question = on_question
@@ -112,6 +124,9 @@ class Pending:
         """Say what came of it. What comes later changes nothing."""
         if self.result is None:
             self.result = result
+            if self._readings is not None and (size := _size(result)) >= LONG_BYTES:
+                self._reading = Reading(self._readings, self._fail)
+                self._reading.hold(2 * size)  # it will be there twice: as it came, and decoded
             if self.on_settled is not None:
                 self.on_settled()
             if self._task is not None:
@@ -125,24 +140,50 @@ class Pending:
             ProtocolError: The server answered with an error.
             ClientError: There is no answer.
         """
-        if self.result is None:
-            self._task = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
-        result = self.result
-        if isinstance(result, msgspec.Raw) and len(result) >= _LONG_BYTES:
-            await _check_weight(result)
-        return self.decode()
+        try:
+            if self.result is None:
+                self._task = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
+            if not (isinstance(self.result, msgspec.Raw) and len(self.result) >= LONG_BYTES):
+                return self.decode()
+            async with long_work():
+                if isinstance(self.result, msgspec.Raw):  # it may have been given up until now
+                    try:
+                        await _check_weight(self.result)
+                    except MalformedAnswerError:
+                        self._drop()
+                        raise
+                return self.decode()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Count the result no longer: it is decoded, or no task waits for it."""
+        if self._reading is not None:
+            self._reading.close()
+
+    def _fail(self) -> None:
+        """Give up a result that waits to be decoded."""
+        assert self._reading is not None  # noqa: S101 - it calls this
+        self.result = self._reading.failure
 
     def decode(self) -> dict[str, Any]:
-        """Decode the result object, which is there; as `wait` in all else."""
+        """Decode the result object, which is there, and hold it no longer; as `wait` in all else."""
         result = self.result
         if isinstance(result, Exception):
             raise result
         assert result is not None  # noqa: S101 - settled
+        self._drop()
         try:
             return _members.decode(result) if self.shallow else decode_large(_results.decode, result)
         except (msgspec.DecodeError, RecursionError) as fault:
-            raise MalformedAnswerError(f"the server's result is none: {fault}") from None
+            why = str(fault)
+        del result  # a traceback would hold it for as long as the error is there
+        raise MalformedAnswerError(f"the server's result is none: {why}")
+
+    def _drop(self) -> None:
+        """Hold the result no longer. There still is one."""
+        self.result = b""
 
     def _wait_no_longer(self, _: object) -> trio.lowlevel.Abort:
         self._task = None

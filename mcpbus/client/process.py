@@ -21,9 +21,10 @@ from mcpbus.client.negotiation import negotiate
 from mcpbus.client.options import check_client, check_command, check_environment, check_folder
 from mcpbus.client.outgoing import Outgoing
 from mcpbus.client.pending import OnQuestion, Pending
+from mcpbus.client.reading import LONG_BYTES, Reading, Readings
 from mcpbus.client.stderr_lines import OnLine, StderrLines
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
-from mcpbus.client.yielding import Yielder
+from mcpbus.client.yielding import LONG_WORK_BYTES, Yielder, long_work
 from mcpbus.protocol.jsonrpc import Request, Undecodable
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, named
@@ -244,25 +245,37 @@ class _ProcessConnection:
         """Deliver each line; return what is wrong, if it is not the end."""
         stdout = self._process.stdout
         assert stdout is not None  # noqa: S101 - it was asked for
-        line, turn = _LineBuffer(), Yielder()
-        async for piece in stdout:
+        line, turn = self._new_line(), Yielder()
+
+        async def read(piece: bytes | bytearray) -> None:
+            nonlocal line
             *parts, last = piece.split(b"\n")
             for part in parts:
                 line.add(part)
+                line.end()
                 if line.too_long:
-                    self._fail_answered(
-                        line.head, line.tail, f"it has more than {MOST_MESSAGE_BYTES:,} bytes"
-                    )
+                    self._fail_answered(line.head, line.tail, line.why)
                 else:
                     self._receive(bytes(line.data))
-                line = _LineBuffer()
+                line = self._new_line()
                 await turn.pause()
             line.add(last)
+
+        async for piece in stdout:
+            if len(piece) < LONG_WORK_BYTES:
+                await read(piece)
+            else:
+                async with long_work():
+                    await read(piece)
+                    await turn.pause()
             if line.too_long and not line.head.lstrip().startswith(b"{"):
                 return f"{self._name} wrote a line of more than {MOST_MESSAGE_BYTES:,} bytes"
             if self._noise > _MOST_NOISE:
                 return f"{self._name} speaks no MCP: what it prints are no messages"
         return None
+
+    def _new_line(self) -> "_LineBuffer":
+        return _LineBuffer(self.client.readings)
 
     def _receive(self, line: bytes) -> None:
         if line.isspace() or not line:
@@ -283,16 +296,23 @@ class _ProcessConnection:
 class _LineBuffer:
     """A line as it comes. Of one that is too long only the beginning and the end are kept, to find the call that it answers.
 
+    Args:
+        readings: Count its bytes.
+
     Attributes:
         data: The line so far; empty once it is too long.
-        too_long: Whether it has more bytes than a message may have.
+        too_long: Whether it has more bytes than a message may have, or than there is memory for.
+        why: What is wrong with a line that is too long.
         head: Its first bytes.
         tail: Its last bytes, once it is too long.
     """
 
-    __slots__ = ("data", "head", "tail", "too_long")
+    __slots__ = ("_reading", "_readings", "data", "head", "tail", "too_long", "why")
 
-    def __init__(self) -> None:
+    def __init__(self, readings: Readings) -> None:
+        self._readings = readings
+        self._reading: Reading | None = None  # only of a long line
+        self.why = f"it has more than {MOST_MESSAGE_BYTES:,} bytes"
         self.data = bytearray()
         self.too_long = False
         self.head = self.tail = b""
@@ -304,6 +324,23 @@ class _LineBuffer:
             return
         self.data += part
         if len(self.data) > MOST_MESSAGE_BYTES:
-            self.too_long = True
-            self.head, self.tail = bytes(self.data[:_ID_BYTES]), bytes(self.data[-_ID_BYTES:])
-            self.data = bytearray()
+            self._drop()
+            self.end()
+        elif len(self.data) >= LONG_BYTES:
+            self._reading = self._reading or Reading(self._readings, self._give_up)
+            self._reading.hold(len(self.data))
+
+    def end(self) -> None:
+        """Count its bytes no longer."""
+        if self._reading is not None:
+            self._reading.close()
+
+    def _give_up(self) -> None:
+        assert self._reading is not None  # noqa: S101 - it calls this
+        self.why = str(self._reading.failure)
+        self._drop()
+
+    def _drop(self) -> None:
+        self.too_long = True
+        self.head, self.tail = bytes(self.data[:_ID_BYTES]), bytes(self.data[-_ID_BYTES:])
+        self.data = bytearray()

@@ -1,12 +1,41 @@
-"""Long work in slices: other tasks run at least every few milliseconds."""
+"""Long work in slices: other tasks run at least every few milliseconds, however many tasks have long work."""
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import trio
 
 SLICE_SECONDS: Final = 0.005
 """Seconds of work after which other tasks have a turn."""
+
+
+LONG_WORK_BYTES: Final = 4096
+"""Bytes of a server from which on it is long work to read them."""
+
+_line: Final = trio.lowlevel.RunVar[trio.Lock]("the line of long work")
+
+
+@asynccontextmanager
+async def long_work() -> AsyncIterator[None]:
+    """Wait until no other task has long work. No cancel point.
+
+    Slices alone are not enough: with a hundred servers that send without a pause, a hundred slices would pass before a short message has
+    its turn. Short work passes by the line.
+    """
+    try:
+        line = _line.get()
+    except LookupError:
+        line = trio.Lock()
+        _line.set(line)
+    # Each task ahead has at most one piece to read, so this wait is short.
+    with trio.CancelScope(shield=True):
+        await line.acquire()
+    try:
+        yield
+    finally:
+        line.release()
 
 
 class Yielder:

@@ -317,10 +317,14 @@ class Pipe:
         )
 
     def count_in(self, budget: Budget) -> None:
-        """Count what waits to be written to the server in the budget of the bus that its calls come from."""
+        """Count what waits to be written to the server, and what is read of it, in the budget of the bus that its calls come from."""
         if self._account is None:
             self._account = self._open_account(budget)
             self.client.count_waiting(partial(self._count, budget))
+            self.client.count_reading(partial(self._count_reading, budget))
+
+    def _count_reading(self, budget: Budget, give_up: Callable[[], object]) -> Account:
+        return budget.account("a message of an upstream server", give_up, owner=self.owner)
 
     def _count(self, budget: Budget, size: int) -> None:
         account = self._account

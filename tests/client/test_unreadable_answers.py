@@ -160,7 +160,7 @@ async def test_an_answer_that_is_too_long_fails_its_call_alone(answer, monkeypat
 
 async def test_a_result_of_too_many_values_is_refused_before_it_takes_memory(monkeypatch):
     monkeypatch.setattr("mcpbus.client.pending.MOST_RESULT_WEIGHT", 3_000_000)
-    monkeypatch.setattr("mcpbus.client.pending._LONG_BYTES", 10_000)
+    monkeypatch.setattr("mcpbus.client.pending.LONG_BYTES", 10_000)
     lists = """b'{"jsonrpc":"2.0","id":ID,"result":{"x":[%s[]]}}' % (b"[]," * 60_000)"""
     async with answering(lists) as client:
         tracemalloc.start()

@@ -149,6 +149,15 @@ class EventDecoder:
         self._fields: dict[bytes, bytes] = {}
         self._after_cr = False
 
+    @property
+    def held(self) -> int:
+        """The bytes that are held of an event that has not ended."""
+        return len(self._data) + len(self._line)
+
+    def drop(self) -> None:
+        """Hold nothing any more. For a reader that reads no further."""
+        self._data, self._line = bytearray(), bytearray()
+
     def feed(self, data: bytes) -> Iterator[Event]:
         """Take the next bytes, and yield each event that they complete.
 
@@ -190,7 +199,7 @@ class EventDecoder:
         self._fields[name] = bytes(value)
 
     def _check(self) -> None:
-        if len(self._data) + len(self._line) > self._most:
+        if self.held > self._most:
             raise ValueError(f"an event of more than {self._most:,} bytes")
 
     def _complete(self) -> Event:

@@ -22,7 +22,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz mutate soak conformance interop bench docs lint clean
+.PHONY: help setup demo test fuzz mutate soak attacks conformance interop bench docs lint clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -57,6 +57,9 @@ mutate: $(DEV) ## Break one place of the code after the other, and list the faul
 
 soak: $(DEV) ## Have clients of all transports come and go, with faults, and see what is left (ARGS="--minutes 10 --seed 1")
 	@$(BIN)/python -m tests.soak.run $(ARGS)
+
+attacks: $(DEV) ## Attack servers in all known ways, and print what each attack costs in memory and in time (ARGS="--only HTTP/2")
+	@$(BIN)/python -m tests.attacks.run $(ARGS)
 
 conformance: $(NODE) ## Run the official conformance suite (ARGS=2026-07-28 for one revision)
 	@$(BIN)/python -m tests.conformance.run $(ARGS)

@@ -651,6 +651,14 @@ def test_who_has_much_to_claim_leaves_room_for_fewer():
     assert (len(known), known._size) == (0, 0)
 
 
+def test_claims_that_fill_the_memory_exactly_are_kept():
+    known = RememberedTokens()
+    keep(known, b"1", some(claims={"about": ""}))
+    keep(known, b"1", some(claims={"about": "x" * (MOST_BYTES - known._size)}))
+    assert known._size == MOST_BYTES
+    assert knows(known, b"1")
+
+
 def test_what_was_kept_twice_counts_once():
     known = RememberedTokens()
     for _ in range(100):

@@ -44,6 +44,16 @@ class Package:
         return sorted(path.relative_to(ROOT).as_posix() for path in found if path.stem not in _APART)
 
 
+PROGRAMS = [
+    "tests/login/test_login_commands.py",
+    "tests/proxy/test_gateway.py",
+    "tests/proxy/test_gateway_following.py",
+    "tests/proxy/test_on_the_wire.py",
+    "tests/serving/test_shutdown_on_signals.py",
+]
+"""Files in those folders that are left out: they start programs, in which no fault is put, and take longest."""
+
+
 def _tests(*names: str) -> tuple[str, ...]:
     return tuple(f"tests/{name}" for name in names)
 

@@ -15,6 +15,7 @@ runs the tests in memory: starting takes longer than most tests do.
 import contextlib
 import gc
 import hashlib
+import importlib
 import json
 import math
 import os
@@ -38,7 +39,7 @@ import pytest
 
 from tests.mutation.covering import DATA
 from tests.mutation.mutants import Mutant, Mutants
-from tests.mutation.packages import PACKAGES, ROOT, package_of
+from tests.mutation.packages import PACKAGES, PROGRAMS, ROOT, package_of
 from tests.mutation.patching import CannotPatchError, LiveFunctions
 
 KEPT = ROOT / ".venv" / "mutation"
@@ -50,7 +51,7 @@ WORLDS = "40"
 LEAST_LIMIT = 15
 """The time limit of a test that takes no time, in seconds: on a busy machine each may take a while."""
 
-_NO_CACHE = ["-p", "no:cacheprovider"]
+_PYTEST = ["-p", "no:cacheprovider", *(f"--ignore={path}" for path in PROGRAMS)]
 _NOT_TRIED = 3
 
 
@@ -138,7 +139,7 @@ class Copy:
         data = self.folder / "coverage" / tests.replace("/", ".")
         data.parent.mkdir(exist_ok=True)
         arguments = [
-            *_NO_CACHE,
+            *_PYTEST,
             "-p",
             "tests.mutation.covering",
             "-n",
@@ -191,7 +192,7 @@ class Copy:
             del sys.modules[name]
         sys.path[:0] = self.paths
         with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null):
-            status = pytest.main(["-q", *_NO_CACHE, *self._tests], plugins=[plugin])
+            status = pytest.main(["-q", *_PYTEST, *self._tests], plugins=[plugin])
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             raise click.ClickException(f"pytest ended with {status!r}")
 
@@ -234,6 +235,8 @@ class Breaking:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Break all, and see."""
         items = {item.nodeid: item for item in session.items}
+        for path in {mutant.path for mutant, _ in self._mutants}:
+            _import(path)
         live = LiveFunctions(Path.cwd())
         gc.freeze()  # else each child would copy what it only counts
         running: dict[int, tuple[Mutant, int]] = {}
@@ -282,6 +285,12 @@ class Breaking:
             os._exit(_NOT_TRIED)
         except BaseException:  # noqa: BLE001 - nothing may go on in two processes
             os._exit(1)
+
+
+def _import(path: str) -> None:
+    """Import a file that the tests may import only when they run, unless something that it needs is not installed."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module(path.removeprefix("actors/").removesuffix(".py").replace("/", "."))
 
 
 def equivalents() -> set[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mutation import run
 from tests.mutation.mutants import Mutants
-from tests.mutation.packages import PACKAGES, ROOT
+from tests.mutation.packages import PACKAGES, PROGRAMS, ROOT
 from tests.mutation.patching import CannotPatchError, LiveFunctions
 from tests.mutation.run import Breaking, Covered, _choose
 
@@ -83,6 +83,14 @@ def test_a_mutant_that_hangs_is_ended_by_the_time_limit_of_its_test(mutant, monk
     assert lines == [f"{mutant} | ended by the time limit of a test"]
 
 
+def test_a_file_that_only_a_test_would_import_is_imported_before(mutant):
+    del sys.modules["broken_for_a_test"]
+    lines = []
+    breaking = Breaking([(mutant, ["0"])], {}, 1, lines.append)
+    breaking.pytest_runtestloop(SimpleNamespace(items=[item("0", notices=True)]))
+    assert (breaking.survivors, breaking.untried, lines) == (0, 0, [])
+
+
 def test_a_mutant_gets_its_own_tests_first_then_the_quickest_while_time_is_left(mutant):
     own = "t/test_http1_broken_for_a_test.py::own"
     seconds = {own: 2.0, "quick": 1.0, "slow": 9.0, "quicker": 0.5}
@@ -115,6 +123,12 @@ def test_all_that_the_table_of_packages_names_is_there(name):
     assert all([*ROOT.glob(pattern)] for pattern in package.sources)
     assert all((ROOT / tests).exists() for tests in package.tests)
     assert len(set(package.files())) == len(package.files())
+
+
+def test_all_tests_that_are_left_out_would_run_otherwise():
+    for path in PROGRAMS:
+        assert (ROOT / path).exists()
+        assert any(path.startswith(f"{tests}/") for each in PACKAGES.values() for tests in each.tests)
 
 
 def test_each_file_is_in_one_package():

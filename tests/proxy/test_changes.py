@@ -1,6 +1,8 @@
 """Changes at the other server: what clients of a proxy are told, and what it offers then."""
 
+import math
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -11,6 +13,7 @@ from upstreams import NEW, OLD, proxy_of, upstream, weather
 from mcpbus import Server
 from mcpbus.client.errors import Disconnected, MalformedAnswerError
 from mcpbus.testing import open_bus, open_client
+from mcpbus.upstream.hearing import _Changes
 from mcpbus.upstream.wishes import MOST_URIS
 
 UPSTREAMS = pytest.mark.parametrize("there", [OLD, NEW])
@@ -329,3 +332,21 @@ async def test_what_a_server_has_no_more_that_comes_back_is_not_offered(there, a
         await trio.sleep(5)
         assert await client.list_tools() == await client.list_resources() == []
         assert await client.list_resource_templates() == []
+
+
+@pytest.mark.parametrize("rests", [0, 9])
+async def test_changes_that_were_passed_on_leave_nothing_to_do(rests, autojump_clock):
+    looks = []
+
+    async def look(pipe, lists):
+        looks.append(lists)
+
+    changes = _Changes(look, rests=rests)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(changes.run)
+        changes.note(Mock(closing=False), ["tools"])
+        await trio.sleep(5)
+        assert looks == [["tools"]]
+        await wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
+        nursery.cancel_scope.cancel()

@@ -14,9 +14,10 @@ from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import ProtocolError, Server
 from mcpbus.examples.demo import server as demo
+from mcpbus.features.elsewhere import KINDS
 from mcpbus.gateway import gateway
 from mcpbus.testing import open_bus, open_client
-from mcpbus.upstream.client_lists import WAIT_SECONDS
+from mcpbus.upstream.client_lists import WAIT_SECONDS, ClientLists
 
 AWKWARD = [sys.executable, str(Path(__file__).with_name("awkward_server.py"))]
 BOTH = pytest.mark.parametrize("here", [OLD, NEW])
@@ -423,3 +424,44 @@ async def test_a_list_that_is_refused_to_one_client_leaves_what_is_known(autojum
         scripted.answers["tools_list"] = lambda wire, request, _: wire.refuse(request, -32603, "not now")
         assert await names(client) == {"t"}
     assert "tools of upstream cannot be listed for one client: not now" in caplog.text
+
+
+async def test_a_list_makes_the_tools_that_the_shared_one_lacks_and_lets_other_tasks_run(monkeypatch):
+    """What is made is ready before the difference is wanted; a list like the shared one makes nothing."""
+    monkeypatch.setattr("mcpbus.client.yielding.SLICE_SECONDS", 0.0)
+    made = []
+
+    async def read(described):
+        return {each: (each.encode(), each) for each in described}
+
+    shared = {
+        kind: SimpleNamespace(
+            read=read,
+            version=0,
+            taken={"t0": b"t0", "t1": b"t1"},
+            make=lambda each: made.append(each) or each,
+        )
+        for kind in KINDS
+    }
+    lists = ClientLists(shared)
+    assert not await lists.take("tools", [["t0", "t1"]])
+    assert made == []
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    new = [f"n{number}" for number in range(100)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await lists._make("tools", await read(["t0", *new]))
+        assert made == new
+        nursery.cancel_scope.cancel()
+    assert turns >= 50
+    assert await lists.take("tools", [["t0", *new]])
+    assert made == new
+    assert lists.difference.new["tools"] == {each: each for each in new}
+    assert lists.difference.gone["tools"] == {"t1"}

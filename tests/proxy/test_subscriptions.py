@@ -1,6 +1,7 @@
 """Resources that clients want to hear of, at other servers that refuse, say nothing, come later, or have a bound."""
 
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -14,6 +15,8 @@ from mcpbus import Server
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.testing import open_bus, open_client
 from mcpbus.upstream import wishes as wishes_module
+from mcpbus.upstream.live import Live
+from mcpbus.upstream.pipe import PLAIN, Use
 from mcpbus.upstream.wishes import MOST_URIS, Wishes
 
 UPDATED = "notifications/resources/updated"
@@ -478,3 +481,45 @@ async def test_what_a_server_has_forgotten_with_its_stream_is_subscribed_to_agai
         await trio.sleep(2)
         assert subscribed(wire) == ["d://a", "d://a"]
         assert await all_of(changes) == ["d://a"]
+
+
+ADA, EVE = Use("ada"), Use("eve")
+
+
+@pytest.mark.parametrize(
+    ("reporting", "uses", "notified"),
+    [
+        (ADA, {"ada": ADA, "bob": None}, ["ada"]),
+        (ADA, {"ada": ADA, "eve": EVE}, ["ada"]),
+        (ADA, {"bob": None}, ["ada"]),
+        (PLAIN, {"ada": ADA, "bob": None}, ["bob"]),
+        (PLAIN, {"bob": PLAIN, "cid": PLAIN}, ["all"]),
+        (PLAIN, {"bob": None}, ["all"]),
+    ],
+)
+def test_an_update_reaches_only_the_clients_of_the_connection_that_reports_it(reporting, uses, notified):
+    """Clients with a connection of their own, beside clients that subscribe over the shared one."""
+    found = []
+    live = SimpleNamespace(
+        _pool=SimpleNamespace(use_of=uses.get),
+        _client_subscriptions={key: SimpleNamespace(requester=key) for key, use in uses.items() if use},
+        _subscribed={(key, "d://a"): bool(use) for key, use in uses.items()},
+        _clients=SimpleNamespace(
+            updated=lambda _uri: found.append("all"), updated_for=lambda key, _uri: found.append(key)
+        ),
+    )
+    Live._told_updated(live, SimpleNamespace(use=reporting), "d://a")
+    assert found == notified
+
+
+def test_owners_take_turns_at_places_that_become_free():
+    wishes = Wishes(lambda _uri: True)
+    for number in range(MOST_URIS):
+        wishes.add(f"first{number}", number)
+    for number in range(3):
+        for owner in ("eve", "ada"):
+            wishes.add(f"{owner}{number}", owner)
+    assert not {"eve0", "ada0"} & wishes.chosen
+    for number in range(4):
+        wishes.discard(f"first{number}", number)
+    assert {uri for uri in wishes.chosen if not uri.startswith("first")} == {"eve0", "eve1", "ada0", "ada1"}

@@ -1,6 +1,7 @@
 """What is one client's comes to no other one, whatever happens to the connections."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -172,6 +173,29 @@ async def test_over_http_the_stream_tells_of_which_call_a_message_is(
         guessed = not scoped and method == CUSTOM[0]
         assert methods(call) == ([method, "reply"] if within_call or guessed or not scoped else ["reply"])
         assert methods(stream) == ([] if methods(call)[0] == method else [method])
+
+
+@pytest.mark.parametrize("asking", [0, 1])
+async def test_over_http_a_question_is_asked_in_the_call_on_whose_stream_it_arrives(asking, autojump_clock):
+    scripted = hanging(scoped=True)
+    async with hanging_calls(scripted, 2) as (_, _, calls):
+        wire, request, recording = calls[asking]
+        wire.soon(partial(wire.ask, "q", within=request, message="?"))
+        await wait_all_tasks_blocked()
+        asked = [methods(call) for _, _, call in calls]
+        assert asked[asking] == ["elicitation/create"]
+        assert asked[1 - asking] == []
+        assert recording.messages[-1]["params"]["message"] == "?"
+
+
+async def test_the_session_that_owns_a_connection_is_notified_of_a_page_that_was_completed(autojump_clock):
+    scripted = hanging(scoped=True)
+    async with hanging_calls(scripted, 1) as (_, stream, [(wire, _, call)]):
+        wire.say("notifications/elicitation/complete", {"elicitationId": "e"})
+        await wait_all_tasks_blocked()
+        assert [each["params"] for each in stream.messages] == [{"elicitationId": "e"}]
+        assert methods(stream) == ["notifications/elicitation/complete"]
+        assert methods(call) == []
 
 
 @pytest.mark.parametrize(("method", "params"), [LOG, CUSTOM])

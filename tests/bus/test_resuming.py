@@ -66,6 +66,7 @@ async def test_a_lost_stream_is_gone_on_from_after_any_event(revision, autojump_
         for position, event in enumerate(ids):
             again = await session.get(event).ended()
             assert said(again) == [1, 2, 3, 4, 5, "done"][position + 1 :]
+            assert again.complete
 
 
 @pytest.mark.parametrize(

@@ -250,3 +250,22 @@ async def test_what_a_session_has_of_its_own_no_request_of_2026_07_28_on_its_con
     assert listed == {"old": ["common", "own"], "new": ["common"]}
     assert "result" in said["old tools/call"]
     assert said["new tools/call"]["error"]["code"] == -32602
+
+
+async def test_a_receiver_in_process_that_asks_again_for_each_response_lets_other_tasks_run(autojump_clock):
+    async with house() as home:
+        with Channel(home.bus, None, spared=True) as channel:
+            got = []
+
+            def receive(data, _request_id):
+                got.append(data)
+                assert len(got) < 10_000, "no other task has run"
+                channel.take_now(json.dumps(request(len(got), "ping")).encode(), trio.CancelScope())
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(channel.deliver, receive)
+                await channel.take(json.dumps(initialize("2025-11-25")).encode())
+                for _ in range(100):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            assert len(got) > 10

@@ -2,7 +2,9 @@
 
 import re
 import tracemalloc
+from types import SimpleNamespace
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,8 @@ from mcpbus.protocol.http.sse import (
     encode_messages,
     encode_numbered,
 )
+from mcpbus.transports.answers import GET_FORMAT
+from mcpbus.transports.rendering import Opened
 
 
 def parse(stream: bytes) -> list[dict[str, str]]:
@@ -151,3 +155,18 @@ def test_data_in_many_lines_takes_no_more_memory_than_its_limit():
     finally:
         tracemalloc.stop()
     assert held < 1_500_000
+
+
+@pytest.mark.parametrize("address", [b"", b"/sse?session_id=x"])
+@given(st.lists(st.binary(min_size=1).filter(lambda data: not {*b"\r\n"} & {*data}), min_size=1))
+def test_each_message_of_a_piece_ends_where_its_event_does(address, texts):
+    """Fates of a write of which the client accepted a part follow from these ends."""
+    stream = SimpleNamespace(log=None, retry=None)
+    opened = Opened(stream, None, attrs.evolve(GET_FORMAT, address=address), None)
+    rendering, before = opened.render(started=True), COMMENT
+    batch = [SimpleNamespace(data=text, final=False) for text in texts]
+    piece, _ = rendering.piece(batch, before)
+    ends = rendering.ends(batch, before)
+    assert ends[-1] == len(piece)
+    for text, end in zip(texts, ends, strict=True):
+        assert piece[:end].endswith(text + b"\n\n")

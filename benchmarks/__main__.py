@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from benchmarks import machine, readme_table
+from benchmarks.ablation import measure_all, rows, useless
 from benchmarks.peers import PEERS
 from benchmarks.peers.peer import Peer
 from benchmarks.plan import Plan
@@ -19,6 +20,7 @@ from benchmarks.results import FOLDER, Results, Subject, read
 from benchmarks.runner import Runner
 from benchmarks.scenarios import SCENARIOS, Scenario
 from benchmarks.servers import OURS
+from benchmarks.tricks import TRICKS
 
 ALL: dict[str, Peer] = {peer.name: peer for peer in (*OURS, *PEERS)}
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
@@ -132,6 +134,22 @@ def run(  # noqa: PLR0917  click passes them by name
 def report(folder: Path) -> None:
     """Write the report and the pictures of a run anew, from its bench.json."""
     _write(read(folder), list(SCENARIOS), folder)
+
+
+@main.command()
+@click.argument("names", metavar="[TRICK]...", nargs=-1, type=click.Choice(list(TRICKS)))
+@click.option("--pairs", type=click.IntRange(1), default=15, show_default=True, help="Pairs of slices.")
+def ablation(names: tuple[str, ...], pairs: int) -> None:
+    """Measure the gain of each speed trick: the processor time of a call without it, over that with it."""
+    machine.raise_file_limit()
+    tricks = [TRICKS[name] for name in names] or list(TRICKS.values())
+    with machine.on_core(machine.LOAD_CORE):
+        gains = measure_all(
+            tricks, ALL["mcpbus"], pairs, lambda gain: print(rows([gain]).splitlines()[-1], file=sys.stderr)
+        )
+    print(rows(gains))
+    for name in useless(gains):
+        print(f"{name} gains less than a tenth of everything: delete it.")
 
 
 @main.command()

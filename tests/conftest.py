@@ -7,12 +7,9 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
-import trio
 from hypothesis.internal.conjecture import providers
-from mcpbus_actors import EagerTask, LazyActor, Leader
 
-from mcpbus.core.from_thread import FromThread
-from mcpbus.dispatch.backend import FeaturesBackend
+from benchmarks.tricks import TRICKS
 from mcpbus.testing import probe
 from tests import over_websocket
 from tests.forwarding import forward_all
@@ -50,8 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without",
         choices=list(TRICKS),
-        help="what is taken out that is only there for speed: actors that are dormant, first steps without a turn of the scheduler, "
-        "tasks that do more than one thing, or threads that do not wait until what they say has arrived",
+        help="the speed trick that is taken out, one of benchmarks/tricks.py",
     )
 
     parser.addoption(
@@ -88,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{trick}: is about {trick} itself, and not run without it")
     trick = config.getoption("--without")
     if trick is not None:
-        TRICKS[trick]()
+        TRICKS[trick].take_out()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -114,65 +110,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def leave_out(items: list[pytest.Item], *markers: str) -> None:
     items[:] = [item for item in items if not any(map(item.get_closest_marker, markers))]
-
-
-def take_out_dormancy() -> None:
-    """Have each actor active from the first thing on that it is told."""
-
-    def tell(actor, message):
-        return actor.address.tell(message)
-
-    LazyActor.tell = tell
-    LazyActor.take = lambda *_: False
-
-
-def take_out_eagerness() -> None:
-    """Have each handler begin in a later turn of the scheduler, as a task of its own does."""
-    start = EagerTask.start
-
-    async def later(coroutine):
-        try:
-            await trio.lowlevel.checkpoint()
-        except BaseException:
-            coroutine.close()
-            raise
-        return await coroutine
-
-    def start_later(eager):
-        eager.coroutine = later(eager.coroutine)
-        return start(eager)
-
-    EagerTask.start = start_later
-    FeaturesBackend.may_wait = lambda *_: True
-
-
-def take_out_leadership() -> None:
-    """Have a task for each piece of work: who has taken one never takes another."""
-
-    async def take_once(leader):
-        if not await leader._wait():
-            return
-        with trio.CancelScope() as scope:
-            eager = leader._take(scope)
-            leader._nursery.start_soon(take_once, leader)
-            if eager is not None:
-                await eager.finish()
-
-    Leader._lead = take_once
-
-
-def take_out_posting() -> None:
-    """Have each thread wait until what it posts has been done."""
-
-    def wait(there, function):
-        there.run(function)
-
-    FromThread.post = wait
-
-
-TRICKS = {
-    "dormancy": take_out_dormancy,
-    "eagerness": take_out_eagerness,
-    "leadership": take_out_leadership,
-    "posting": take_out_posting,
-}

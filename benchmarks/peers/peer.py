@@ -67,6 +67,8 @@ class Setting(enum.StrEnum):
     """It is a replica, by the engine at this URL."""
     LEASE = "BENCH_LEASE"
     """How long a replica's lease is, in seconds."""
+    WITHOUT = "BENCH_WITHOUT"
+    """The speed trick that is taken out of it, one of `benchmarks.tricks`."""
 
 
 class Ability(enum.Enum):

@@ -146,12 +146,14 @@ class Pending:
                 await trio.lowlevel.wait_task_rescheduled(self._wait_no_longer)
             if not (isinstance(self.result, msgspec.Raw) and len(self.result) >= LONG_BYTES):
                 return self.decode()
-            async with long_work():
+            async with long_work(cancellable=True):
                 if isinstance(self.result, msgspec.Raw):  # it may have been given up until now
                     try:
                         await _check_weight(self.result)
                     except MalformedAnswerError:
                         self._drop()
+                        # No task hears of an error that a cancelled one raises.
+                        await trio.lowlevel.checkpoint_if_cancelled()
                         raise
                 return self.decode()
         finally:

@@ -18,8 +18,8 @@ _line: Final = trio.lowlevel.RunVar[trio.Lock]("the line of long work")
 
 
 @asynccontextmanager
-async def long_work() -> AsyncIterator[None]:
-    """Wait until no other task has long work. No cancel point.
+async def long_work(*, cancellable: bool = False) -> AsyncIterator[None]:
+    """Wait until no other task has long work. A cancel point if it is `cancellable`, and else none.
 
     Slices alone are not enough: with a hundred servers that send without a pause, a hundred slices would pass before a short message has
     its turn. Short work passes by the line.
@@ -30,7 +30,7 @@ async def long_work() -> AsyncIterator[None]:
         line = trio.Lock()
         _line.set(line)
     # Each task ahead has at most one piece to read, so this wait is short.
-    with trio.CancelScope(shield=True):
+    with trio.CancelScope(shield=not cancellable):
         await line.acquire()
     try:
         yield

@@ -108,6 +108,23 @@ async def test_a_result_that_waits_is_given_up(budget, readings):
         await pending.wait()
 
 
+@pytest.mark.parametrize("values", [1, 5_000_000])
+async def test_a_result_that_no_task_waits_for_any_more_raises_nothing(budget, readings, values):
+    """Its call was cancelled while the result waited for its turn, or was weighed."""
+    budget.limit = 2**30
+    pending = Pending(readings=readings)
+    pending.settle(msgspec.Raw(b'{"a":[' + b"[]," * values + b'"' + b"x" * LONG_BYTES + b'"]}'))
+    async with trio.open_nursery() as nursery, long_work():
+        nursery.start_soon(pending.wait)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await pending.wait()
+    assert scope.cancelled_caught
+    assert budget.held == 0
+
+
 async def test_long_pieces_are_read_by_one_reader_at_a_time(monkeypatch):
     """A hundred servers that send without a pause leave a short message its turn after each slice, and not after a hundred."""
     monkeypatch.setattr("mcpbus.client.yielding.SLICE_SECONDS", -1.0)  # each slice is used up

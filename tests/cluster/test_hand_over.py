@@ -1,5 +1,7 @@
 """A process that ends in order: others go on with its sessions, whose clients are told nothing, or to come back at once."""
 
+from types import SimpleNamespace
+
 import pytest
 import trio
 from several import at, open_buses, quiet
@@ -9,7 +11,12 @@ from test_held import SAID, held, said, say
 from test_taken_over import take_over, unanswered
 
 from mcpbus import Limits
+from mcpbus.cluster import hand_over
+from mcpbus.cluster.front import Front
+from mcpbus.cluster.hand_over import HandOver
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate, Place
+from mcpbus.protocol.http.headers import Headers
+from mcpbus.protocol.http.messages import Head
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
@@ -523,3 +530,35 @@ async def test_who_says_that_it_is_initialized_as_its_session_leaves_has_said_so
         assert (await session.notify("notifications/initialized").ended()).status == 202
         await quiet(buses[1:])
         assert only(buses[1]).stage.value == "ready"
+
+
+async def test_each_idle_session_leaves_once_however_many_there_are(autojump_clock, monkeypatch):
+    monkeypatch.setattr(hand_over, "_AT_ONCE", 2)
+    left, leave = [], HandOver._leave
+
+    def note(self, session):
+        left.append(session.id)
+        return leave(self, session)
+
+    monkeypatch.setattr(HandOver, "_leave", note)
+    async with open_buses(make, 2, directory=MemoryDirectory()) as (buses, probes):
+        for _ in range(5):
+            await probes[0].initialize()
+        here = {*buses[0].sessions}
+        await buses[0].drain(5)
+        assert len(here) == 5
+        assert sorted(left) == sorted(here)
+
+
+async def test_a_session_is_waited_for_until_it_has_gone(autojump_clock):
+    """A request that is passed on before the directory lists its session as released finds it nowhere."""
+    waited = []
+
+    async def wait_gone(name):
+        waited.append(name)
+
+    front = SimpleNamespace(
+        _node=SimpleNamespace(hand_over=SimpleNamespace(wait_gone=wait_gone), home="here")
+    )
+    await Front.passed_on(front, Head("GET", "/mcp", Headers([(b"mcp-session-id", b"gone")])))
+    assert waited == ["gone"]

@@ -161,8 +161,9 @@ class Pending:
 
     def release(self) -> None:
         """Count the result no longer: it is decoded, or no task waits for it."""
-        if self._reading is not None:
-            self._reading.close()
+        reading, self._reading = self._reading, None  # each refers to the other, and so to the result
+        if reading is not None:
+            reading.close()
 
     def _fail(self) -> None:
         """Give up a result that waits to be decoded."""

@@ -332,8 +332,12 @@ class _LineBuffer:
 
     def end(self) -> None:
         """Count its bytes no longer."""
-        if self._reading is not None:
-            self._reading.close()
+        reading, self._reading = (
+            self._reading,
+            None,
+        )  # each refers to the other: the line would wait for the garbage collector
+        if reading is not None:
+            reading.close()
 
     def _give_up(self) -> None:
         assert self._reading is not None  # noqa: S101 - it calls this

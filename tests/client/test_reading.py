@@ -1,5 +1,6 @@
 """Messages of servers that are being read: they are counted and given up where there are too many, and long ones are read in turn."""
 
+import gc
 import sys
 
 import attrs
@@ -8,11 +9,12 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from mcpbus.client import process
 from mcpbus.client.errors import Disconnected
 from mcpbus.client.http_answers import read_body, read_messages
 from mcpbus.client.pending import Pending
 from mcpbus.client.process import connect_process
-from mcpbus.client.reading import LONG_BYTES, Readings
+from mcpbus.client.reading import LONG_BYTES, Reading, Readings
 from mcpbus.client.stream_place import StreamPlace
 from mcpbus.client.yielding import LONG_WORK_BYTES, long_work
 from mcpbus.core.budget import Budget
@@ -106,6 +108,18 @@ async def test_a_result_that_waits_is_given_up(budget, readings):
     assert budget.held == 0
     with pytest.raises(Disconnected, match="too much waits"):
         await pending.wait()
+
+
+def test_a_long_line_and_a_long_result_do_not_wait_for_the_garbage_collector(readings):
+    """Each has a count that refers back to it: a few dozen of them would take hundreds of megabytes."""
+    line = process._LineBuffer(readings)
+    line.add(b"x" * LONG_BYTES)
+    line.end()
+    pending = Pending(readings=readings)
+    pending.settle(msgspec.Raw(b'{"a":"' + b"x" * LONG_BYTES + b'"}'))
+    pending.release()
+    for counted in (line, pending):
+        assert not any(isinstance(each, Reading) for each in gc.get_referents(counted))
 
 
 @pytest.mark.parametrize("values", [1, 5_000_000])

@@ -1,12 +1,17 @@
 """Changes that are said while there is no link, or that are lost with one: they are made anew, so that no client misses any."""
 
+from unittest.mock import Mock
+
 import pytest
 import trio
 from several import open_buses, quiet
 from test_forwarding import make
 
 from mcpbus.cluster import links, node
+from mcpbus.cluster.frames import Kind
 from mcpbus.cluster.links import _Dial
+from mcpbus.cluster.messages import Fates, encode
+from mcpbus.cluster.told_changes import _Question
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 URI = "res://one"
@@ -108,3 +113,18 @@ async def test_none_is_missed_that_is_said_before_the_link_is_there_at_both_ends
         greeted.set()
         await quiet(buses)
         assert told(stream) == [LIST, UPDATED]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_question_for_fates_leaves_its_channel_whether_it_is_answered_or_not(
+    answered, autojump_clock
+):
+    link = Mock(closed=False)
+    link.open.return_value = 7
+    question = _Question(link, 1)
+    if answered:
+        question.take(Kind.FATES, encode(Fates([], known=True)))
+    with trio.move_on_after(1):
+        assert await question.answered() == Fates([], known=True)
+    link.leave.assert_called_once_with(7)
+    assert link.send.called is not answered

@@ -256,6 +256,13 @@ def test_messages_that_come_all_at_once_are_read_alike_and_the_last_ping_is_answ
     assert player.said == pongs[-1:] + [said for said in case.said if said[0] != PONG]
 
 
+@pytest.mark.parametrize("most", [1, 10, 125, 126, 1000])
+def test_a_text_of_exactly_the_limit_is_read_and_no_longer_one(most):
+    whole, longer = Player(most).send(text(b"*" * most)), Player(most).send(text(b"*" * (most + 1)))
+    assert (whole.messages, whole.said) == ([b"*" * most], [])
+    assert (longer.messages, longer.said) == ([], [TOO_BIG])
+
+
 def test_what_reads_the_unusual_is_kept_no_longer_than_it_takes():
     """A client that says nothing costs a sixth less, also once it has answered pings."""
     player = Player()

@@ -269,3 +269,30 @@ async def test_a_receiver_in_process_that_asks_again_for_each_response_lets_othe
                     await trio.lowlevel.checkpoint()
                 nursery.cancel_scope.cancel()
             assert len(got) > 10
+
+
+async def test_a_message_whose_client_goes_while_it_waits_is_not_taken(autojump_clock, monkeypatch):
+    """Neither the first in line, which waits for room, nor the second, which waits for its turn."""
+
+    async def wait_for_ever(_channel):
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(Channel, "room", wait_for_ever)
+    taken, gone = [], []
+
+    async def leave(scope):
+        await trio.sleep(1)
+        scope.cancel()
+
+    async def bring(channel):
+        with pytest.raises(trio.BrokenResourceError, match="went away"):
+            async with channel.turn(100, leave):
+                taken.append(channel)
+        gone.append(trio.current_time())
+
+    async with house() as home:
+        with Channel(home.bus, None) as channel:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(bring, channel)
+                nursery.start_soon(bring, channel)
+            assert (taken, len(gone), channel._line.locked()) == ([], 2, False)

@@ -72,6 +72,10 @@ def unreadable(why: str) -> MalformedAnswerError:
     return MalformedAnswerError(f"the server's answer cannot be read: {why}")
 
 
+_MOST_ERROR_LETTERS: Final = 16 * 1024
+"""Letters of the message of an error that are kept: it is for people, and an error is passed on in many places."""
+
+
 def read_error(error: ErrorObject) -> Exception:
     """Return what a server answers as it is raised; it may have data that is JSON, and yet cannot be read."""
     if error.data is not msgspec.UNSET and (heavy := weight_fault(error.data)) is not None:
@@ -80,7 +84,10 @@ def read_error(error: ErrorObject) -> Exception:
         data = None if error.data is msgspec.UNSET else msgspec.json.decode(error.data)
     except (msgspec.DecodeError, RecursionError) as fault:
         return unreadable(str(fault))
-    return ProtocolError(error.code, error.message, data)
+    text = error.message
+    if len(text) > _MOST_ERROR_LETTERS:
+        text = f"{text[:_MOST_ERROR_LETTERS]}... ({len(text):,} letters)"
+    return ProtocolError(error.code, text, data)
 
 
 def encode_message(message: Request | Notification | Response) -> bytes:

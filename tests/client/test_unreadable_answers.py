@@ -9,6 +9,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.client import ClientError, MalformedAnswerError, connect_process
+from mcpbus.client.wire import read_error
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.jsonrpc import ErrorObject
 
 OLD = "2025-11-25"
 BATCHES = "2025-03-26"
@@ -209,3 +212,12 @@ ALONE = {"on_notification": None, "on_question": None, "log_level": None}
 async def taken(page):
     await trio.lowlevel.checkpoint()
     return page
+
+
+def test_a_long_message_of_an_error_is_cut():
+    """Servers wrote 8 MB, which was there several times in each call that was passed on."""
+    read = read_error(ErrorObject(-32000, "x" * 8_000_000))
+    assert isinstance(read, ProtocolError)
+    assert read.message.endswith("x... (8,000,000 letters)")
+    assert len(read.message) < 20_000
+    assert read_error(ErrorObject(-32000, "x" * 16_384)).message == "x" * 16_384

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from joserfc.jwk import ECKey
 
 from mcpbus.auth import ResourceServer
-from mcpbus.testing import Issuer
+from mcpbus.testing import InMemoryIssuer
 
 BYTES = 1_000
 SCOPES = ("bench:call",)
@@ -16,9 +16,9 @@ _LIFETIME = 24 * 3600.0
 _PADDING = "." * BYTES
 
 
-def make_issuer() -> Issuer:
+def make_issuer() -> InMemoryIssuer:
     """Return the issuer; it is the same in each process, and asked by no other than its own."""
-    issuer = Issuer(clock=time.time)
+    issuer = InMemoryIssuer(clock=time.time)
     private = ec.derive_private_key(_SEED, ec.SECP256R1())
     written = private.private_bytes(
         serialization.Encoding.PEM,
@@ -34,7 +34,7 @@ def make_resource_server() -> ResourceServer:
     return make_issuer().protect(scopes=SCOPES)
 
 
-def make_token(issuer: Issuer, user: int) -> str:
+def make_token(issuer: InMemoryIssuer, user: int) -> str:
     """Return a user's token, of nearly as many bytes as said above: Base64 goes in steps."""
     subject = f"user-{user:06}"
     bare = len(issuer.token(subject, SCOPES, lifetime=_LIFETIME, padding=""))

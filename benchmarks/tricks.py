@@ -18,7 +18,7 @@ from mcpbus.protocol.recurring_cache import RecurringCache
 from mcpbus.serving import acceptor
 from mcpbus.serving.http1 import heads
 from mcpbus.serving.http1.head_templates import HeadTemplates
-from mcpbus.serving.http1.parser import Requests
+from mcpbus.serving.http1.parser import Http1Parser
 from mcpbus.serving.http2 import heads as http2_heads
 from mcpbus.serving.reactor import Reactor
 from mcpbus.transports.responder import _Answering
@@ -100,8 +100,8 @@ def _take_out_waiting() -> None:
 
 def _take_out_heads() -> None:
     _replace(RecurringCache, "keep", lambda *_: None)
-    _replace(heads.Heads, "_read_like_others", lambda *_: None)
-    _replace(http2_heads.Heads, "_read_like_others", lambda *_: None)
+    _replace(heads.Http1HeadCache, "_read_like_others", lambda *_: None)
+    _replace(http2_heads.Http2HeadCache, "_read_like_others", lambda *_: None)
     _replace(http2_heads, "_LONGEST_BLOCK", -1)
 
 
@@ -111,7 +111,7 @@ def _take_out_templates() -> None:
 
 
 def _take_out_whole() -> None:
-    _replace(Requests, "take_whole", lambda *_: None)
+    _replace(Http1Parser, "take_whole", lambda *_: None)
 
 
 def _take_out_gathering() -> None:

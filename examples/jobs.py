@@ -5,7 +5,7 @@ from functools import partial
 
 import trio
 
-from mcpbus import Accepted, Context, Server, ToolError
+from mcpbus import AcceptedElicitation, Context, Server, ToolError
 
 server = Server("jobs", instructions="Runs commands on this machine. Its user is asked about each.")
 
@@ -14,7 +14,7 @@ server = Server("jobs", instructions="Runs commands on this machine. Its user is
 async def run(command: list[str], ctx: Context) -> int:
     """Run a program with its arguments, log its lines while it runs, and return its exit status."""
     answer = await ctx.elicit(f"Run {' '.join(command)}?", bool)
-    if not isinstance(answer, Accepted) or not answer.data:
+    if not isinstance(answer, AcceptedElicitation) or not answer.data:
         raise ToolError("the user does not want it")
     async with trio.open_nursery() as nursery:  # when the call is cancelled, so is the process
         start = partial(

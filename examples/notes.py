@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mcpbus import Context, Depends, Server, Session, ToolError, Unauthorized
+from mcpbus import Context, Depends, Server, Session, ToolError, UnauthorizedError
 from mcpbus.middleware import RateLimitingMiddleware
 
 USERS = {
@@ -17,7 +17,7 @@ Notes = dict[str, list[str]]
 async def authenticate(head: Any) -> str:
     user = USERS.get((head.headers.get("authorization") or "").removeprefix("Bearer "))
     if user is None:
-        raise Unauthorized
+        raise UnauthorizedError
     return user
 
 

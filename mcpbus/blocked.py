@@ -41,21 +41,21 @@ _MACHINERY: Final = frozenset({"trio", "outcome", "mcpbus", "mcpbus_actors"})
 
 
 @contextmanager
-def blocks_told(look_seconds: float = LOOK_SECONDS, looks: int = LOOKS) -> Iterator["Watch"]:
+def blocks_told(look_seconds: float = LOOK_SECONDS, looks: int = LOOKS) -> Iterator["LoopMonitor"]:
     """Have the log say what blocks this trio loop, while the block lasts. For programs.
 
     Args:
         look_seconds: How often the loop is asked, and its answer looked for.
         looks: How many looks in vain make a block.
     """
-    watch = Watch(look_seconds, looks)
+    watch = LoopMonitor(look_seconds, looks)
     try:
         yield watch
     finally:
         watch.close()
 
 
-class Watch:
+class LoopMonitor:
     """A thread that watches the trio loop it is made in.
 
     Args:

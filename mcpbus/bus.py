@@ -13,7 +13,7 @@ from mcpbus.core.hub import Hub
 from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
-from mcpbus.features.definition import Definition
+from mcpbus.features.definition import ServerDefinition
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.protocol.validators import check_not_negative
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mcpbus.client.pending import OnQuestion
     from mcpbus.cluster.node import Node
     from mcpbus.protocol.http.origin import HttpFields
-    from mcpbus.serving.counters import Counters
+    from mcpbus.serving.counters import ServerCounters
     from mcpbus.serving.options import ServeOptions
-    from mcpbus.serving.sharing import Sharing
+    from mcpbus.serving.sharing import SharedSockets
     from mcpbus.transports.asgi import AsgiApp
     from mcpbus.transports.responder import ResponseMode
 
@@ -39,7 +39,7 @@ class Bus(Hub, Generic[StateT]):
 
     node: "Node | None" = None
     """What leads to the other processes that serve the same, if there are any."""
-    sharing: "Sharing | None" = None
+    sharing: "SharedSockets | None" = None
     """What it listens on together with them."""
 
     @property
@@ -48,7 +48,7 @@ class Bus(Hub, Generic[StateT]):
         return super().state  # type: ignore[no-any-return]  # its author says what it is
 
     @property
-    def server(self) -> Definition:
+    def server(self) -> ServerDefinition:
         """The server that was opened.
 
         Raises:
@@ -80,9 +80,9 @@ class Bus(Hub, Generic[StateT]):
         if self.node is None:
             endpoint = Endpoint(self, options, response)
         else:
-            from mcpbus.cluster.front import Front  # noqa: PLC0415
+            from mcpbus.cluster.front import ClusterEndpoint  # noqa: PLC0415
 
-            endpoint = Front(self.node, self, options, response)
+            endpoint = ClusterEndpoint(self.node, self, options, response)
         _note_programs(self.backend)
         if options.access_log:
             from mcpbus.transports.access_log import with_access_log  # noqa: PLC0415
@@ -120,7 +120,7 @@ class Bus(Hub, Generic[StateT]):
             ValueError: An option cannot be right; the message says what would be.
         """
         from mcpbus.http_keywords import read_http_options  # noqa: PLC0415 - as said above
-        from mcpbus.serving import CannotListenError, Counters, ServeOptions, serve  # noqa: PLC0415
+        from mcpbus.serving import CannotListenError, ServeOptions, ServerCounters, serve  # noqa: PLC0415
 
         read_http_options("bus.serve()", http, self.serve)
         if options is not None and not isinstance(options, ServeOptions):
@@ -132,7 +132,7 @@ class Bus(Hub, Generic[StateT]):
         _check_exposure(self.backend, options.bind)
         app = self.asgi(response=response, **http)
         status = _WithPath(task_status, app.path)
-        counters = Counters() if options.server == "mcpbus" else None
+        counters = ServerCounters() if options.server == "mcpbus" else None
         if metrics in options.bind and not metrics.endswith(":0"):
             raise CannotListenError(f"metrics: cannot listen on {metrics}: the endpoint is there")
         async with self._measured(metrics, counters):
@@ -146,7 +146,7 @@ class Bus(Hub, Generic[StateT]):
             )
 
     def _measured(
-        self, metrics: str | None, counters: "Counters | None"
+        self, metrics: str | None, counters: "ServerCounters | None"
     ) -> AbstractAsyncContextManager[None]:
         """Tell what the bus has done and holds to whoever asks, if that is wanted."""
         if metrics is None:
@@ -166,7 +166,7 @@ class Bus(Hub, Generic[StateT]):
         written; only after the end, and when it has taken nothing for `Limits.write_deadline`, is the rest given up.
 
         After the end of the input the client can be asked nothing more: a handler that does, or waits for an answer, is told
-        so by `CannotAskError`. If standard output was hung up too, nobody reads, and what is in flight is cancelled.
+        so by `InputUnavailableError`. If standard output was hung up too, nobody reads, and what is in flight is cancelled.
 
         Args:
             shutdown: Set it to drain the bus, with all that is attached to it, and return; after the end of the input, to return

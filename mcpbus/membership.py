@@ -12,12 +12,12 @@ from mcpbus.serving.errors import ServingError
 if TYPE_CHECKING:
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.node import Node
-    from mcpbus.cluster.redis import Redis
+    from mcpbus.cluster.redis import RedisReplicas
     from mcpbus.worker import Worker
 
 
 def meet(
-    cluster: "Cluster | Redis | None", secrets: Sequence[bytes], worker: "Worker | None"
+    cluster: "Cluster | RedisReplicas | None", secrets: Sequence[bytes], worker: "Worker | None"
 ) -> "AbstractAsyncContextManager[Cluster | None]":
     """Find the other processes that serve the same, if there are any.
 
@@ -31,14 +31,14 @@ def meet(
     """
     if cluster is None:
         return nullcontext(None if worker is None else worker.cluster)
-    from mcpbus.cluster.redis import Redis  # noqa: PLC0415 - it is for those who have it
+    from mcpbus.cluster.redis import RedisReplicas  # noqa: PLC0415 - it is for those who have it
 
-    return _meet_at(cluster, secrets, worker) if isinstance(cluster, Redis) else nullcontext(cluster)
+    return _meet_at(cluster, secrets, worker) if isinstance(cluster, RedisReplicas) else nullcontext(cluster)
 
 
 @asynccontextmanager
 async def _meet_at(
-    redis: "Redis", secrets: Sequence[bytes], worker: "Worker | None"
+    redis: "RedisReplicas", secrets: Sequence[bytes], worker: "Worker | None"
 ) -> "AsyncIterator[Cluster]":
     from mcpbus.cluster.errors import JoinError  # noqa: PLC0415
 

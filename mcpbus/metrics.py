@@ -9,14 +9,14 @@ from typing import Final, NamedTuple
 
 from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Location
 from mcpbus.core.statistics import Statistics
 from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
 from mcpbus.protocol.http.origin import is_loopback
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
-from mcpbus.serving.counters import Counters
+from mcpbus.serving.counters import ServerCounters
 
 _log = logging.getLogger("mcpbus")
 
@@ -31,7 +31,7 @@ class Figure(NamedTuple):
 
     Attributes:
         name: What it is called.
-        source: The attribute of `Statistics` or `Counters` that has it.
+        source: The attribute of `Statistics` or `ServerCounters` that has it.
         kind: `counter`, which only grows, or `gauge`.
         meaning: What it counts, in a sentence without backslash and line end. `docs/metrics.md` has the same.
         label: What sets its values apart, if there are several.
@@ -100,7 +100,7 @@ OF_A_BUS: Final = (
         "gauge",
         "Messages without a fate, by the place where they are.",
         "place",
-        tuple(Place),
+        tuple(Location),
     ),
     Figure("mcpbus_actors", "actors", "gauge", "Actors that are alive."),
     Figure("mcpbus_tasks", "tasks", "gauge", "Tasks that actors run."),
@@ -178,7 +178,7 @@ OF_CONNECTIONS: Final = (
 )
 
 
-def exposition(statistics: Statistics, counters: Counters | None = None) -> bytes:
+def exposition(statistics: Statistics, counters: ServerCounters | None = None) -> bytes:
     """Return what `Bus.statistics` returned as a page for Prometheus, of the type `CONTENT_TYPE`.
 
     Args:
@@ -235,7 +235,9 @@ def metrics_app(read: Callable[[], bytes]) -> AsgiApp:
 
 
 @asynccontextmanager
-async def metrics_served(bus: Hub, counters: Counters | None, bind: str, number: int) -> AsyncIterator[None]:
+async def metrics_served(
+    bus: Hub, counters: ServerCounters | None, bind: str, number: int
+) -> AsyncIterator[None]:
     """Have the figures of a bus at an address of their own while the block lasts, its drain included.
 
     Args:

@@ -21,15 +21,15 @@ from mcpbus.host_processes import warn_of_processes
 from mcpbus.membership import begin_worker, meet, open_node
 from mcpbus.program import check_startable, until_input_ends, until_signalled
 from mcpbus.protocol.keywords import explained, explained_as
-from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.sole_cause import sole_cause
-from mcpbus.reachable_buses import ReachableBuses
-from mcpbus.server_arguments import Opening, check_running, check_serving
+from mcpbus.reachable_buses import BusSet
+from mcpbus.server_arguments import OpenOptions, check_running, check_serving
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
     from mcpbus.cluster.directory import Cluster
-    from mcpbus.cluster.redis import Redis
+    from mcpbus.cluster.redis import RedisReplicas
     from mcpbus.protocol.http.origin import HttpFields
     from mcpbus.serving.options import ServeOptions
     from mcpbus.transports.asgi import AsgiApp, Receive, Scope, Send
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.worker import Worker
 
 
-class Openable(Generic[StateT]):
+class ServerBase(Generic[StateT]):
     """What has a name and something that answers: it can be opened once at a time, and served in every way that there is.
 
     Attributes:
@@ -47,8 +47,8 @@ class Openable(Generic[StateT]):
     """
 
     name: str
-    sealer: Sealer
-    _buses: ReachableBuses
+    sealer: StateSealer
+    _buses: BusSet
 
     def presented_name(self) -> str:
         """What it is called now, for people."""
@@ -110,7 +110,7 @@ class Openable(Generic[StateT]):
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
         drain_seconds: float = DRAIN_SECONDS,
-        cluster: "Cluster | Redis | None" = None,
+        cluster: "Cluster | RedisReplicas | None" = None,
     ) -> AbstractAsyncContextManager[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
 
@@ -123,14 +123,14 @@ class Openable(Generic[StateT]):
                 cannot.
             task_store: Keeps tasks and what came of them; in memory if not given.
             drain_seconds: How long requests and tasks may go on when the block ends.
-            cluster: The other processes that serve the same server, if there are any: ``Redis("redis://redis")`` of
+            cluster: The other processes that serve the same server, if there are any: ``RedisReplicas("redis://redis")`` of
                 `mcpbus.cluster`.
 
         Raises:
             RuntimeError: The server is open already, or no trio runs here.
             ServingError: It cannot be one of those processes.
         """
-        opening = Opening(
+        opening = OpenOptions(
             limits=limits,
             event_store=event_store,
             task_store=task_store,
@@ -140,7 +140,7 @@ class Openable(Generic[StateT]):
         return self._open(opening)
 
     @asynccontextmanager
-    async def _open(self, opening: Opening, worker: "Worker | None" = None) -> AsyncIterator[Bus[StateT]]:
+    async def _open(self, opening: OpenOptions, worker: "Worker | None" = None) -> AsyncIterator[Bus[StateT]]:
         """Open the server, in a process that is one of several on this machine, if there is a `worker`; see `open`."""
         if not trio.lowlevel.in_trio_run():
             raise RuntimeError(
@@ -177,9 +177,9 @@ class Openable(Generic[StateT]):
             self._buses.opened = False
             self._buses.own = None
 
-    def _sealer(self, cluster: "Cluster | None") -> Sealer:
+    def _sealer(self, cluster: "Cluster | None") -> StateSealer:
         """What seals states; where several processes serve, all of them open what one has sealed."""
-        return self.sealer if cluster is None or self.sealer.given else Sealer(cluster.keys)
+        return self.sealer if cluster is None or self.sealer.given else StateSealer(cluster.keys)
 
     @explained
     def asgi(
@@ -209,7 +209,7 @@ class Openable(Generic[StateT]):
         # These complain now, and not at the start.
         check_serving("server.asgi()", http, self.asgi)
         check_response(response)
-        opening = Opening(limits=limits, event_store=event_store, task_store=task_store)
+        opening = OpenOptions(limits=limits, event_store=event_store, task_store=task_store)
 
         def make(bus: "Bus[StateT]") -> "AsgiApp":
             if http.get("sessions") != "stateless":
@@ -237,7 +237,7 @@ class Openable(Generic[StateT]):
         limits: Limits | None = None,
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
-        cluster: "Redis | None" = None,
+        cluster: "RedisReplicas | None" = None,
         response: "ResponseMode" = "auto",
         options: "ServeOptions | None" = None,
         metrics: str | None = None,
@@ -247,7 +247,7 @@ class Openable(Generic[StateT]):
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
         check_serving("server.serve()", http, self.serve, metrics=metrics)
-        opening = Opening(limits=limits, event_store=event_store, task_store=task_store, cluster=cluster)
+        opening = OpenOptions(limits=limits, event_store=event_store, task_store=task_store, cluster=cluster)
         await self._serve(
             opening,
             bind=bind,
@@ -259,7 +259,7 @@ class Openable(Generic[StateT]):
             **http,
         )
 
-    async def _serve(self, opening: Opening, worker: "Worker | None" = None, **serving: Any) -> None:
+    async def _serve(self, opening: OpenOptions, worker: "Worker | None" = None, **serving: Any) -> None:
         """Open the server and serve it, in a process that is one of several on this machine, if there is a `worker`; see `serve`."""
         async with self._open(opening, worker) as bus:
             bus.sharing = None if worker is None else worker.sharing
@@ -294,8 +294,8 @@ class Openable(Generic[StateT]):
             program = partial(until_input_ends, partial(self._serve_stdio, **options), drain)
         else:
             worker = begin_worker(workers, options)
-            own = {name: options.pop(name) for name in attrs.fields_dict(Opening) if name in options}
-            serve = partial(self._serve, Opening(**own), worker, **options)
+            own = {name: options.pop(name) for name in attrs.fields_dict(OpenOptions) if name in options}
+            serve = partial(self._serve, OpenOptions(**own), worker, **options)
             drain = getattr(options.get("options"), "drain_seconds", DRAIN_SECONDS)
             program = partial(until_signalled, self.presented_name, serve, worker, drain)
         try:

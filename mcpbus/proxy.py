@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from mcpbus.client.client import ServerDescription
-from mcpbus.client.oauth.grant import Grant
+from mcpbus.client.oauth.grant import AuthFlow
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
 from mcpbus.core.request_context import RequestContext
@@ -20,7 +20,7 @@ from mcpbus.dispatch.runner import Middleware
 from mcpbus.features.completion import Completer
 from mcpbus.features.elsewhere import Difference, Refresh
 from mcpbus.features.keywords import check_kinds, check_lists
-from mcpbus.features.prompt import Prompt
+from mcpbus.features.prompt import RegisteredPrompt
 from mcpbus.features.tool import Tool, Visible, check_scopes, check_timeout
 from mcpbus.features.uri_watcher import UntilHeard
 from mcpbus.protocol.http.authentication import Authorizer
@@ -28,7 +28,7 @@ from mcpbus.protocol.keywords import explained_as
 from mcpbus.protocol.messages import Icon, Implementation, ListName
 from mcpbus.server import Server
 from mcpbus.server_arguments import serving
-from mcpbus.upstream.live import Clients, Live, Terms
+from mcpbus.upstream.live import Clients, ProxyOptions, ProxyRuntime
 from mcpbus.upstream.pool import Isolation
 from mcpbus.upstream.target import Target, read_upstream
 from mcpbus.upstream.tool_filter import ToolFilter, read_patterns
@@ -94,7 +94,7 @@ class Proxy(Server[None]):
         *,
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
-        login: Grant | None = None,
+        login: AuthFlow | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         revision: str | None = None,
@@ -164,7 +164,7 @@ class Proxy(Server[None]):
         self._told = instructions
         self._upstream = upstream
         self.is_program = upstream.program
-        self._terms = Terms(
+        self._terms = ProxyOptions(
             connections,
             check_timeout(timeout, "Proxy"),
             check_scopes(scopes, "Proxy"),
@@ -175,7 +175,7 @@ class Proxy(Server[None]):
                 read_patterns("exclude_tools", exclude_tools),
             ),
         )
-        self.connection: Live | None = None
+        self.connection: ProxyRuntime | None = None
         self.features.note_scopes(self._terms.scopes, f"proxy {self.name!r}")
         self.features.watchers.append(_Watcher(self))
         self.features.note_elsewhere(_Elsewhere(self))
@@ -193,7 +193,7 @@ class Proxy(Server[None]):
             raise RuntimeError(
                 f"proxy {self.name!r} is open in another server already: mount one of its own in each"
             )
-        live = self.connection = Live(
+        live = self.connection = ProxyRuntime(
             self._upstream,
             self.features,
             self._terms,
@@ -241,7 +241,7 @@ class Proxy(Server[None]):
 
 
 class _Watcher:
-    """Tells the other server which resources clients of a proxy want to hear of; see `UriWatcher`."""
+    """Tells the other server which resources clients of a proxy want to hear of; see `SubscriptionListener`."""
 
     watches = True
 
@@ -249,13 +249,13 @@ class _Watcher:
         self._proxy = proxy
 
     def watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
-        """See `UriWatcher.watched`."""
+        """See `SubscriptionListener.watched`."""
         assert isinstance(owner, Subscriber)  # noqa: S101 - so are those of a bus that has such watchers
         if self._proxy.connection is not None:
             self._proxy.connection.want(uri, owner, wanted)
 
     def hearing(self, uris: Collection[str], key: Hashable) -> list[UntilHeard]:
-        """See `UriWatcher.hearing`."""
+        """See `SubscriptionListener.hearing`."""
         connection = self._proxy.connection
         return [] if connection is None else [partial(connection.until_heard, uris, key)]
 
@@ -283,7 +283,7 @@ class _Elsewhere:
         connection = self._proxy.connection
         return None if connection is None else connection.unlisted.unlisted_tool(name)
 
-    def prompt(self, name: str) -> Prompt | None:
+    def prompt(self, name: str) -> RegisteredPrompt | None:
         connection = self._proxy.connection
         return None if connection is None else connection.unlisted.unlisted_prompt(name)
 

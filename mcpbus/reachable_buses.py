@@ -14,7 +14,7 @@ _Way: TypeAlias = tuple[Mount, ...]
 _NOT_OPEN: Final = "it is not open; server.run(), server.serve() and server.open() open it"
 
 
-class ReachableBuses:
+class BusSet:
     """The buses by which one server reaches clients.
 
     Args:
@@ -27,15 +27,15 @@ class ReachableBuses:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._above: list[tuple[ReachableBuses, Mount]] = []
+        self._above: list[tuple[BusSet, Mount]] = []
         self.opened = False
         self.own: Bus[Any] | None = None
 
-    def add_above(self, above: "ReachableBuses", mount: Mount) -> None:
+    def add_above(self, above: "BusSet", mount: Mount) -> None:
         """Note that the server is mounted in another one, whose buses reach clients of its too."""
         self._above.append((above, mount))
 
-    def remove_above(self, above: "ReachableBuses") -> None:
+    def remove_above(self, above: "BusSet") -> None:
         """Note that the server is mounted there no more."""
         self._above = [each for each in self._above if each[0] is not above]
 
@@ -112,7 +112,7 @@ class ReachableBuses:
             if buses.own is not None:
                 yield buses.own, way
 
-    def _ways_up(self) -> "Iterator[tuple[ReachableBuses, _Way]]":
+    def _ways_up(self) -> "Iterator[tuple[BusSet, _Way]]":
         """Yield the server's own and those of the servers that it is mounted in, and so on, with the way to each."""
         yield self, ()
         for above, mount in self._above:

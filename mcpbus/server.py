@@ -8,25 +8,25 @@ from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
-from mcpbus.features.definition import Definition
+from mcpbus.features.definition import ServerDefinition
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.keywords import check_functions, check_lists
 from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.tool import Visible
 from mcpbus.lifespans import check_lifespan, enter_lifespan
-from mcpbus.openable import Openable
+from mcpbus.openable import ServerBase
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.other_names import missing
-from mcpbus.reachable_buses import ReachableBuses
+from mcpbus.reachable_buses import BusSet
 from mcpbus.server_arguments import check_middleware, serving
 
 Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[StateT]]
 
 
 @explained_as(elsewhere=serving)
-class Server(Definition, Openable[StateT]):
+class Server(ServerDefinition, ServerBase[StateT]):
     """A server as its author describes it; it does nothing until it is opened. What its lifespan yields is of its type `StateT`.
 
     Decorators register functions and return them as they are, so that they can be called and tested like any other::
@@ -130,7 +130,7 @@ class Server(Definition, Openable[StateT]):
         )
         self.lifespan = lifespan
         self.runner = Runner(threads, middleware)
-        self._buses = ReachableBuses(name)
+        self._buses = BusSet(name)
         # What the lifespans of servers have yielded that are mounted by `mounting`, by server.
         self._states: dict[object, Any] = {}
 

@@ -14,7 +14,7 @@ from mcpbus.protocol.validators import check_not_negative, check_numbers
 
 if TYPE_CHECKING:
     from mcpbus.cluster.directory import Cluster
-    from mcpbus.cluster.redis import Redis
+    from mcpbus.cluster.redis import RedisReplicas
 
 
 def serving() -> Elsewhere:
@@ -39,7 +39,7 @@ def check_middleware(middleware: Sequence[Any]) -> None:
 
 
 @attrs.frozen(kw_only=True)
-class Opening:
+class OpenOptions:
     """What a server is opened with, see `mcpbus.Server.open`; None is as if it were left out.
 
     Raises:
@@ -49,7 +49,7 @@ class Opening:
     limits: Limits | None = None
     event_store: EventStore | None = None
     task_store: TaskStore | None = None
-    cluster: "Cluster | Redis | None" = None
+    cluster: "Cluster | RedisReplicas | None" = None
     drain_seconds: float = DRAIN_SECONDS
 
     def __attrs_post_init__(self) -> None:
@@ -74,10 +74,10 @@ def check_cluster(cluster: object) -> None:
     if cluster is None:
         return
     from mcpbus.cluster.directory import Cluster  # noqa: PLC0415 - it is for those who have it
-    from mcpbus.cluster.redis import Redis  # noqa: PLC0415
+    from mcpbus.cluster.redis import RedisReplicas  # noqa: PLC0415
 
-    if not isinstance(cluster, Cluster | Redis):
-        raise TypeError(f"cluster is a mcpbus.cluster.Redis('redis://...'), not {cluster!r}")
+    if not isinstance(cluster, Cluster | RedisReplicas):
+        raise TypeError(f"cluster is a mcpbus.cluster.RedisReplicas('redis://...'), not {cluster!r}")
 
 
 def check_serving(

@@ -50,7 +50,7 @@ def log_aside() -> Iterator[None]:
     except (AttributeError, OSError, ValueError):  # it is closed, or somebody's double
         yield
         return
-    aside = Aside(descriptor, sys.stderr.encoding)
+    aside = NonblockingStderr(descriptor, sys.stderr.encoding)
     original, last_resort = sys.stderr, logging.lastResort
     moved = [handler for handler in _stream_handlers() if handler.stream is original]
     for handler in moved:
@@ -67,7 +67,7 @@ def log_aside() -> Iterator[None]:
         aside.close()
 
 
-class Aside(io.TextIOBase):
+class NonblockingStderr(io.TextIOBase):
     """A text stream that never holds anybody up.
 
     Args:

@@ -15,9 +15,9 @@ import msgspec
 import trio
 
 from mcpbus.cluster.directory import Cluster
-from mcpbus.cluster.socket_folder import SocketFolder
+from mcpbus.cluster.socket_folder import FolderDirectory
 from mcpbus.core.nursery import background
-from mcpbus.serving.sharing import Board, Sharing
+from mcpbus.serving.sharing import ConnectionCounts, SharedSockets
 
 VARIABLE: Final = "MCPBUS_WORKER_OF"
 """The environment variable that makes a process a worker: the process that keeps it, and the descriptor over which it speaks to it."""
@@ -26,7 +26,7 @@ _ORPHAN: Final = "the process that keeps this worker has ended"
 SayWhere: TypeAlias = Callable[[str, Sequence[str]], Awaitable[None]]
 
 
-class Orders(msgspec.Struct):
+class WorkerConfig(msgspec.Struct):
     """What a worker is told in the beginning.
 
     Attributes:
@@ -93,17 +93,17 @@ class Worker:
         sharing: What it listens on.
     """
 
-    def __init__(self, orders: Orders, control: socket.socket) -> None:
+    def __init__(self, orders: WorkerConfig, control: socket.socket) -> None:
         self._control = control
         self._forget: Callable[[str], Awaitable[None]] | None = None
         self.cluster = Cluster(
-            directory=SocketFolder(Path(orders.folder), Path(orders.records)),
+            directory=FolderDirectory(Path(orders.folder), Path(orders.records)),
             keys=[orders.key],
             home=orders.home,
         )
-        counts = Board(mmap.mmap(orders.board, 0), orders.number)
+        counts = ConnectionCounts(mmap.mmap(orders.board, 0), orders.number)
         os.close(orders.board)
-        self.sharing = Sharing([socket.socket(fileno=number) for number in orders.sockets], counts)
+        self.sharing = SharedSockets([socket.socket(fileno=number) for number in orders.sockets], counts)
 
     @classmethod
     def begin(cls) -> Self:
@@ -120,7 +120,7 @@ class Worker:
         if not told:
             control.close()
             sys.exit(_ORPHAN)
-        orders = msgspec.json.decode(told, type=Orders)
+        orders = msgspec.json.decode(told, type=WorkerConfig)
         for number in orders.sockets:
             os.set_inheritable(number, False)
         return cls(orders, control)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import trio
 
-from mcpbus.worker import VARIABLE, Orders, Ready
+from mcpbus.worker import VARIABLE, Ready, WorkerConfig
 
 _log = logging.getLogger("mcpbus")
 
@@ -42,7 +42,7 @@ class WorkerProcess:
         status: Its exit status, if it could be started.
     """
 
-    def __init__(self, orders: Orders, lock: int, on_ready: Callable[[Ready], object]) -> None:
+    def __init__(self, orders: WorkerConfig, lock: int, on_ready: Callable[[Ready], object]) -> None:
         self.ready_at = math.inf
         self.opened = trio.Event()
         self.begun = trio.Event()
@@ -63,12 +63,12 @@ class WorkerProcess:
 
     @property
     def number(self) -> int:
-        """See `Orders`."""
+        """See `WorkerConfig`."""
         return self._orders.number
 
     @property
     def home(self) -> str:
-        """See `Orders`."""
+        """See `WorkerConfig`."""
         return self._orders.home
 
     @property

@@ -26,7 +26,7 @@ from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.sharing import ABSENT, COUNT_BYTES
 from mcpbus.serving.signals import end_by
 from mcpbus.standard_error import ANNOUNCE, log_aside
-from mcpbus.worker import Orders, Ready
+from mcpbus.worker import Ready, WorkerConfig
 from mcpbus.worker_folder import WorkerFolder, worker_folder
 from mcpbus.worker_process import WorkerProcess
 
@@ -66,12 +66,12 @@ def run_workers(count: int, options: ServeOptions, metrics: str | None = None) -
     ):
         if metrics is not None:
             check_free(metrics, count)
-        keeper = _Keeper(count, folder, board, sockets, options.drain_seconds)
+        keeper = _Supervisor(count, folder, board, sockets, options.drain_seconds)
         trio.run(keeper.run)
         return keeper.status
 
 
-class _Place:
+class _WorkerSlot:
     """Where one worker after the other serves.
 
     Attributes:
@@ -82,7 +82,7 @@ class _Place:
         self.worker = worker
 
 
-class _Keeper:
+class _Supervisor:
     """Keeps the workers.
 
     Attributes:
@@ -124,7 +124,7 @@ class _Keeper:
                 nursery.start_soon(self._let_go)
                 nursery.start_soon(self._keep_folder)
                 async with trio.open_nursery() as workers:
-                    places = [_Place(self._start(workers)) for _ in range(self._count)]
+                    places = [_WorkerSlot(self._start(workers)) for _ in range(self._count)]
                     nursery.start_soon(self._keep_replacing, places, workers)
                     for place in places:
                         workers.start_soon(self._keep, place, workers)
@@ -155,7 +155,7 @@ class _Keeper:
         for sock in self._sockets:
             sock.close()
 
-    async def _keep(self, place: _Place, workers: trio.Nursery) -> None:
+    async def _keep(self, place: _WorkerSlot, workers: trio.Nursery) -> None:
         """Have one worker run, and another one when it has ended."""
         pause = _FIRST_PAUSE
         while True:
@@ -211,7 +211,7 @@ class _Keeper:
         self._mend_folder()
         shared = [sock.fileno() for sock in self._sockets]
         links, sessions = str(self._folder.links), str(self._folder.sessions)
-        orders = Orders(self._free.pop(), new_home(), self._key, links, sessions, self._board, shared)
+        orders = WorkerConfig(self._free.pop(), new_home(), self._key, links, sessions, self._board, shared)
         worker = WorkerProcess(orders, self._folder.lock, self._take_ready)
         self._running.add(worker)
         workers.start_soon(self._run, worker)
@@ -241,7 +241,7 @@ class _Keeper:
 
     # -- replacing them --------------------------------------------------------------------------
 
-    async def _keep_replacing(self, places: Sequence[_Place], workers: trio.Nursery) -> None:
+    async def _keep_replacing(self, places: Sequence[_WorkerSlot], workers: trio.Nursery) -> None:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
@@ -251,7 +251,7 @@ class _Keeper:
             else:
                 _log.info("all workers have been replaced")
 
-    async def _replace(self, place: _Place, workers: trio.Nursery) -> bool:
+    async def _replace(self, place: _WorkerSlot, workers: trio.Nursery) -> bool:
         """Have another worker take a place, and return whether it did: once it serves, the one before it ends in order."""
         if self._stopping.is_set():
             return False

@@ -20,7 +20,7 @@ from mcpbus.protocol.revisions import LATEST, REVISIONS, Era
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from mcpbus.testing import probe
 from mcpbus.testing.over_http1 import WireReactor
 
@@ -72,7 +72,7 @@ async def _open(bus, nursery):
 
     lane = getattr(bus, "_lane_of_tests", None)
     if lane is None:
-        lane = bus._lane_of_tests = Service(ServedApp(bus.asgi()), ServeOptions(), WireReactor())
+        lane = bus._lane_of_tests = HttpServer(ServedApp(bus.asgi()), ServeOptions(), WireReactor())
         trio.lowlevel.spawn_system_task(lane.run)
     wire = Wire(lane.reactor)
     client = WireClient(wire)

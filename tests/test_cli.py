@@ -26,7 +26,7 @@ from mcpbus import Server
 from mcpbus.cli import main
 from mcpbus.cli.logs import JsonFormatter
 from mcpbus.cli.targets import load_server
-from mcpbus.cluster import Redis
+from mcpbus.cluster import RedisReplicas
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving import ServeOptions
 
@@ -271,7 +271,7 @@ def test_a_replica_is_told_where_the_others_are(weather, monkeypatch):
     monkeypatch.setattr(Server, "run", lambda _, **given: ran.append(given["cluster"]))
     monkeypatch.setenv("MCPBUS_SERVE_REDIS", "redis://r")
     assert run("serve", "weather:server", "--namespace", "n", "--advertise", "h:1")[0] == 0
-    assert ran == [Redis("redis://r", namespace="n", advertise="h:1")]
+    assert ran == [RedisReplicas("redis://r", namespace="n", advertise="h:1")]
 
 
 def test_what_is_given_is_what_the_server_is_run_with(weather, monkeypatch):

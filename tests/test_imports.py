@@ -110,7 +110,7 @@ def test_an_issuer_says_what_to_install(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "joserfc", None)
     with pytest.raises(ImportError, match=r"'mcpbus-server\[auth\]'$"):
-        _ = testing.Issuer
+        _ = testing.InMemoryIssuer
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_each_name_is_imported_from_where_type_checkers_see_it(name):
         ("import mcpbus.cli", {"trio", "msgspec", "mcpbus_actors"}),
         ("from mcpbus import Client", {"mcpbus_actors", "mcpbus.core", "mcpbus.features", "mcpbus.server"}),
         ("from mcpbus import Server\ndef one() -> int: ...\nServer('s').tool(one)", {"orjson"}),
-        ("import mcpbus; mcpbus.asking.AskError, mcpbus.server.Server", {"mcpbus.client"}),
+        ("import mcpbus; mcpbus.asking.InputRequestError, mcpbus.server.Server", {"mcpbus.client"}),
     ],
 )
 def test_who_asks_for_a_part_does_not_wait_for_the_rest(program, needless):

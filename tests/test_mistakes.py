@@ -48,9 +48,15 @@ from mcpbus import (
     ToolResult,
     tool,
 )
-from mcpbus.auth import AnyOf, IntrospectionVerifier, JwtVerifier, ResourceServer, StaticTokens
+from mcpbus.auth import (
+    AnyTokenVerifier,
+    IntrospectionVerifier,
+    JwtVerifier,
+    ResourceServer,
+    StaticTokenVerifier,
+)
 from mcpbus.client import connect_http, connect_process
-from mcpbus.cluster import Redis
+from mcpbus.cluster import RedisReplicas
 from mcpbus.middleware import (
     RateLimitingMiddleware,
     ResponseCachingMiddleware,
@@ -517,8 +523,8 @@ CALLING = {
     ),
     "a keyword of other libraries": (lambda _: Depends(plain, use_cache=True), "there are provider, thread"),
     "a keyword of a function that takes any number": (
-        lambda _: AnyOf(a=1),
-        "AnyOf() has no option 'a'; it takes none",
+        lambda _: AnyTokenVerifier(a=1),
+        "AnyTokenVerifier() has no option 'a'; it takes none",
     ),
     "a member as it is on the wire": (
         lambda _: ToolAnnotations(readOnlyHint=True),
@@ -553,11 +559,11 @@ GIVING = {
     ),
     "where the others are": (
         lambda s: s.run(cluster="redis://a", bind="127.0.0.1:0"),
-        "cluster is a mcpbus.cluster.Redis('redis://...'), not 'redis://a'",
+        "cluster is a mcpbus.cluster.RedisReplicas('redis://...'), not 'redis://a'",
     ),
     "others that are none": (
         lambda s: s.run(cluster=5, bind="127.0.0.1:0"),
-        "cluster is a mcpbus.cluster.Redis('redis://...'), not 5",
+        "cluster is a mcpbus.cluster.RedisReplicas('redis://...'), not 5",
     ),
     "half a worker": (lambda s: s.run(workers=2.5), "server.run(): workers is a whole number, not 2.5"),
     "less than no time to drain": (
@@ -604,8 +610,11 @@ GIVING = {
         lambda _: MemoryEventStore(max_age=-1),
         "MemoryEventStore: max_age is more than 0, not -1",
     ),
-    "Redis, as no text": (lambda _: Redis(6379), "Redis: url is a text, and this is of type int"),
-    "a lease that is text": (lambda _: Redis("redis://a", lease="5"), "Redis: lease is a number, not '5'"),
+    "Redis, as no text": (lambda _: RedisReplicas(6379), "Redis: url is a text, and this is of type int"),
+    "a lease that is text": (
+        lambda _: RedisReplicas("redis://a", lease="5"),
+        "RedisReplicas: lease is a number, not '5'",
+    ),
     "a rate that is text": (lambda _: RateLimitingMiddleware("5"), "max_requests_per_second is a number"),
     "a word for who is who": (
         lambda _: RateLimitingMiddleware(get_client_id="ip"),
@@ -628,11 +637,11 @@ GIVING = {
         "algorithms is a list: write algorithms=['RS256']",
     ),
     "a list of tokens": (
-        lambda _: StaticTokens(["a"]),
+        lambda _: StaticTokenVerifier(["a"]),
         'tokens is a dict of what each allows, such as {"sec',
     ),
     "one verifier of several": (
-        lambda _: AnyOf(ISSUER),
+        lambda _: AnyTokenVerifier(ISSUER),
         "each is a JwtVerifier(...) or another TokenVerifier",
     ),
     "a login that is none": (
@@ -694,29 +703,38 @@ def test_a_mistake_gets_one_sentence_that_says_what_to_write(mistake, sentence):
 
 MADE_BY_THE_BUS = {
     *(
-        "Accepted",
+        "AcceptedElicitation",
         "AsgiProbe",
         "AsyncioApp",
         "Broadcast",
         "Bus",
-        "Cancelled",
+        "CancelledElicitation",
         "Client",
         "ClientInfo",
         "ClientNotification",
     ),
     *(
         "Context",
-        "Declined",
+        "DeclinedElicitation",
         "EventLog",
         "Fate",
-        "Head",
-        "HttpSession",
+        "RequestHead",
+        "LegacyHttpSession",
         "Invocation",
         "Promise",
         "Receipt",
         "Recording",
     ),
-    *("RemoteSession", "Sampled", "Session", "Statistics", "SyncBus", "SyncContext", "TaskRecord", "Tool"),
+    *(
+        "RemoteSession",
+        "SamplingResult",
+        "Session",
+        "Statistics",
+        "SyncBus",
+        "SyncContext",
+        "TaskRecord",
+        "Tool",
+    ),
 }
 TAKES_NO_KEYWORD = {"parse_event_id", "settle", "shutdown_on_signals", "to_asyncio", "to_trio"}
 MODULES = (

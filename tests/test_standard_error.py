@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from mcpbus import standard_error
-from mcpbus.standard_error import Aside, log_aside
+from mcpbus.standard_error import NonblockingStderr, log_aside
 
 log = logging.getLogger("mcpbus.tests")
 
@@ -30,7 +30,7 @@ def rest(reader):
 
 def test_what_is_said_is_written_in_order_before_the_end(pipe):
     reader, writer = pipe
-    aside = Aside(writer.fileno(), "utf-8")
+    aside = NonblockingStderr(writer.fileno(), "utf-8")
     for n in range(100):
         aside.write(f"line {n} é\n")
     aside.close()
@@ -43,7 +43,7 @@ def test_what_is_said_is_written_in_order_before_the_end(pipe):
 def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_dropped_is_told(pipe, monkeypatch):
     monkeypatch.setattr(standard_error, "_LAST_WORDS_SECONDS", 0.01)
     reader, writer = pipe
-    aside = Aside(writer.fileno(), "utf-8")
+    aside = NonblockingStderr(writer.fileno(), "utf-8")
     for _ in range(2):
         before, told, numbers = aside.dropped, 0, []
         for n in range(3000):
@@ -64,7 +64,7 @@ def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_dropped_is_told(pi
 
 def test_the_end_does_not_wait_for_a_pipe_that_is_not_read(pipe, monkeypatch):
     monkeypatch.setattr(standard_error, "_LAST_WORDS_SECONDS", 0.01)
-    aside = Aside(pipe[1].fileno(), "utf-8")
+    aside = NonblockingStderr(pipe[1].fileno(), "utf-8")
     for _ in range(200):
         aside.write("x" * 1000)
     aside.close()
@@ -80,7 +80,7 @@ def test_a_pipe_that_is_closed_or_does_not_block_is_no_fault(pipe, monkeypatch):
 
     monkeypatch.setattr(standard_error.select, "select", wait_for_room)
     os.set_blocking(writer.fileno(), False)
-    aside = Aside(writer.fileno(), "utf-8")
+    aside = NonblockingStderr(writer.fileno(), "utf-8")
     for _ in range(200):
         aside.write("x" * 1000)
     assert waits.wait(60), "it does not try again and again"
@@ -103,7 +103,7 @@ def test_a_full_disk_that_has_room_again_gets_what_is_said_from_then_on(tmp_path
 
     monkeypatch.setattr(standard_error.os, "write", write_what_fits)
     with path.open("wb") as file:
-        aside = Aside(file.fileno(), "utf-8")
+        aside = NonblockingStderr(file.fileno(), "utf-8")
         for word in ("cut off\n", "lost\n"):
             aside.write(word)
             assert refused.acquire(timeout=60)
@@ -128,7 +128,7 @@ def test_nothing_is_written_any_more_once_what_is_written_to_is_gone(why, tmp_pa
     monkeypatch.setattr(standard_error.os, "write", refuse_once)
     path = tmp_path / "something else"
     with path.open("wb") as file:
-        aside = Aside(file.fileno(), "utf-8")
+        aside = NonblockingStderr(file.fileno(), "utf-8")
         aside.write("lost\n")
         aside.write("lost as well\n")
         aside._thread.join(60)
@@ -145,7 +145,7 @@ def test_handlers_that_write_to_standard_error_are_moved_aside_for_a_while(pipe,
     monkeypatch.setattr(log, "handlers", [moved, left])
     monkeypatch.setattr(log, "propagate", False)
     with log_aside():
-        assert isinstance(moved.stream, Aside)
+        assert isinstance(moved.stream, NonblockingStderr)
         assert left.stream is elsewhere
         log.warning("%s and %d", "one", 2)
     assert moved.stream is writer
@@ -159,7 +159,7 @@ def test_the_handler_of_last_resort_is_moved_aside_too(pipe, monkeypatch):
     monkeypatch.setattr(log, "propagate", False)
     before = logging.lastResort
     with log_aside():
-        assert isinstance(logging.lastResort.stream, Aside)
+        assert isinstance(logging.lastResort.stream, NonblockingStderr)
         log.setLevel(logging.INFO)
         log.info("not told")
         log.warning("told")
@@ -176,7 +176,7 @@ def test_where_there_is_no_handler_of_last_resort_there_is_none_aside(pipe, monk
 
 
 def test_the_thread_keeps_no_program_from_its_end(pipe):
-    aside = Aside(pipe[1].fileno(), "utf-8")
+    aside = NonblockingStderr(pipe[1].fileno(), "utf-8")
     assert aside._thread.daemon
     aside.close()
 

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from mcpbus import HttpOptions, Limits, ServeOptions, Server
 from mcpbus.client import connect_http, connect_process
-from mcpbus.cluster import Redis
+from mcpbus.cluster import RedisReplicas
 from mcpbus.testing import open_bus, open_client
 
 
@@ -77,7 +77,10 @@ CALLED = {
     "Limits": (Limits, fields(Limits)),
     "ServeOptions": (ServeOptions, fields(ServeOptions)),
     "HttpOptions": (HttpOptions, fields(HttpOptions)),
-    "Redis": (lambda **options: Redis(**{"url": "redis://a", **options}), fields(Redis)),
+    "RedisReplicas": (
+        lambda **options: RedisReplicas(**{"url": "redis://a", **options}),
+        fields(RedisReplicas),
+    ),
     "server.asgi()": (asgi, [*parameters(Server.asgi), *fields(HttpOptions)]),
     "server.open()": (Opened(opening), parameters(Server.open)),
     "server.serve()": (Awaited(serving), parameters(Server.serve)),

@@ -2,7 +2,7 @@
 
 from mcpbus_actors._address import Address, Stopped
 from mcpbus_actors._ask import Ask
-from mcpbus_actors._cell import Cell
+from mcpbus_actors._cell import ActorContext
 from mcpbus_actors._dead_letters import DeadLetter
 from mcpbus_actors._eager import EagerTask
 from mcpbus_actors._errors import (
@@ -20,46 +20,46 @@ from mcpbus_actors._leader import Leader, WorkQueue
 from mcpbus_actors._life import Strategy
 from mcpbus_actors._mailbox import Actor
 from mcpbus_actors._messages import (
+    DeadLetterReason,
     Directive,
-    Discard,
     Failed,
     Outcome,
     StopReason,
     Succeeded,
     TaskCancelled,
 )
-from mcpbus_actors._registry import Registry
+from mcpbus_actors._registry import NameRegistry
 from mcpbus_actors._tasks import Task, TaskEnded
 from mcpbus_actors._timers import Timer
-from mcpbus_actors.system import Statistics, System, open_system
+from mcpbus_actors.system import ActorSystem, SystemStatistics, open_system
 
 __all__ = [
     "Actor",
+    "ActorContext",
     "ActorError",
+    "ActorSystem",
     "Address",
     "Ask",
     "AskError",
     "AskFailedError",
     "AskRefusedError",
     "AskTimeoutError",
-    "Cell",
     "DeadLetter",
+    "DeadLetterReason",
     "Directive",
-    "Discard",
     "EagerTask",
     "Failed",
     "LazyActor",
     "Leader",
     "LifecycleError",
+    "NameRegistry",
     "NameTakenError",
     "Outcome",
-    "Registry",
-    "Statistics",
     "StopReason",
     "Stopped",
     "Strategy",
     "Succeeded",
-    "System",
+    "SystemStatistics",
     "Task",
     "TaskCancelled",
     "TaskEnded",

@@ -12,7 +12,7 @@ from mcpbus_actors._dispatch import Dispatcher
 from mcpbus_actors._errors import AskFailedError, AskRefusedError, AskTimeoutError, wrong_thread
 from mcpbus_actors._lifecycle import RUNNING, STOPPING
 from mcpbus_actors._mailbox import Mailbox
-from mcpbus_actors._messages import Discard, StopReason
+from mcpbus_actors._messages import DeadLetterReason, StopReason
 
 M_contra = TypeVar("M_contra", contravariant=True)
 
@@ -39,14 +39,14 @@ class Address(Generic[M_contra]):
         raise TypeError("an address is made by spawning an actor")
 
     @trio.lowlevel.enable_ki_protection
-    def tell(self, message: M_contra) -> Discard | None:
+    def tell(self, message: M_contra) -> DeadLetterReason | None:
         """Give a message to the actor: at once if nothing else is being handled, else in its turn.
 
         It takes no time that depends on the recipient's queue, never waits, and raises nothing that
         the recipient raises. What one sender tells one actor is handled in that order.
 
         Returns:
-            None if the message was accepted. Otherwise why it was not: `Discard.STOPPED`, `FAILED`
+            None if the message was accepted. Otherwise why it was not: `DeadLetterReason.STOPPED`, `FAILED`
             or `CLOSED` if the actor is gone, `FULL` if its queue is and the message is one that may be
             refused for that; see `mcpbus_actors.open_system`.
 
@@ -70,7 +70,7 @@ class Address(Generic[M_contra]):
             dispatcher.run(mailbox, message)
         return None
 
-    def _find_room(self, message: object) -> Discard | None:
+    def _find_room(self, message: object) -> DeadLetterReason | None:
         """Make room in a full mailbox, or return why a message is refused all the same."""
         dispatcher = self._dispatcher
         dispatcher.make_room()
@@ -78,7 +78,7 @@ class Address(Generic[M_contra]):
         if mailbox._state >= STOPPING:
             return self.refusal
         if mailbox._waiting >= mailbox._capacity and dispatcher.expendable(message):
-            return Discard.FULL
+            return DeadLetterReason.FULL
         return None
 
     async def ask(self, message: M_contra, timeout: float) -> Any:  # noqa: ASYNC109 - a bound of the question
@@ -118,7 +118,7 @@ class Address(Generic[M_contra]):
         return self._mailbox._state >= STOPPING
 
     @property
-    def refusal(self) -> Discard:
+    def refusal(self) -> DeadLetterReason:
         """With what a message is refused once the actor has stopped."""
         return self._mailbox.refusal()
 

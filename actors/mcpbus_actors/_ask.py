@@ -13,7 +13,7 @@ import trio
 from mcpbus_actors._dispatch import Dispatcher
 from mcpbus_actors._lifecycle import STOPPED
 from mcpbus_actors._mailbox import Mailbox
-from mcpbus_actors._messages import REFUSALS, Discard, StopReason
+from mcpbus_actors._messages import REFUSALS, DeadLetterReason, StopReason
 
 M_co = TypeVar("M_co", covariant=True)
 
@@ -42,15 +42,15 @@ class Ask(Generic[M_co]):
         self._dispatcher = dispatcher
         self._ended = False
         self._value: Any = None
-        self._failure: Discard | None = None
+        self._failure: DeadLetterReason | None = None
         self._arrived: trio.Event | None = None
 
     @trio.lowlevel.enable_ki_protection
-    def reply(self, value: object) -> Discard | None:
+    def reply(self, value: object) -> DeadLetterReason | None:
         """Answer the question.
 
         Returns:
-            None if the asker gets it; `Discard.LATE` if the question has already ended, in which case
+            None if the asker gets it; `DeadLetterReason.LATE` if the question has already ended, in which case
             the reply is counted and dropped.
 
         Raises:
@@ -59,12 +59,12 @@ class Ask(Generic[M_co]):
         self._dispatcher.check_thread()
         if self._ended:
             self._dispatcher.late_replies += 1
-            return Discard.LATE
+            return DeadLetterReason.LATE
         self._value = value
         self._end()
         return None
 
-    def fail(self, reason: Discard) -> None:
+    def fail(self, reason: DeadLetterReason) -> None:
         """End the question without an answer, if it has not ended; for this package."""
         if not self._ended:
             self._failure = reason

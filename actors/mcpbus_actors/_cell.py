@@ -11,7 +11,7 @@ import trio
 from mcpbus_actors import _ending, _supervision, _tasks
 from mcpbus_actors._address import Address, Stopped
 from mcpbus_actors._errors import LifecycleError, wrong_thread
-from mcpbus_actors._life import Life, Services, Strategy
+from mcpbus_actors._life import LiveMailbox, Strategy, SystemServices
 from mcpbus_actors._lifecycle import RUNNING, STARTED, STARTING, STOPPED, STOPPING, TRANSITIONS
 from mcpbus_actors._mailbox import CAPACITY, Actor, added
 from mcpbus_actors._messages import StopReason
@@ -23,7 +23,7 @@ C = TypeVar("C")
 Args = TypeVarTuple("Args")
 
 
-class Cell(Life[M]):
+class ActorContext(LiveMailbox[M]):
     """An actor's powers, given to its factory. Nobody else should hold it.
 
     All that an actor does to the world goes through its cell, from within ``handle``, the factory, or
@@ -40,7 +40,7 @@ class Cell(Life[M]):
 
     def spawn(
         self,
-        factory: Callable[["Cell[C]", *Args], Actor[C]],
+        factory: Callable[["ActorContext[C]", *Args], Actor[C]],
         *args: *Args,
         name: str | None = None,
         capacity: int = CAPACITY,
@@ -182,7 +182,7 @@ class Cell(Life[M]):
         return LifecycleError(f"{self.address.name} has stopped and can do nothing any more")
 
     def __repr__(self) -> str:
-        return f"<Cell {self.address.name} {self._state.name.lower()}>"
+        return f"<ActorContext {self.address.name} {self._state.name.lower()}>"
 
 
 new_address = Address.__new__
@@ -190,21 +190,21 @@ new_address = Address.__new__
 
 @trio.lowlevel.enable_ki_protection
 def spawn(  # noqa: PLR0917 - called in two places
-    system: Services,
-    parent: Cell[Any] | None,
+    system: SystemServices,
+    parent: ActorContext[Any] | None,
     factory: Callable[..., Actor[M]],
     args: tuple[Any, ...],
     name: str | None,
     capacity: int,
     strategy: Strategy | None,
 ) -> Address[M]:
-    """Start an actor below a parent, or at the root; see `Cell.spawn`."""
+    """Start an actor below a parent, or at the root; see `ActorContext.spawn`."""
     dispatcher = system.dispatcher
     if get_ident() != dispatcher.thread:
         raise wrong_thread()
     if capacity < 1:
         raise ValueError(f"a mailbox must have room for one message at least, not {capacity}")
-    cell: Cell[M] = Cell(system, parent, factory, args, capacity, strategy)
+    cell: ActorContext[M] = ActorContext(system, parent, factory, args, capacity, strategy)
     address: Address[M] = new_address(Address)
     address._dispatcher = dispatcher
     address._mailbox = cell
@@ -239,7 +239,7 @@ def spawn(  # noqa: PLR0917 - called in two places
     return address
 
 
-def entombed(system: Services, reason: StopReason) -> Address[Any]:
+def entombed(system: SystemServices, reason: StopReason) -> Address[Any]:
     """Return the address of an actor that has ended and never had one, with what it would have ended for."""
     address: Address[Any] = new_address(Address)
     address._dispatcher = system.dispatcher

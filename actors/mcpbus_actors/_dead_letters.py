@@ -10,7 +10,7 @@ import trio
 
 from mcpbus_actors._address import Address
 from mcpbus_actors._ask import Ask
-from mcpbus_actors._messages import Discard, Failed
+from mcpbus_actors._messages import DeadLetterReason, Failed
 from mcpbus_actors._tasks import TaskEnded
 
 logger = logging.getLogger("mcpbus.actors")
@@ -21,7 +21,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     recipient: Address[Any]
     message: Any
-    reason: Discard
+    reason: DeadLetterReason
 
 
 class DeadLetters:
@@ -34,7 +34,7 @@ class DeadLetters:
     __slots__ = ("_surface", "_tapping", "_taps", "counts")
 
     def __init__(self, surface: Callable[[BaseException], None]) -> None:
-        self.counts: Counter[Discard] = Counter()
+        self.counts: Counter[DeadLetterReason] = Counter()
         self._surface = surface
         self._taps: dict[object, Callable[[DeadLetter], object]] = {}
         self._tapping = False
@@ -54,7 +54,7 @@ class DeadLetters:
         return untap
 
     @trio.lowlevel.enable_ki_protection
-    def post(self, recipient: Address[Any], message: Any, reason: Discard) -> None:
+    def post(self, recipient: Address[Any], message: Any, reason: DeadLetterReason) -> None:
         """Take a message that will not be handled; a question among them ends here.
 
         The failure of a task is logged, as its owner will not see to it.

@@ -33,7 +33,7 @@ import trio
 from mcpbus_actors._errors import wrong_thread
 from mcpbus_actors._lifecycle import RUNNING
 from mcpbus_actors._mailbox import Mailbox
-from mcpbus_actors._messages import Discard, StopReason
+from mcpbus_actors._messages import DeadLetterReason, StopReason
 
 BUDGET: Final = 256
 """Turns taken on one stack, or at least by the task between two checkpoints; about half a millisecond of work."""
@@ -183,7 +183,7 @@ class Dispatcher:
         self.busy = bool(queue or urgent)
         return self.busy
 
-    def discard(self, mailbox: Mailbox[Any], message: object, reason: Discard | None = None) -> None:
+    def discard(self, mailbox: Mailbox[Any], message: object, reason: DeadLetterReason | None = None) -> None:
         """Account for an accepted message that will not be handled; see `Mailbox.lose`."""
         self.discarded += 1
         mailbox.lose(message, reason)

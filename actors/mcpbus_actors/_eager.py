@@ -33,7 +33,7 @@ _STARTED: Final = object()
 class EagerTask(Task, kw_only=True, eq=False):
     """A task for a host: ``if not task.start(): await task.finish()``.
 
-    It belongs to no actor until one adopts it, see `Cell.adopt`. From then on its end arrives there as that of any other
+    It belongs to no actor until one adopts it, see `ActorContext.adopt`. From then on its end arrives there as that of any other
     task, and the actor's end cancels it.
 
     Made with a scope that encloses its host, and nothing that must outlive a cancellation: cancelling the task cancels it.

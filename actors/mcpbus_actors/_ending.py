@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 from mcpbus_actors._address import Address
-from mcpbus_actors._life import Life, Services
+from mcpbus_actors._life import LiveMailbox, SystemServices
 from mcpbus_actors._lifecycle import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
 from mcpbus_actors._messages import StopReason
 
@@ -27,7 +27,7 @@ def ask_to_stop(address: Address[Any], reason: StopReason) -> None:
         dispatcher.drain()
 
 
-def end(life: Life[Any], reason: StopReason) -> None:
+def end(life: LiveMailbox[Any], reason: StopReason) -> None:
     """End an actor and all below it, the youngest first; the dispatcher must be busy."""
     if life._state is STOPPED:
         return
@@ -48,7 +48,7 @@ def end(life: Life[Any], reason: StopReason) -> None:
     life.empty()
 
 
-def end_children(life: Life[Any]) -> None:
+def end_children(life: LiveMailbox[Any]) -> None:
     """End all below an actor, leaves first, without recursion: a tree may be deep."""
     doomed = list(life._children or ())
     for child in doomed:  # the list grows while it is walked: breadth first
@@ -59,7 +59,7 @@ def end_children(life: Life[Any]) -> None:
         end(child, StopReason.PARENT)
 
 
-def release(life: Life[Any], reason: StopReason) -> None:
+def release(life: LiveMailbox[Any], reason: StopReason) -> None:
     """Let go of what one instance holds: its tasks, timers, watches, and callbacks."""
     if life._tasks:
         for task in list(life._tasks):
@@ -76,7 +76,7 @@ def release(life: Life[Any], reason: StopReason) -> None:
         _call_back(life, reason)
 
 
-def _call_back(life: Life[Any], reason: StopReason) -> None:
+def _call_back(life: LiveMailbox[Any], reason: StopReason) -> None:
     callbacks, life._callbacks = life._callbacks, ()
     for callback in callbacks:
         try:
@@ -85,8 +85,8 @@ def _call_back(life: Life[Any], reason: StopReason) -> None:
             callback_raised(life.system, life.address, error)
 
 
-def callback_raised(system: Services, address: Address[Any], error: BaseException) -> None:
-    """Report what a callback of `Cell.on_stop` raised."""
+def callback_raised(system: SystemServices, address: Address[Any], error: BaseException) -> None:
+    """Report what a callback of `ActorContext.on_stop` raised."""
     if isinstance(error, KeyboardInterrupt):  # it ends the system instead of the caller
         system.surface(error)
     else:

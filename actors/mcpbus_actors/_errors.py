@@ -4,7 +4,7 @@
 `AskError` is the other side's: the question was proper and no answer came.
 """
 
-from mcpbus_actors._messages import Discard
+from mcpbus_actors._messages import DeadLetterReason
 
 
 class ActorError(Exception):
@@ -39,7 +39,7 @@ class AskRefusedError(AskError):
         discard: Why not.
     """
 
-    def __init__(self, name: str, discard: Discard) -> None:
+    def __init__(self, name: str, discard: DeadLetterReason) -> None:
         super().__init__(f"{name} did not accept the question: {discard.value}")
         self.discard = discard
 
@@ -48,10 +48,10 @@ class AskFailedError(AskError):
     """The question was accepted, and the actor raised on it or ended before it replied.
 
     Attributes:
-        discard: `Discard.FAILED` if the actor raised, else why it ended.
+        discard: `DeadLetterReason.FAILED` if the actor raised, else why it ended.
     """
 
-    def __init__(self, name: str, discard: Discard) -> None:
+    def __init__(self, name: str, discard: DeadLetterReason) -> None:
         super().__init__(f"{name} ended before it replied: {discard.value}")
         self.discard = discard
 

@@ -24,19 +24,19 @@ import trio
 
 from mcpbus_actors import _ending, _supervision
 from mcpbus_actors._address import Address
-from mcpbus_actors._cell import Cell, entombed
+from mcpbus_actors._cell import ActorContext, entombed
 from mcpbus_actors._errors import LifecycleError
 from mcpbus_actors._lifecycle import STOPPED
 from mcpbus_actors._mailbox import CAPACITY
-from mcpbus_actors._messages import Discard, StopReason
-from mcpbus_actors.system import System
+from mcpbus_actors._messages import DeadLetterReason, StopReason
+from mcpbus_actors.system import ActorSystem
 
 M = TypeVar("M")
 
 logger = logging.getLogger("mcpbus.actors")
 
 
-class _Life(enum.Enum):
+class _Activation(enum.Enum):
     """How far a lazy actor has come that is not just dormant."""
 
     AT_WORK = enum.auto()
@@ -49,10 +49,10 @@ class _Life(enum.Enum):
     """It ended without ever having had one."""
 
 
-_AT_WORK: Final = _Life.AT_WORK
-_STOPPING: Final = _Life.STOPPING
-_ACTIVE: Final = _Life.ACTIVE
-_STOPPED: Final = _Life.STOPPED
+_AT_WORK: Final = _Activation.AT_WORK
+_STOPPING: Final = _Activation.STOPPING
+_ACTIVE: Final = _Activation.ACTIVE
+_STOPPED: Final = _Activation.STOPPED
 _ENDED: Final = StopReason.STOPPED
 
 
@@ -64,10 +64,10 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         maker: Another lazy actor that is activated before this one, such as to watch it; None if there is no need.
     """
 
-    system: System
+    system: ActorSystem
     maker: "LazyActor[Any] | None" = None
-    _life: _Life | None = None  # it is dormant
-    _cell: Cell[M] | None = None
+    _life: _Activation | None = None  # it is dormant
+    _cell: ActorContext[M] | None = None
     _address: Address[M] | None = None
     _behind: bool = False  # the dispatcher, as will be said again at the end of the present turn
 
@@ -80,15 +80,15 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         """Handle a message; see `mcpbus_actors.Actor`."""
         self.HANDLERS[type(message)](self, message)
 
-    def activated(self, cell: Cell[M], /) -> None:
+    def activated(self, cell: ActorContext[M], /) -> None:
         """Begin what takes a cell. If it raises, the actor has ended as if it could not be spawned."""
 
     def ended(self, reason: StopReason, /) -> None:
-        """Let go of everything, whatever ended it; see `Cell.on_stop`."""
+        """Let go of everything, whatever ended it; see `ActorContext.on_stop`."""
 
     @property
     def capacity(self) -> int:
-        """Messages that may wait for it; see `Cell.spawn`."""
+        """Messages that may wait for it; see `ActorContext.spawn`."""
         return CAPACITY
 
     # -- what others see -------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         )
 
     @trio.lowlevel.enable_ki_protection
-    def tell(self, message: M) -> Discard | None:
+    def tell(self, message: M) -> DeadLetterReason | None:
         """Give it a message, as its maker; see `Address.tell`."""
         if self._life is not None:
             return self.address.tell(message)
@@ -164,8 +164,8 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
     # -- what it does itself ---------------------------------------------------------------------
 
     @property
-    def cell(self) -> Cell[M]:
-        """Its powers; see `Cell`. It is active from now on.
+    def cell(self) -> ActorContext[M]:
+        """Its powers; see `ActorContext`. It is active from now on.
 
         Raises:
             LifecycleError: It stopped while it was dormant.
@@ -179,7 +179,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
 
     @trio.lowlevel.enable_ki_protection
     def stop(self) -> None:
-        """End it after the message that it is at work on; see `Cell.stop`."""
+        """End it after the message that it is at work on; see `ActorContext.stop`."""
         if self._life is None:
             dispatcher = self.system.dispatcher
             busy, dispatcher.busy = dispatcher.busy, True
@@ -226,7 +226,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
         dispatcher.accepted += 1
         if cell._state is STOPPED:
             logger.error("%s raised, and has ended already", name, exc_info=error)
-            dispatcher.discard(cell, message, Discard.FAILED)
+            dispatcher.discard(cell, message, DeadLetterReason.FAILED)
         else:
             dispatcher.handled += 1
             _supervision.raised(cell, message, error)
@@ -248,7 +248,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
             _ending.callback_raised(self.system, self.address, error)
 
 
-def _wake(cell: Cell[M], lazy: LazyActor[M]) -> LazyActor[M]:
+def _wake(cell: ActorContext[M], lazy: LazyActor[M]) -> LazyActor[M]:
     lazy._cell, lazy._address, lazy._life = cell, cell.address, _ACTIVE
     cell.on_stop(lazy.ended)
     lazy.activated(cell)

@@ -18,11 +18,11 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from mcpbus_actors._cell import Cell
+from mcpbus_actors._cell import ActorContext
 from mcpbus_actors._eager import EagerTask
 from mcpbus_actors._messages import Directive, Failed
 from mcpbus_actors._tasks import TaskEnded
-from mcpbus_actors.system import System
+from mcpbus_actors.system import ActorSystem
 
 T = TypeVar("T")
 
@@ -69,14 +69,14 @@ class Leader:
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._lead)
 
-    def run_in(self, system: System, context: contextvars.Context | None = None) -> None:
+    def run_in(self, system: ActorSystem, context: contextvars.Context | None = None) -> None:
         """Have it run in tasks of a system. What goes wrong ends the system: whoever has put work would wait for ever.
 
         Args:
             system: The system.
             context: The contextvars in which work is taken; none if not given.
         """
-        system.spawn(_Owner, self, context or contextvars.Context(), strategy=_escalate)
+        system.spawn(_LeaderActor, self, context or contextvars.Context(), strategy=_escalate)
 
     async def _lead(self) -> None:
         """Be one of the tasks: lead, stay with what waits, rest until it leads again, or helps."""
@@ -224,10 +224,10 @@ def _escalate(*_: object) -> Directive:
     return Directive.ESCALATE
 
 
-class _Owner:
+class _LeaderActor:
     """The actor that has a leader run."""
 
-    def __init__(self, cell: Cell[object], leader: Leader, context: contextvars.Context) -> None:
+    def __init__(self, cell: ActorContext[object], leader: Leader, context: contextvars.Context) -> None:
         self._cell = cell
         cell.start_task(leader.run, context=context, name="leader")
 

@@ -14,10 +14,10 @@ from mcpbus_actors._dispatch import Dispatcher, anything
 from mcpbus_actors._errors import LifecycleError
 from mcpbus_actors._lifecycle import STARTING
 from mcpbus_actors._mailbox import NOBODY, Actor, Mailbox, SmallSet, removed
-from mcpbus_actors._messages import Directive, Discard, StopReason
-from mcpbus_actors._registry import Registry
+from mcpbus_actors._messages import DeadLetterReason, Directive, StopReason
+from mcpbus_actors._registry import NameRegistry
 from mcpbus_actors._timers import Timers
-from mcpbus_actors._tombstone import Tombstone
+from mcpbus_actors._tombstone import ClosedMailbox
 
 M = TypeVar("M")
 
@@ -26,8 +26,8 @@ Strategy = Callable[[Address[Any], BaseException, int], Directive]
 last 5 seconds, this one included."""
 
 
-class Services:
-    """What the actors of one system share; the part of `System` that they are given.
+class SystemServices:
+    """What the actors of one system share; the part of `ActorSystem` that they are given.
 
     Attributes:
         name: A name for people.
@@ -53,14 +53,14 @@ class Services:
         self, name: str, nursery: trio.Nursery, expendable: Callable[[Any], bool] = anything
     ) -> None:
         self.name = name
-        self.registry = Registry()
+        self.registry = NameRegistry()
         self.dispatcher = Dispatcher(nursery, expendable)
         self.dead_letters = DeadLetters(self.surface)
         self.timers = Timers(self.dispatcher)
-        self.tombstones: Mapping[StopReason, Tombstone] = {
-            reason: Tombstone(self, reason) for reason in StopReason
+        self.tombstones: Mapping[StopReason, ClosedMailbox] = {
+            reason: ClosedMailbox(self, reason) for reason in StopReason
         }
-        self.roots: dict[Life[Any], None] = {}
+        self.roots: dict[LiveMailbox[Any], None] = {}
         self.closed = False
         self.spawned = self.failures = self.restarts = 0
         self._serial = 0
@@ -70,7 +70,7 @@ class Services:
         self._serial += 1
         return f"{self.name}-{self._serial}"
 
-    def refuse(self, recipient: Address[Any], message: object, reason: Discard) -> Discard:
+    def refuse(self, recipient: Address[Any], message: object, reason: DeadLetterReason) -> DeadLetterReason:
         """Take a message that was not accepted, and return the reason for its sender; for this package."""
         self.dead_letters.post(recipient, message, reason)
         return reason
@@ -84,12 +84,12 @@ async def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-def make_nobody(life: "Life[Any]", /) -> Actor[Any]:
+def make_nobody(life: "LiveMailbox[Any]", /) -> Actor[Any]:
     """Take the place of the factory of an actor that has ended."""
     raise LifecycleError(f"{life!r} starts no actor any more")
 
 
-class Life(Mailbox[M]):
+class LiveMailbox(Mailbox[M]):
     """The mailbox of a living actor, and what ends with it: its children, watches and callbacks.
 
     Attributes:
@@ -109,13 +109,13 @@ class Life(Mailbox[M]):
         "address",
     )
 
-    system: Services
+    system: SystemServices
     address: Address[M]
 
     def __init__(  # noqa: PLR0917 - made in one place; keywords would cost a tenth of a spawn
         self,
-        system: Services,
-        parent: "Life[Any] | None",
+        system: SystemServices,
+        parent: "LiveMailbox[Any] | None",
         factory: Callable[..., Actor[M]],
         args: tuple[Any, ...],
         capacity: int,
@@ -131,7 +131,7 @@ class Life(Mailbox[M]):
         self._state = STARTING
         self._actor = NOBODY
         self._waiting = 0
-        self._children: dict[Life[Any], None] | None = None
+        self._children: dict[LiveMailbox[Any], None] | None = None
         self._tasks = ()
         self._timers = ()
         self._watchers = ()
@@ -139,15 +139,15 @@ class Life(Mailbox[M]):
         self._callbacks: tuple[Callable[[StopReason], object], ...] = ()
         self._failures: list[float] | None = None
 
-    def refusal(self) -> Discard:
+    def refusal(self) -> DeadLetterReason:
         """Return with what a message is refused once this actor is stopping; for this package."""
-        return Discard.STOPPED
+        return DeadLetterReason.STOPPED
 
     def end_reason(self) -> StopReason:
         """Return why this actor ended; for this package, and only a stopped one knows."""
         raise LifecycleError(f"{self.address.name} has not stopped")
 
-    def lose(self, message: object, reason: Discard | None) -> None:
+    def lose(self, message: object, reason: DeadLetterReason | None) -> None:
         """Give up a message that was accepted; for this package."""
         self.system.dead_letters.post(self.address, message, reason or self.address.refusal)
 

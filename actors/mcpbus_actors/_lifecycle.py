@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 
-class State(enum.IntEnum):
+class LifecycleState(enum.IntEnum):
     """Where an actor is in its life."""
 
     STARTING = 0
@@ -27,7 +27,7 @@ class State(enum.IntEnum):
     STOPPED = 4
 
 
-class Event(enum.IntEnum):
+class LifecycleEvent(enum.IntEnum):
     """What moves an actor from one state to the next."""
 
     STARTED = 0
@@ -38,18 +38,18 @@ class Event(enum.IntEnum):
 
 
 # Members of an enum are looked up through a descriptor; the hot path compares with these names.
-STARTING: Final = State.STARTING
-RUNNING: Final = State.RUNNING
-SUSPENDED: Final = State.SUSPENDED
-STOPPING: Final = State.STOPPING
-STOPPED: Final = State.STOPPED
-STARTED: Final = Event.STARTED
-RAISED: Final = Event.RAISED
-RESTARTED: Final = Event.RESTARTED
-STOP_ASKED: Final = Event.STOP_ASKED
-ENDED: Final = Event.ENDED
+STARTING: Final = LifecycleState.STARTING
+RUNNING: Final = LifecycleState.RUNNING
+SUSPENDED: Final = LifecycleState.SUSPENDED
+STOPPING: Final = LifecycleState.STOPPING
+STOPPED: Final = LifecycleState.STOPPED
+STARTED: Final = LifecycleEvent.STARTED
+RAISED: Final = LifecycleEvent.RAISED
+RESTARTED: Final = LifecycleEvent.RESTARTED
+STOP_ASKED: Final = LifecycleEvent.STOP_ASKED
+ENDED: Final = LifecycleEvent.ENDED
 
-TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+TRANSITIONS: Final[Mapping[LifecycleState, Mapping[LifecycleEvent, LifecycleState]]] = {
     STARTING: {
         STARTED: RUNNING,
         RAISED: SUSPENDED,

@@ -1,15 +1,15 @@
 """What an address points to: the state of an actor, how much waits for it, and who is to hear of its end.
 
 This is all that is known of an actor where messages are told and handled. What else it has while it lives is added by
-`mcpbus_actors._life.Life`, and the powers that it is given by `mcpbus_actors.Cell`.
+`mcpbus_actors._life.LiveMailbox`, and the powers that it is given by `mcpbus_actors.ActorContext`.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from mcpbus_actors._errors import LifecycleError
-from mcpbus_actors._lifecycle import State
-from mcpbus_actors._messages import Discard, StopReason
+from mcpbus_actors._lifecycle import LifecycleState
+from mcpbus_actors._messages import DeadLetterReason, StopReason
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Actor(Protocol[M_contra]):
         """Handle a message. It cannot wait; what it raises is for the supervisor."""
 
 
-class _Nobody:
+class _NullActor:
     """The actor of a cell that has none, before its factory returns and after its end."""
 
     __slots__ = ()
@@ -57,13 +57,13 @@ class _Nobody:
         raise LifecycleError(f"nobody is there to handle {message!r}")
 
 
-NOBODY: Final = _Nobody()
+NOBODY: Final = _NullActor()
 
 
-class Home(Protocol):
+class SystemHandle(Protocol):
     """The system of a mailbox, as far as addresses know it."""
 
-    def refuse(self, recipient: Any, message: object, reason: Discard) -> Discard:
+    def refuse(self, recipient: Any, message: object, reason: DeadLetterReason) -> DeadLetterReason:
         """Take a message that was not accepted, and return the reason for its sender."""
 
     def next_name(self) -> str:
@@ -77,7 +77,7 @@ class Watcher(Protocol):
         """Take notice that the actor at this address has ended."""
 
 
-class Started(Protocol):
+class OwnedResource(Protocol):
     """What an actor has started, and what ends with it: a task or a timer."""
 
     def abandon(self) -> None:
@@ -93,18 +93,18 @@ class Mailbox(ABC, Generic[M]):
 
     __slots__ = ("_actor", "_capacity", "_state", "_tasks", "_timers", "_waiting", "_watchers", "system")
 
-    system: Home
+    system: SystemHandle
     _actor: Actor[M]
     _capacity: int
-    _state: State
+    _state: LifecycleState
     _waiting: int  # in the user lane
     # Few actors have many of these, and an empty set is larger than a cell.
-    _tasks: SmallSet[Started]
-    _timers: SmallSet[Started]
+    _tasks: SmallSet[OwnedResource]
+    _timers: SmallSet[OwnedResource]
     _watchers: SmallSet[Watcher]
 
     @abstractmethod
-    def refusal(self) -> Discard:
+    def refusal(self) -> DeadLetterReason:
         """Return with what a message is refused once this mailbox takes no more."""
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Mailbox(ABC, Generic[M]):
         """Deal with what the actor raised when it handled a message."""
 
     @abstractmethod
-    def lose(self, message: object, reason: Discard | None) -> None:
+    def lose(self, message: object, reason: DeadLetterReason | None) -> None:
         """Give up a message that was accepted; if no reason is given, for that with which others are refused now."""
 
     def add_watcher(self, watcher: Watcher) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 
-class Discard(enum.StrEnum):
+class DeadLetterReason(enum.StrEnum):
     """Why a message was not accepted, or was accepted and then not handled."""
 
     STOPPED = "stopped"
@@ -38,15 +38,15 @@ class StopReason(enum.StrEnum):
     SYSTEM = "system"
     """The system closed."""
     RESTARTED = "restarted"
-    """This instance ended, and a fresh one took its place; only `Cell.on_stop` ever sees this."""
+    """This instance ended, and a fresh one took its place; only `ActorContext.on_stop` ever sees this."""
 
 
-REFUSALS: Final[Mapping[StopReason, Discard]] = {
-    StopReason.STOPPED: Discard.STOPPED,
-    StopReason.FAILED: Discard.FAILED,
-    StopReason.PARENT: Discard.STOPPED,
-    StopReason.SYSTEM: Discard.CLOSED,
-    StopReason.RESTARTED: Discard.FAILED,
+REFUSALS: Final[Mapping[StopReason, DeadLetterReason]] = {
+    StopReason.STOPPED: DeadLetterReason.STOPPED,
+    StopReason.FAILED: DeadLetterReason.FAILED,
+    StopReason.PARENT: DeadLetterReason.STOPPED,
+    StopReason.SYSTEM: DeadLetterReason.CLOSED,
+    StopReason.RESTARTED: DeadLetterReason.FAILED,
 }
 """With what the messages of an actor are refused and discarded that ended for this reason."""
 
@@ -57,7 +57,7 @@ class Directive(enum.Enum):
     RESTART = enum.auto()
     """Go on with a fresh instance; address and remaining queue stay. At most 3 times in 5 seconds."""
     STOP = enum.auto()
-    """End it; what waits in its queue is discarded with `Discard.FAILED`."""
+    """End it; what waits in its queue is discarded with `DeadLetterReason.FAILED`."""
     ESCALATE = enum.auto()
     """End it, and treat its parent as if it had raised the same exception."""
 

@@ -9,7 +9,7 @@ from mcpbus_actors._address import Address
 from mcpbus_actors._errors import LifecycleError, NameTakenError
 
 
-class Registry(Mapping[Hashable, Address[Any]]):
+class NameRegistry(Mapping[Hashable, Address[Any]]):
     """A mapping from names to the addresses of living actors.
 
     A registration vanishes in the same turn in which its actor ends, so that what is found here was

@@ -14,9 +14,9 @@ import trio
 from mcpbus_actors import _ending
 from mcpbus_actors._ask import Ask
 from mcpbus_actors._failures import split_failure
-from mcpbus_actors._life import Life
+from mcpbus_actors._life import LiveMailbox
 from mcpbus_actors._lifecycle import RAISED, RESTARTED, STARTED, STOPPING, TRANSITIONS
-from mcpbus_actors._messages import Directive, Discard, StopReason
+from mcpbus_actors._messages import DeadLetterReason, Directive, StopReason
 
 logger = logging.getLogger("mcpbus.actors")
 
@@ -26,15 +26,15 @@ WINDOW: Final = 5.0
 """Seconds over which failures are counted."""
 
 
-def raised(life: Life[Any], message: object, error: BaseException) -> None:
+def raised(life: LiveMailbox[Any], message: object, error: BaseException) -> None:
     """Deal with an exception of `handle`: the message is lost, the supervisor decides on the rest."""
     dispatcher = life.system.dispatcher
     dispatcher.handled -= 1
-    dispatcher.discard(life, message, Discard.FAILED)
+    dispatcher.discard(life, message, DeadLetterReason.FAILED)
     fail(life, error)
 
 
-def fail(life: Life[Any], error: BaseException) -> None:
+def fail(life: LiveMailbox[Any], error: BaseException) -> None:
     """Decide about an actor that raised, and go up the tree as long as the decision is to escalate."""
     system = life.system
     while True:
@@ -66,7 +66,7 @@ def fail(life: Life[Any], error: BaseException) -> None:
                 life = parent
 
 
-def _decide(life: Life[Any], error: BaseException) -> tuple[Directive, BaseException]:
+def _decide(life: LiveMailbox[Any], error: BaseException) -> tuple[Directive, BaseException]:
     """Ask the strategy, within the bound on restarts; what it raises itself is escalated."""
     strategy = life._strategy
     if strategy is None or life._state is STOPPING:
@@ -84,7 +84,7 @@ def _decide(life: Life[Any], error: BaseException) -> tuple[Directive, BaseExcep
     return directive, error
 
 
-def _restart(life: Life[Any]) -> BaseException | None:
+def _restart(life: LiveMailbox[Any]) -> BaseException | None:
     """Put a fresh instance in place of the one that raised; return what its factory raised."""
     life.system.restarts += 1
     _ending.end_children(life)
@@ -101,9 +101,9 @@ def _restart(life: Life[Any]) -> BaseException | None:
     return None
 
 
-def _forsake_questions(life: Life[Any]) -> None:
+def _forsake_questions(life: LiveMailbox[Any]) -> None:
     """End the questions that the old instance had taken; those in the queue are for the new one."""
     waiting = {id(message) for recipient, message in life.system.dispatcher.queue if recipient is life}
     for watcher in list(life._watchers):
         if isinstance(watcher, Ask) and id(watcher) not in waiting:
-            watcher.fail(Discard.FAILED)
+            watcher.fail(DeadLetterReason.FAILED)

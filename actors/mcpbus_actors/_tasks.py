@@ -89,7 +89,7 @@ def start(
     context: contextvars.Context,
     name: object,
 ) -> Task:
-    """Start a task for an actor; see `Cell.start_task`."""
+    """Start a task for an actor; see `ActorContext.start_task`."""
     task = Task(trio.CancelScope())
     start_soon = owner._dispatcher.nursery.start_soon
     # A copy, as the caller may be running in that very context, which cannot be entered twice.

@@ -30,7 +30,7 @@ SLACK: Final = 32
 
 
 class Timer:
-    """A message that an actor will be told later; see `Cell.after`."""
+    """A message that an actor will be told later; see `ActorContext.after`."""
 
     __slots__ = ("_mailbox", "_message", "_timers")
 
@@ -79,7 +79,7 @@ class Timers:
         return len(self._heap) - self._cancelled
 
     def add(self, mailbox: Mailbox[Any], seconds: float, message: object) -> Timer:
-        """Set a timer; see `Cell.after`."""
+        """Set a timer; see `ActorContext.after`."""
         if math.isnan(seconds) or seconds < 0:
             raise ValueError(f"a timer cannot be set to {seconds} s; seconds must not be negative")
         timer = Timer(self, mailbox, message)

@@ -3,11 +3,11 @@
 from typing import Any
 
 from mcpbus_actors._lifecycle import STOPPED
-from mcpbus_actors._mailbox import Home, Mailbox
-from mcpbus_actors._messages import REFUSALS, Discard, StopReason
+from mcpbus_actors._mailbox import Mailbox, SystemHandle
+from mcpbus_actors._messages import REFUSALS, DeadLetterReason, StopReason
 
 
-class Tombstone(Mailbox[Any]):
+class ClosedMailbox(Mailbox[Any]):
     """The mailbox of those who have none any more; one in a system for all that ended for the same reason.
 
     So the address of a stopped actor keeps nothing of it in memory, and `Address.tell` looks at a
@@ -16,13 +16,13 @@ class Tombstone(Mailbox[Any]):
 
     __slots__ = ("_reason",)
 
-    def __init__(self, system: Home, reason: StopReason) -> None:
+    def __init__(self, system: SystemHandle, reason: StopReason) -> None:
         self.system = system
         self._state = STOPPED
         self._watchers = ()
         self._reason = reason
 
-    def refusal(self) -> Discard:
+    def refusal(self) -> DeadLetterReason:
         """Return with what a message is refused."""
         return REFUSALS[self._reason]
 
@@ -36,5 +36,5 @@ class Tombstone(Mailbox[Any]):
     def raised(self, message: object, error: BaseException) -> None:
         """Do nothing: nobody is there who could raise anything."""
 
-    def lose(self, message: object, reason: Discard | None) -> None:
+    def lose(self, message: object, reason: DeadLetterReason | None) -> None:
         """Do nothing: no message is accepted that could be lost."""

@@ -10,18 +10,18 @@ import trio
 
 from mcpbus_actors import _cell, _ending
 from mcpbus_actors._address import Address
-from mcpbus_actors._cell import Cell
+from mcpbus_actors._cell import ActorContext
 from mcpbus_actors._dead_letters import DeadLetter
 from mcpbus_actors._dispatch import anything
-from mcpbus_actors._life import Services, Strategy
+from mcpbus_actors._life import Strategy, SystemServices
 from mcpbus_actors._mailbox import CAPACITY, Actor
-from mcpbus_actors._messages import Discard, StopReason
+from mcpbus_actors._messages import DeadLetterReason, StopReason
 
 M = TypeVar("M")
 Args = TypeVarTuple("Args")
 
 
-class Statistics(msgspec.Struct, frozen=True):
+class SystemStatistics(msgspec.Struct, frozen=True):
     """A snapshot. At every checkpoint ``accepted == handled + discarded + queued``.
 
     Attributes:
@@ -43,7 +43,7 @@ class Statistics(msgspec.Struct, frozen=True):
     handled: int
     discarded: int
     queued: int
-    dead_letters: Mapping[Discard, int]
+    dead_letters: Mapping[DeadLetterReason, int]
     late_replies: int
     actors: int
     spawned: int
@@ -53,7 +53,7 @@ class Statistics(msgspec.Struct, frozen=True):
     timers: int
 
 
-class System(Services):
+class ActorSystem(SystemServices):
     """Actors that share one nursery, one dispatcher and one clock. Made by `open_system`.
 
     Attributes:
@@ -65,7 +65,7 @@ class System(Services):
 
     def spawn(
         self,
-        factory: Callable[[Cell[M], *Args], Actor[M]],
+        factory: Callable[[ActorContext[M], *Args], Actor[M]],
         *args: *Args,
         name: str | None = None,
         capacity: int = CAPACITY,
@@ -73,7 +73,7 @@ class System(Services):
     ) -> Address[M]:
         """Start an actor that has no parent. If it escalates, the system ends with its exception.
 
-        The arguments and errors are those of `Cell.spawn`.
+        The arguments and errors are those of `ActorContext.spawn`.
 
         Raises:
             LifecycleError: The system has closed.
@@ -113,15 +113,17 @@ class System(Services):
         """
         return self.dead_letters.tap(callback)
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> SystemStatistics:
         """Return what the system has done and holds at this moment."""
         dispatcher = self.dispatcher
-        return Statistics(
+        return SystemStatistics(
             accepted=dispatcher.accepted,
             handled=dispatcher.handled,
             discarded=dispatcher.discarded,
             queued=dispatcher.queued,
-            dead_letters=MappingProxyType({reason: self.dead_letters.counts[reason] for reason in Discard}),
+            dead_letters=MappingProxyType(
+                {reason: self.dead_letters.counts[reason] for reason in DeadLetterReason}
+            ),
             late_replies=dispatcher.late_replies,
             actors=self._count_actors(),
             spawned=self.spawned,
@@ -148,7 +150,7 @@ class System(Services):
         self.timers.close()
 
     def __repr__(self) -> str:
-        return f"<System {self.name!r} {'closed' if self.closed else 'open'}>"
+        return f"<ActorSystem {self.name!r} {'closed' if self.closed else 'open'}>"
 
 
 @asynccontextmanager
@@ -156,11 +158,11 @@ async def open_system(
     name: str = "actors",
     dead_letter: Callable[[DeadLetter], object] | None = None,
     expendable: Callable[[Any], bool] = anything,
-) -> AsyncIterator[System]:
+) -> AsyncIterator[ActorSystem]:
     """Open a system of actors; leaving the block ends it and leaves nothing running.
 
     When the block is left, every actor is stopped, what waits in queues is discarded with
-    `Discard.CLOSED`, tasks are cancelled, and their ends are awaited.
+    `DeadLetterReason.CLOSED`, tasks are cancelled, and their ends are awaited.
 
     ```python
     async with actors.open_system(name="shop") as system:
@@ -170,7 +172,7 @@ async def open_system(
 
     Args:
         name: A name for people.
-        dead_letter: Shown every dead letter, from first to last; see `System.tap_dead_letters`.
+        dead_letter: Shown every dead letter, from first to last; see `ActorSystem.tap_dead_letters`.
         expendable: Tells which messages a full mailbox refuses: all, unless given. The others are accepted
             however many wait, in the same order. So it is for what something else bounds the number of, such
             as one reply for each request; and where such a message was lost, somebody would wait for ever.
@@ -180,7 +182,7 @@ async def open_system(
             `KeyboardInterrupt`. The block is cancelled then.
     """
     async with trio.open_nursery() as nursery:
-        system = System(name, nursery, expendable)
+        system = ActorSystem(name, nursery, expendable)
         if dead_letter is not None:
             system.tap_dead_letters(dead_letter)
         try:

@@ -16,10 +16,10 @@ import trio
 import trio.testing
 
 from mcpbus_actors._address import Address
-from mcpbus_actors._cell import Cell
+from mcpbus_actors._cell import ActorContext
 from mcpbus_actors._mailbox import CAPACITY
 from mcpbus_actors._messages import StopReason
-from mcpbus_actors.system import System
+from mcpbus_actors.system import ActorSystem
 
 T = TypeVar("T")
 
@@ -32,15 +32,15 @@ class Probe:
         messages: Everything it was told so far, in order.
     """
 
-    def __init__(self, system: System, *, name: str | None = None, capacity: int = CAPACITY) -> None:
+    def __init__(self, system: ActorSystem, *, name: str | None = None, capacity: int = CAPACITY) -> None:
         self.messages: list[Any] = []
         self._system = system
         self._unseen: deque[Any] = deque()
         self._told = trio.Event()
-        self._cell: Cell[Any]
+        self._cell: ActorContext[Any]
         self.address: Address[Any] = system.spawn(self._start, name=name, capacity=capacity)
 
-    def _start(self, cell: Cell[Any]) -> "Probe":
+    def _start(self, cell: ActorContext[Any]) -> "Probe":
         self._cell = cell
         return self
 
@@ -91,7 +91,7 @@ class Probe:
         self._cell.stop(reason)
 
 
-async def settle(system: System) -> None:
+async def settle(system: ActorSystem) -> None:
     """Wait until the system is quiet: nothing queued, and every task of the run blocked.
 
     Time does not pass meanwhile: what sleeps counts as blocked.

@@ -25,7 +25,7 @@ class Idle:
 
     __slots__ = ("cell",)
 
-    def __init__(self, cell: actors.Cell[Any]) -> None:
+    def __init__(self, cell: actors.ActorContext[Any]) -> None:
         self.cell = cell
 
     def handle(self, message: Any) -> None:
@@ -47,7 +47,7 @@ class Teller(Idle):
 
     __slots__ = ("to",)
 
-    def __init__(self, cell: actors.Cell[Any], to: actors.Address[Any]) -> None:
+    def __init__(self, cell: actors.ActorContext[Any], to: actors.Address[Any]) -> None:
         super().__init__(cell)
         self.to = to
 
@@ -74,7 +74,7 @@ class Stopper(Idle):
 
     __slots__ = ()
 
-    def __init__(self, cell: actors.Cell[Any]) -> None:
+    def __init__(self, cell: actors.ActorContext[Any]) -> None:
         super().__init__(cell)
         cell.stop()
 
@@ -132,7 +132,7 @@ async def bytes_per_idle_actor(count: int = 50_000) -> float:
 class Stage:
     """A system with actors for every measurement; each method does its operation ``SIZE`` times."""
 
-    def __init__(self, system: actors.System, nursery: trio.Nursery) -> None:
+    def __init__(self, system: actors.ActorSystem, nursery: trio.Nursery) -> None:
         self.system = system
         self.nursery = nursery
         self.bare = Idle(None)  # type: ignore[arg-type]

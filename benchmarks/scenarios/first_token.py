@@ -16,7 +16,7 @@ from mcpbus.auth.signatures import make_check
 from mcpbus.auth.signed import read_signed
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer
 
 SLICE = 20
@@ -74,11 +74,11 @@ async def measure(seconds: float) -> Figures:
     }
 
 
-def _head(token: str) -> Head:
-    return Head("POST", "/mcp", Headers([(b"authorization", b"Bearer %b" % token.encode())]))
+def _head(token: str) -> RequestHead:
+    return RequestHead("POST", "/mcp", Headers([(b"authorization", b"Bearer %b" % token.encode())]))
 
 
-async def _bring(auth: ResourceServer, heads: Sequence[Head]) -> None:
+async def _bring(auth: ResourceServer, heads: Sequence[RequestHead]) -> None:
     """Ask who sends some requests.
 
     Raises:
@@ -86,5 +86,5 @@ async def _bring(auth: ResourceServer, heads: Sequence[Head]) -> None:
     """
     for head in heads:
         new = auth.recall(head, _PEER)
-        if not isinstance(new, NewToken) or isinstance(await auth.find(new, _PEER), Answer):
+        if not isinstance(new, NewToken) or isinstance(await auth.find(new, _PEER), HttpResponse):
             raise RuntimeError(f"not let in: {head}")  # noqa: TRY004 - it is no argument of anybody's

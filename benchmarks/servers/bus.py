@@ -24,7 +24,7 @@ from benchmarks.servers.mixed import add_mixture
 from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
 from mcpbus import Context, Limits, Proxy, Server
-from mcpbus.cluster import Redis
+from mcpbus.cluster import RedisReplicas
 from mcpbus.program import until_signalled
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
@@ -94,7 +94,7 @@ def main(shell: str, port: int) -> None:
         app: Any = {"limits": LIMITS, "event_store": store}
         if Setting.REDIS in os.environ:
             lease = float(os.environ.get(Setting.LEASE, "5"))
-            app["cluster"] = Redis(os.environ[Setting.REDIS], link=f"{HOST}:0", lease=lease)
+            app["cluster"] = RedisReplicas(os.environ[Setting.REDIS], link=f"{HOST}:0", lease=lease)
         if Setting.HTTP_SSE in os.environ:
             app["http_sse"] = True
         served = _served()

@@ -1,43 +1,43 @@
 """Asking the client: questions, answers, and the state that travels between the rounds."""
 
 from mcpbus.features.asking.answers import (
-    Accepted,
-    Cancelled,
-    Declined,
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
     Root,
-    Sampled,
+    SamplingResult,
     ToolUse,
     ToolUseResult,
 )
 from mcpbus.features.asking.errors import (
-    AnswerTimeoutError,
-    AskError,
-    CannotAskError,
-    ClientRefusedError,
-    InvalidAnswerError,
+    InputRefusedError,
+    InputRequestError,
+    InputTimeoutError,
+    InputUnavailableError,
+    InvalidInputError,
 )
-from mcpbus.features.asking.forms import Titles
+from mcpbus.features.asking.forms import ChoiceTitles
 from mcpbus.features.asking.input_required import InputRequired
-from mcpbus.features.asking.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
+from mcpbus.features.asking.questions import Elicit, ElicitUrl, InputRequest, ListRoots, Sample
 
 __all__ = [
-    "Accepted",
-    "AnswerTimeoutError",
-    "AskError",
-    "Cancelled",
-    "CannotAskError",
-    "ClientRefusedError",
-    "Declined",
+    "AcceptedElicitation",
+    "CancelledElicitation",
+    "ChoiceTitles",
+    "DeclinedElicitation",
     "Elicit",
     "ElicitUrl",
+    "InputRefusedError",
+    "InputRequest",
+    "InputRequestError",
     "InputRequired",
-    "InvalidAnswerError",
+    "InputTimeoutError",
+    "InputUnavailableError",
+    "InvalidInputError",
     "ListRoots",
-    "Question",
     "Root",
     "Sample",
-    "Sampled",
-    "Titles",
+    "SamplingResult",
     "ToolUse",
     "ToolUseResult",
 ]

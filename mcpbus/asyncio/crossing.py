@@ -16,7 +16,7 @@ import trio
 
 from mcpbus.asyncio.loop_thread import start_loop
 from mcpbus.asyncio.pairs import loop_of_this_run, run_of
-from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.containment import WrapBaseExceptions
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -114,7 +114,7 @@ async def to_trio(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
     async def run() -> None:
         settle: Callable[[], object] = partial(done.set_exception, RuntimeError(_ENDED))
         try:
-            with scope, ExceptionsOnly(f"{function!r}"):
+            with scope, WrapBaseExceptions(f"{function!r}"):
                 result = await function(*args)
                 settle = partial(done.set_result, result)
             if scope.cancelled_caught:

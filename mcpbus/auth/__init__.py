@@ -21,19 +21,19 @@ from mcpbus.auth.introspection import IntrospectionVerifier
 from mcpbus.auth.jwt import JwtVerifier
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.resource_server import ResourceServer
-from mcpbus.auth.several import AnyOf
-from mcpbus.auth.static import StaticTokens
-from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, UnavailableError, Verified
+from mcpbus.auth.several import AnyTokenVerifier
+from mcpbus.auth.static import StaticTokenVerifier
+from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, VerifiedToken, VerifierUnavailableError
 
 __all__ = [
-    "AnyOf",
+    "AnyTokenVerifier",
     "IntrospectionVerifier",
     "InvalidTokenError",
     "JwtVerifier",
     "Principal",
     "ResourceServer",
-    "StaticTokens",
+    "StaticTokenVerifier",
     "TokenVerifier",
-    "UnavailableError",
-    "Verified",
+    "VerifiedToken",
+    "VerifierUnavailableError",
 ]

@@ -9,10 +9,10 @@ import trio
 
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.jwt import check_claims, read_audience, read_principal
-from mcpbus.auth.line import Line
-from mcpbus.auth.question import Question
-from mcpbus.auth.verifier import InvalidTokenError, UnavailableError, Verified, brought_by
-from mcpbus.auth.web import SECONDS, HttpxWeb, Web, ask
+from mcpbus.auth.line import IssuerQueue
+from mcpbus.auth.question import IntrospectionCall
+from mcpbus.auth.verifier import InvalidTokenError, VerifiedToken, VerifierUnavailableError, brought_by
+from mcpbus.auth.web import SECONDS, HttpxIssuerHttp, IssuerHttp, ask
 from mcpbus.protocol.http.addresses import read_address
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.owners import Peer
@@ -49,7 +49,7 @@ class IntrospectionVerifier:
         client_secret: str,
         audience: str | Iterable[str] = (),
         address: str | None = None,
-        web: Web | None = None,
+        web: IssuerHttp | None = None,
     ) -> None:
         read_address(issuer, "issuer")
         if address is not None:
@@ -57,19 +57,21 @@ class IntrospectionVerifier:
         check_text(type(self).__name__, client_id=client_id, client_secret=client_secret)
         self.issuer = issuer
         self.issuers = (issuer,)
-        self.web: Web = web or HttpxWeb()
+        self.web: IssuerHttp = web or HttpxIssuerHttp()
         self._login = client_id, client_secret
         self._audience = read_audience(audience)
         self._address = address
-        self._asking: dict[str, Question[Mapping[str, Any]]] = {}
+        self._asking: dict[str, IntrospectionCall[Mapping[str, Any]]] = {}
         # Whoever makes tokens up does not have the issuer flooded with questions, and others wait behind those for their turn.
-        self._line = Line(_AT_ONCE)
+        self._line = IssuerQueue(_AT_ONCE)
 
-    async def verify(self, token: str, resource: str, now: float) -> Verified:
+    async def verify(self, token: str, resource: str, now: float) -> VerifiedToken:
         """See `TokenVerifier`."""
         question = self._asking.get(token)
         if question is None:
-            question = Question(partial(self._ask, token, brought_by.get()), f"a token of {self.issuer}")
+            question = IntrospectionCall(
+                partial(self._ask, token, brought_by.get()), f"a token of {self.issuer}"
+            )
             self._asking[token] = question
         try:
             claims = await question.answer()
@@ -87,13 +89,13 @@ class IntrospectionVerifier:
         expires = found.principal.expires if "exp" in claims else None
         # From then on its issuer is asked each time, by whose clock it is still good or not.
         until = believed if expires is None else min(believed, expires)
-        return Verified(read_principal(claims, self.issuer, expires), until)
+        return VerifiedToken(read_principal(claims, self.issuer, expires), until)
 
     async def _ask(self, token: str, peer: Peer | None) -> Mapping[str, Any]:
         """Return what the issuer says of a token.
 
         Raises:
-            UnavailableError: It cannot be asked.
+            VerifierUnavailableError: It cannot be asked.
         """
         with trio.move_on_after(SECONDS) as line:
             async with self._line.turn(peer):
@@ -104,4 +106,6 @@ class IntrospectionVerifier:
                     self._address = address
                 form = {"token": token, "token_type_hint": "access_token"}
                 return await ask(self.web, "POST", address, form, self._login)
-        raise UnavailableError(f"{self.issuer} has been asked about too many tokens for {SECONDS:g} s")
+        raise VerifierUnavailableError(
+            f"{self.issuer} has been asked about too many tokens for {SECONDS:g} s"
+        )

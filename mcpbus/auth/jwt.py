@@ -11,8 +11,8 @@ from mcpbus.auth.principal import Principal
 from mcpbus.auth.signatures import Check
 from mcpbus.auth.signed import SignatureHeader, SignedToken, read_signed
 from mcpbus.auth.token_types import AT_JWT, JWT, check_kind, check_type, read_type
-from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, Verified
-from mcpbus.auth.web import HttpxWeb, Web
+from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, VerifiedToken
+from mcpbus.auth.web import HttpxIssuerHttp, IssuerHttp
 from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.addresses import canonical, read_address
 from mcpbus.protocol.keywords import explained
@@ -54,7 +54,7 @@ class JwtVerifier:
         jwks_uri: str | None = None,
         algorithms: Sequence[str] = ALGORITHMS,
         typ: str | None = None,
-        web: Web | None = None,
+        web: IssuerHttp | None = None,
     ) -> None:
         read_address(issuer, "issuer")
         if jwks_uri is not None:
@@ -71,14 +71,14 @@ class JwtVerifier:
         self._typ = read_type(typ)
         self.issuer = issuer
         self.issuers = (issuer,)
-        self.web: Web = web or HttpxWeb()
+        self.web: IssuerHttp = web or HttpxIssuerHttp()
         self._audience = read_audience(audience)
         self._keys = Keys(issuer, jwks_uri, lambda: self.web)
         self._algorithms = {name: JWSRegistry.algorithms[name] for name in algorithms}
         # An issuer writes few headers. Of the others, which anybody can write, none is remembered.
         self._headers = BoundedCache[bytes, SignatureHeader]()
 
-    async def verify(self, token: str, resource: str, now: float) -> Verified:
+    async def verify(self, token: str, resource: str, now: float) -> VerifiedToken:
         """See `TokenVerifier`."""
         read = read_signed(token, self._headers)
         header = read.header
@@ -111,7 +111,9 @@ def read_audience(audience: str | Iterable[str]) -> tuple[str, ...]:
     return (audience,) if isinstance(audience, str) else tuple(audience)
 
 
-def check_claims(claims: Mapping[str, Any], issuer: str, audience: Collection[str], now: float) -> Verified:
+def check_claims(
+    claims: Mapping[str, Any], issuer: str, audience: Collection[str], now: float
+) -> VerifiedToken:
     """Check what a token says, which is known to come from its issuer.
 
     Args:
@@ -136,7 +138,7 @@ def check_claims(claims: Mapping[str, Any], issuer: str, audience: Collection[st
         begins = claims.get(name)
         if begins is not None and now < _read_time(begins, name) - LEEWAY:
             raise InvalidTokenError("it is not valid yet")
-    return Verified(read_principal(claims, issuer, expires), expires + LEEWAY)
+    return VerifiedToken(read_principal(claims, issuer, expires), expires + LEEWAY)
 
 
 def read_principal(claims: Mapping[str, Any], issuer: str, expires: float | None) -> Principal:

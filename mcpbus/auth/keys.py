@@ -11,8 +11,8 @@ from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 
 from mcpbus.auth.discovery import find_endpoint
 from mcpbus.auth.signatures import Algorithm, Check, make_check
-from mcpbus.auth.verifier import UnavailableError
-from mcpbus.auth.web import Web, ask
+from mcpbus.auth.verifier import VerifierUnavailableError
+from mcpbus.auth.web import IssuerHttp, ask
 
 FRESH_SECONDS: Final = 3600.0
 """How long keys are taken for all that there are."""
@@ -45,7 +45,7 @@ class Keys:
         web: Who asks it.
     """
 
-    def __init__(self, issuer: str, address: str | None, web: Callable[[], Web]) -> None:
+    def __init__(self, issuer: str, address: str | None, web: Callable[[], IssuerHttp]) -> None:
         self._issuer = issuer
         self._address = address
         self._web = web
@@ -56,7 +56,7 @@ class Keys:
         self._checks: dict[tuple[str | None, str], Sequence[Check]] = {}
         self._fetched = -math.inf
         self._tried = -math.inf
-        self._failure: UnavailableError | None = None
+        self._failure: VerifierUnavailableError | None = None
         self._arrived: trio.Event | None = None
 
     def known(self, name: str | None, algorithm: Algorithm) -> Sequence[Check]:
@@ -82,7 +82,7 @@ class Keys:
         """Return the same where none is known, having waited for the issuer unless it is left alone for a while.
 
         Raises:
-            UnavailableError: It cannot be asked.
+            VerifierUnavailableError: It cannot be asked.
         """
         if self._arrived is None and not self._waits():
             self._begin()
@@ -91,7 +91,7 @@ class Keys:
             await self._arrived.wait()
             found = self.known(name, algorithm)
         if not found and self._failure is not None:
-            raise UnavailableError(str(self._failure), self._failure.retry_after)
+            raise VerifierUnavailableError(str(self._failure), self._failure.retry_after)
         return found
 
     async def renew(self, name: str | None, algorithm: Algorithm) -> Sequence[Check]:
@@ -129,10 +129,10 @@ class Keys:
             self._checks = {}
             self._fetched = trio.current_time()
             self._failure = None
-        except UnavailableError as failure:
+        except VerifierUnavailableError as failure:
             self._failure = failure
         except Exception as failure:  # noqa: BLE001 - it ends all of trio otherwise
-            self._failure = UnavailableError(f"asking for keys failed: {failure!r}")
+            self._failure = VerifierUnavailableError(f"asking for keys failed: {failure!r}")
         finally:
             self._tried = trio.current_time()
             arrived, self._arrived = self._arrived, None
@@ -146,7 +146,7 @@ class Keys:
         address = self._address or await find_endpoint(web, self._issuer, "jwks_uri")
         entries = (await ask(web, "GET", address)).get("keys")
         if not isinstance(entries, list):
-            raise UnavailableError(f"{address} has no keys")
+            raise VerifierUnavailableError(f"{address} has no keys")
         return [key for entry in entries[:MOST_KEYS] if (key := read_key(entry)) is not None]
 
 

@@ -9,7 +9,7 @@ import trio
 from mcpbus.protocol.owners import Peer
 
 
-class Line:
+class IssuerQueue:
     """A line in which who has many places delays nobody who has few.
 
     Args:

@@ -5,12 +5,12 @@ from typing import Generic, TypeVar
 
 import trio
 
-from mcpbus.auth.verifier import UnavailableError
+from mcpbus.auth.verifier import VerifierUnavailableError
 
 T = TypeVar("T")
 
 
-class Question(Generic[T]):
+class IntrospectionCall(Generic[T]):
     """A question that is being put; whoever waits for its answer may leave, and the others get it. With the last one it is given up.
 
     Args:
@@ -25,17 +25,17 @@ class Question(Generic[T]):
         self.waiting = 0
         self._ended = trio.Event()
         self._scope = trio.CancelScope()
-        self._answer: T | UnavailableError
+        self._answer: T | VerifierUnavailableError
         trio.lowlevel.spawn_system_task(self._run, put, name=name)
 
     async def _run(self, put: Callable[[], Awaitable[T]]) -> None:
         try:
             with self._scope:
                 self._answer = await put()
-        except UnavailableError as failure:
+        except VerifierUnavailableError as failure:
             self._answer = failure
         except Exception as failure:  # noqa: BLE001 - it ends all of trio otherwise
-            self._answer = UnavailableError(f"asking failed: {failure!r}")
+            self._answer = VerifierUnavailableError(f"asking failed: {failure!r}")
         finally:
             self._ended.set()
 
@@ -43,7 +43,7 @@ class Question(Generic[T]):
         """Wait for the answer.
 
         Raises:
-            UnavailableError: There is none.
+            VerifierUnavailableError: There is none.
         """
         self.waiting += 1
         try:
@@ -52,7 +52,7 @@ class Question(Generic[T]):
             self.waiting -= 1
             if not self.waiting:
                 self._scope.cancel()  # does nothing once there is an answer
-        if isinstance(self._answer, UnavailableError):
+        if isinstance(self._answer, VerifierUnavailableError):
             # Each who waits has one of their own, which tells of their own way only.
-            raise UnavailableError(str(self._answer), self._answer.retry_after)
+            raise VerifierUnavailableError(str(self._answer), self._answer.retry_after)
         return self._answer

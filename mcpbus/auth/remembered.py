@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from mcpbus.auth.verifier import Verified
+from mcpbus.auth.verifier import VerifiedToken
 
 _MOST_RECENT: Final = 1024
 
@@ -20,7 +20,7 @@ _VALUE_BYTES: Final = 50
 """About how much memory a token takes besides its claims, and of those what an object takes besides, a place in it, and each value."""
 
 
-class RememberedTokens:
+class VerifiedTokenCache:
     """What was found out about tokens, by a digest of what brings them; what was not asked for longest is forgotten first.
 
     How long a look-up takes says nothing about them.
@@ -28,12 +28,12 @@ class RememberedTokens:
 
     def __init__(self) -> None:
         # Each with when it was found out: to a clock that was set back, what is believed for a minute would be good for hours.
-        self._known: OrderedDict[bytes, tuple[Verified, float, int]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[VerifiedToken, float, int]] = OrderedDict()
         self._size = 0
         # A server that remembers what clients send hands in the very same object again; to digest it takes longest of all.
-        self._recent: dict[int, tuple[bytes, Verified, float]] = {}
+        self._recent: dict[int, tuple[bytes, VerifiedToken, float]] = {}
 
-    def find(self, credentials: bytes, now: float) -> Verified | bytes:
+    def find(self, credentials: bytes, now: float) -> VerifiedToken | bytes:
         """Return what is known of the token in an Authorization field, as long as that may be believed; or else their digest."""
         recent = self._recent.get(id(credentials))
         # As long as it is kept there, nothing else has its id.
@@ -58,7 +58,7 @@ class RememberedTokens:
         self._recent[id(credentials)] = credentials, verified, since
         return verified
 
-    def keep(self, digest: bytes, verified: Verified, since: float) -> None:
+    def keep(self, digest: bytes, verified: VerifiedToken, since: float) -> None:
         """Remember what was found out about a token that is good.
 
         Args:

@@ -11,13 +11,13 @@ import msgspec
 import trio
 
 from mcpbus.auth.principal import Principal
-from mcpbus.auth.remembered import RememberedTokens
+from mcpbus.auth.remembered import VerifiedTokenCache
 from mcpbus.auth.verifier import (
     LEEWAY,
     InvalidTokenError,
     TokenVerifier,
-    UnavailableError,
-    Verified,
+    VerifiedToken,
+    VerifierUnavailableError,
     brought_by,
     check_verifier,
 )
@@ -30,7 +30,7 @@ from mcpbus.protocol.http.bearer import (
     challenge,
     read_token,
 )
-from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
 from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.http.resource_metadata import WELL_KNOWN
 from mcpbus.protocol.keywords import explained
@@ -93,7 +93,7 @@ class ResourceServer:
         self._scopes = Scopes(implies or {})
         self._name = name
         self._documentation = documentation
-        self._remembered = RememberedTokens()
+        self._remembered = VerifiedTokenCache()
         self._complained = -math.inf
         unknown = challenge(self.metadata_url, self._needed)
         self._without_token = _refuse(
@@ -118,7 +118,7 @@ class ResourceServer:
         """See `Authorizer`."""
         return msgspec.json.encode(self.metadata)
 
-    def recall(self, head: Head, peer: Peer) -> Principal | Answer | NewToken:
+    def recall(self, head: RequestHead, peer: Peer) -> Principal | HttpResponse | NewToken:
         """See `Authorizer`."""
         if self.local and peer.address is not None and not peer.address.is_loopback:
             return _refuse(403, "the tokens of this server are for development, on its own machine alone")
@@ -127,10 +127,10 @@ class ResourceServer:
             return self._without_token
         if isinstance(raw, bytes):
             known = self._remembered.find(raw, self.clock())
-            return known.principal if isinstance(known, Verified) else self._read(raw, known)
+            return known.principal if isinstance(known, VerifiedToken) else self._read(raw, known)
         return self._malformed("there is more than one Authorization header")
 
-    def _read(self, authorization: bytes, digest: bytes) -> Answer | NewToken:
+    def _read(self, authorization: bytes, digest: bytes) -> HttpResponse | NewToken:
         try:
             token = read_token(authorization)
         except MalformedAuthorizationError as error:
@@ -139,14 +139,14 @@ class ResourceServer:
             return self._without_token
         return self._invalid("it is too long") if len(token) > LONGEST_TOKEN else NewToken(token, digest)
 
-    async def find(self, new: NewToken, peer: Peer) -> Principal | Answer:
+    async def find(self, new: NewToken, peer: Peer) -> Principal | HttpResponse:
         """See `Authorizer`."""
         now, brought = self.clock(), brought_by.set(peer)
         try:
             verified = await self.verifier.verify(new.token, self.resource, now)
         except InvalidTokenError as error:
             return self._invalid(str(error))
-        except UnavailableError as error:
+        except VerifierUnavailableError as error:
             self._complain(error)
             wait = (b"retry-after", b"%d" % error.retry_after)
             return refusal(
@@ -166,7 +166,7 @@ class ResourceServer:
         needed = tuple(dict.fromkeys((*self._needed, *scopes)))
         return needed if self._scopes.missing(needed, granted) else ()
 
-    def step_up(self, scopes: Sequence[str]) -> Answer:
+    def step_up(self, scopes: Sequence[str]) -> HttpResponse:
         """See `Authorizer`."""
         why = "the token does not allow this"
         return _refuse(403, why, challenge(self.metadata_url, scopes, "insufficient_scope", why))
@@ -176,16 +176,16 @@ class ResourceServer:
         expires = getattr(principal, "expires", None)
         return float("inf") if expires is None else max(0.0, expires + LEEWAY - self.clock())
 
-    def _malformed(self, why: str) -> Answer:
+    def _malformed(self, why: str) -> HttpResponse:
         return self._refuse_token(400, "invalid_request", why)
 
-    def _invalid(self, why: str) -> Answer:
+    def _invalid(self, why: str) -> HttpResponse:
         return self._refuse_token(401, "invalid_token", f"the token is no good: {why}")
 
-    def _refuse_token(self, status: int, error: str, why: str) -> Answer:
+    def _refuse_token(self, status: int, error: str, why: str) -> HttpResponse:
         return _refuse(status, why, challenge(self.metadata_url, self._needed, error, why))
 
-    def _complain(self, error: UnavailableError) -> None:
+    def _complain(self, error: VerifierUnavailableError) -> None:
         """Tell the log that tokens cannot be verified, now and then: clients come again and again."""
         now = trio.current_time()
         if abs(now - self._complained) >= _QUIET_SECONDS:
@@ -196,6 +196,6 @@ class ResourceServer:
         return f"<ResourceServer {self.resource}, tokens of {', '.join(self.verifier.issuers)}>"
 
 
-def _refuse(status: int, why: str, challenging: str | None = None) -> Answer:
+def _refuse(status: int, why: str, challenging: str | None = None) -> HttpResponse:
     fields = () if challenging is None else ((b"www-authenticate", challenging.encode()),)
     return refusal(status, invalid_request(why), None, *fields)

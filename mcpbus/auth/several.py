@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 
-from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, UnavailableError, Verified, check_verifier
+from mcpbus.auth.verifier import (
+    InvalidTokenError,
+    TokenVerifier,
+    VerifiedToken,
+    VerifierUnavailableError,
+    check_verifier,
+)
 from mcpbus.protocol.keywords import explained
 
 
 @explained
-class AnyOf:
+class AnyTokenVerifier:
     """Takes a token that one of several verifiers takes, which are asked in their order.
 
     One whose issuer cannot be asked does not stand in the way of the others' tokens. A verifier that asks about every token, such as
@@ -23,9 +29,9 @@ class AnyOf:
 
     def __init__(self, *verifiers: TokenVerifier) -> None:
         if not verifiers:
-            raise ValueError("AnyOf() has no verifier")
+            raise ValueError("AnyTokenVerifier() has no verifier")
         for each in verifiers:
-            check_verifier(each, "AnyOf: each")
+            check_verifier(each, "AnyTokenVerifier: each")
         self.verifiers = verifiers
 
     @property
@@ -38,16 +44,16 @@ class AnyOf:
         """See `TokenVerifier`."""
         return any(verifier.local for verifier in self.verifiers)
 
-    async def verify(self, token: str, resource: str, now: float) -> Verified:
+    async def verify(self, token: str, resource: str, now: float) -> VerifiedToken:
         """See `TokenVerifier`."""
-        unavailable: UnavailableError | None = None
+        unavailable: VerifierUnavailableError | None = None
         reasons = []
         for verifier in self.verifiers:
             try:
                 return await verifier.verify(token, resource, now)
             except InvalidTokenError as error:
                 reasons.append(str(error))
-            except UnavailableError as error:
+            except VerifierUnavailableError as error:
                 unavailable = error
         if unavailable is not None:
             raise unavailable

@@ -5,14 +5,14 @@ from hashlib import sha256
 from typing import Any, Final
 
 from mcpbus.auth.principal import Principal
-from mcpbus.auth.verifier import InvalidTokenError, Verified
+from mcpbus.auth.verifier import InvalidTokenError, VerifiedToken
 from mcpbus.protocol.keywords import explained
 
 _ISSUER: Final = "http://localhost"
 
 
 @explained
-class StaticTokens:
+class StaticTokenVerifier:
     """Takes tokens that are written down, and serves nobody but this machine: there is no issuer who could take them back.
 
     Args:
@@ -30,10 +30,10 @@ class StaticTokens:
         given: Any = tokens
         if not isinstance(given, Mapping) or not all(isinstance(token, str) for token in given):
             raise TypeError(
-                'StaticTokens: tokens is a dict of what each allows, such as {"secret": "files:read"}'
+                'StaticTokenVerifier: tokens is a dict of what each allows, such as {"secret": "files:read"}'
             )
         if not tokens:
-            raise ValueError("StaticTokens() has no token")
+            raise ValueError("StaticTokenVerifier() has no token")
         # By digest: how long the look-up takes says nothing about a token.
         self._principals = {
             _digest(token): whose
@@ -42,12 +42,12 @@ class StaticTokens:
             for token, whose in tokens.items()
         }
 
-    async def verify(self, token: str, resource: str, now: float) -> Verified:  # noqa: ARG002 - as the protocol has it
+    async def verify(self, token: str, resource: str, now: float) -> VerifiedToken:  # noqa: ARG002 - as the protocol has it
         """See `TokenVerifier`."""
         principal = self._principals.get(_digest(token))
         if principal is None:
             raise InvalidTokenError("it is not known")
-        return Verified(principal, float("inf"))
+        return VerifiedToken(principal, float("inf"))
 
 
 def _digest(token: str) -> bytes:

@@ -26,7 +26,7 @@ class InvalidTokenError(Exception):
 
 
 @explained
-class UnavailableError(Exception):
+class VerifierUnavailableError(Exception):
     """It cannot be told whether a token is good; perhaps in a moment.
 
     Args:
@@ -39,7 +39,7 @@ class UnavailableError(Exception):
         self.retry_after = retry_after
 
 
-class Verified(msgspec.Struct, metaclass=Explained, frozen=True):
+class VerifiedToken(msgspec.Struct, metaclass=Explained, frozen=True):
     """What was found out about a token that is good.
 
     Attributes:
@@ -62,7 +62,7 @@ class TokenVerifier(Protocol):
     def local(self) -> bool:
         """Whether it is for development only: nobody else may connect than who is on the same machine."""
 
-    async def verify(self, token: str, resource: str, now: float) -> Verified:
+    async def verify(self, token: str, resource: str, now: float) -> VerifiedToken:
         """Tell whose a token is.
 
         Args:
@@ -72,7 +72,7 @@ class TokenVerifier(Protocol):
 
         Raises:
             InvalidTokenError: It is no good.
-            UnavailableError: That cannot be told at the moment.
+            VerifierUnavailableError: That cannot be told at the moment.
         """
 
 

@@ -8,7 +8,7 @@ import httpx2
 import msgspec
 import trio
 
-from mcpbus.auth.verifier import UnavailableError
+from mcpbus.auth.verifier import VerifierUnavailableError
 
 LONGEST_DOCUMENT: Final = 512 * 1024
 """Bytes of a document; of a longer one nothing is believed."""
@@ -17,7 +17,7 @@ SECONDS: Final = 10.0
 """How long an issuer has to answer, in all."""
 
 
-class Web(Protocol):
+class IssuerHttp(Protocol):
     """Who asks issuers. Tests put an issuer of their own in its place."""
 
     async def request(
@@ -32,11 +32,11 @@ class Web(Protocol):
             login: The user and password of Basic authentication.
 
         Raises:
-            UnavailableError: There is no answer, or it is too long.
+            VerifierUnavailableError: There is no answer, or it is too long.
         """
 
 
-class HttpxWeb:
+class HttpxIssuerHttp:
     """The web as it is. Redirects are not followed: an issuer's documents are where it says, and nowhere else."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class HttpxWeb:
     async def request(
         self, verb: str, url: str, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """See `Web`."""
+        """See `IssuerHttp`."""
         auth = None if login is None else httpx2.BasicAuth(*login)
         if self._trusted is None:
             # To read all certificates takes tens of milliseconds, in which nobody else would be served.
@@ -63,29 +63,35 @@ class HttpxWeb:
                     if len(body) <= LONGEST_DOCUMENT:
                         body += chunk
                 if len(body) > LONGEST_DOCUMENT:
-                    raise UnavailableError(f"the answer of {url} is longer than {LONGEST_DOCUMENT} bytes")
+                    raise VerifierUnavailableError(
+                        f"the answer of {url} is longer than {LONGEST_DOCUMENT} bytes"
+                    )
                 return response.status_code, bytes(body)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise UnavailableError(f"{url} cannot be asked: {error!r}") from error
+            raise VerifierUnavailableError(f"{url} cannot be asked: {error!r}") from error
 
 
 async def ask(
-    web: Web, verb: str, url: str, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None
+    web: IssuerHttp,
+    verb: str,
+    url: str,
+    form: Mapping[str, str] | None = None,
+    login: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Make a request, and return the JSON object with which it is answered; see `Web`.
+    """Make a request, and return the JSON object with which it is answered; see `IssuerHttp`.
 
     Raises:
-        UnavailableError: There is no answer in time, or it is no such object.
+        VerifierUnavailableError: There is no answer in time, or it is no such object.
     """
     with trio.move_on_after(SECONDS):
         status, body = await web.request(verb, url, form, login)
         if status != 200:
-            raise UnavailableError(f"{url} answered {status}")
+            raise VerifierUnavailableError(f"{url} answered {status}")
         try:
             found = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise UnavailableError(f"what {url} answered is not JSON") from None
+            raise VerifierUnavailableError(f"what {url} answered is not JSON") from None
         if not isinstance(found, dict):
-            raise UnavailableError(f"what {url} answered is no JSON object")
+            raise VerifierUnavailableError(f"what {url} answered is no JSON object")
         return found
-    raise UnavailableError(f"{url} did not answer within {SECONDS:g} s")
+    raise VerifierUnavailableError(f"{url} did not answer within {SECONDS:g} s")

@@ -89,7 +89,7 @@ def logout(url: str, account: str | None) -> None:
     _check(url)
     by_hand = import_module("mcpbus.client.oauth.by_hand")
     try:
-        store = import_module("mcpbus.client.oauth.file_store").FileStore(account=account)
+        store = import_module("mcpbus.client.oauth.file_store").FileTokenStorage(account=account)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     with told():

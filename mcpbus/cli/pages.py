@@ -35,13 +35,13 @@ def login_at(
         ValueError: The name of the login is none.
     """
     from mcpbus.client.oauth.errors import LoginNeededError  # noqa: PLC0415 - most servers ask for no login
-    from mcpbus.client.oauth.file_store import FileStore  # noqa: PLC0415
+    from mcpbus.client.oauth.file_store import FileTokenStorage  # noqa: PLC0415
     from mcpbus.client.oauth.pages import can_open  # noqa: PLC0415
     from mcpbus.client.oauth.person import OAuth  # noqa: PLC0415
     from mcpbus.client.oauth.store import by_command  # noqa: PLC0415
 
     at_terminal, server = sys.stderr.isatty(), told(url)
-    store = FileStore(account=account)
+    store = FileTokenStorage(account=account)
 
     async def show(page: str) -> str | None:
         parts = urlsplit(page)

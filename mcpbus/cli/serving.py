@@ -61,7 +61,7 @@ def _authorize(server: Server, resource: str | None, issuers: Sequence[str], sco
     try:
         auth = import_module("mcpbus.auth")
         verifiers = [auth.JwtVerifier(issuer) for issuer in issuers]
-        server.auth = auth.ResourceServer(resource, auth.AnyOf(*verifiers), scopes=scopes)
+        server.auth = auth.ResourceServer(resource, auth.AnyTokenVerifier(*verifiers), scopes=scopes)
     except (ImportError, ValueError) as error:
         raise click.UsageError(str(error)) from error
 
@@ -73,7 +73,7 @@ def _cluster(given: dict[str, Any], workers: int) -> dict[str, Any]:
         if asked:
             raise click.UsageError(f"--{next(iter(asked))} is for replicas, which need --redis")
         return {}
-    redis = import_module("mcpbus.cluster").Redis(given["redis"], **asked)
+    redis = import_module("mcpbus.cluster").RedisReplicas(given["redis"], **asked)
     if workers > 1:
         redis.check_for_workers()
     return {"cluster": redis}

@@ -6,7 +6,7 @@ from mcpbus.protocol.lazy_names import later
 
 if TYPE_CHECKING:
     from mcpbus.client.client import Client, ServerDescription
-    from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError
+    from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError, StatusError
     from mcpbus.client.http import connect_http
     from mcpbus.client.oauth.errors import (
         InsufficientScopeError,
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
         LoginNeededError,
         LoginRefusedError,
     )
-    from mcpbus.client.oauth.file_store import FileStore
+    from mcpbus.client.oauth.file_store import FileTokenStorage
     from mcpbus.client.oauth.person import OAuth
     from mcpbus.client.oauth.program import ClientCredentials
-    from mcpbus.client.oauth.store import LoginStore, MemoryStore
-    from mcpbus.client.pending import Listen, OnNotification, OnQuestion
+    from mcpbus.client.oauth.store import MemoryTokenStorage, TokenStorage
+    from mcpbus.client.pending import ChangeSubscription, OnNotification, OnQuestion
     from mcpbus.client.process import connect_process
 else:
     # HTTP takes a library that not everybody has.
@@ -26,7 +26,12 @@ else:
         __name__,
         {
             "mcpbus.client.client": ("Client", "ServerDescription"),
-            "mcpbus.client.errors": ("ClientError", "Disconnected", "MalformedAnswerError", "StatusError"),
+            "mcpbus.client.errors": (
+                "ClientError",
+                "DisconnectedError",
+                "MalformedAnswerError",
+                "StatusError",
+            ),
             "mcpbus.client.http": ("connect_http",),
             "mcpbus.client.oauth.errors": (
                 "InsufficientScopeError",
@@ -34,34 +39,34 @@ else:
                 "LoginNeededError",
                 "LoginRefusedError",
             ),
-            "mcpbus.client.oauth.file_store": ("FileStore",),
+            "mcpbus.client.oauth.file_store": ("FileTokenStorage",),
             "mcpbus.client.oauth.person": ("OAuth",),
             "mcpbus.client.oauth.program": ("ClientCredentials",),
-            "mcpbus.client.oauth.store": ("LoginStore", "MemoryStore"),
-            "mcpbus.client.pending": ("Listen", "OnNotification", "OnQuestion"),
+            "mcpbus.client.oauth.store": ("TokenStorage", "MemoryTokenStorage"),
+            "mcpbus.client.pending": ("ChangeSubscription", "OnNotification", "OnQuestion"),
             "mcpbus.client.process": ("connect_process",),
         },
     )
 
 __all__ = [
+    "ChangeSubscription",
     "Client",
     "ClientCredentials",
     "ClientError",
-    "Disconnected",
-    "FileStore",
+    "DisconnectedError",
+    "FileTokenStorage",
     "InsufficientScopeError",
-    "Listen",
     "LoginError",
     "LoginNeededError",
     "LoginRefusedError",
-    "LoginStore",
     "MalformedAnswerError",
-    "MemoryStore",
+    "MemoryTokenStorage",
     "OAuth",
     "OnNotification",
     "OnQuestion",
     "ServerDescription",
     "StatusError",
+    "TokenStorage",
     "connect_http",
     "connect_process",
 ]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 import msgspec
 import trio
 
-from mcpbus.client.conversation import Conversation
-from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError
-from mcpbus.client.pending import Listen, OnNotification, OnQuestion, Pending
+from mcpbus.client.conversation import ClientSession
+from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError
+from mcpbus.client.pending import ChangeSubscription, OnNotification, OnQuestion, PendingRequest
 from mcpbus.client.session_listens import tells
-from mcpbus.client.shared_lookup import SharedLookup
+from mcpbus.client.shared_lookup import SingleFlight
 from mcpbus.client.wire import check_message, encode_params
 from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.other_names import CLIENT_IS_CONNECTED
 from mcpbus.protocol.revisions import Era, Revision
@@ -51,18 +51,18 @@ class ServerDescription(msgspec.Struct, frozen=True):
     identity: dict[str, Any] = {}
 
 
-class InputRequest(msgspec.Struct):
+class InputRequestItem(msgspec.Struct):
     """A question of an ``input_required`` result."""
 
     method: str
     params: dict[str, Any] = {}
 
 
-AnswerAll: TypeAlias = Callable[[dict[str, InputRequest]], Awaitable[dict[str, Any]]]
+AnswerAll: TypeAlias = Callable[[dict[str, InputRequestItem]], Awaitable[dict[str, Any]]]
 """Answers the questions of one result, each under its key."""
 
 
-class Client(Conversation):
+class Client(ClientSession):
     """A client of one server. `Bus.connect` makes one in the same process.
 
     Args:
@@ -212,9 +212,9 @@ class Client(Conversation):
         return await self._exchange(method, params, on_notification, log_level, on_question, **options)
 
     @cached_property
-    def _tools_lookup(self) -> SharedLookup:
+    def _tools_lookup(self) -> SingleFlight:
         """Lists the tools for all calls that are refused at once."""
-        return SharedLookup(self._list_tools_again)
+        return SingleFlight(self._list_tools_again)
 
     async def _list_tools_again(self) -> None:
         with suppress(ProtocolError, ClientError):  # what is wrong then, the call says
@@ -293,7 +293,7 @@ class Client(Conversation):
         resources: bool = False,
         uris: Sequence[str] = (),
         task_ids: Sequence[str] = (),
-    ) -> AsyncIterator[Listen]:
+    ) -> AsyncIterator[ChangeSubscription]:
         """Listen to changes: of lists, of resources, and in revision 2026-07-28 of tasks. Leaving the block ends it.
 
         In an older revision the resources are subscribed to, one after the other, and it ends with the session. What it
@@ -320,12 +320,12 @@ class Client(Conversation):
             "resourceSubscriptions": list(uris),
             **({"taskIds": list(task_ids)} if task_ids else {}),
         }
-        listen = self._listens[request_id] = Listen()
-        pending = self._pending[request_id] = Pending()
+        listen = self._listens[request_id] = ChangeSubscription()
+        pending = self._pending[request_id] = PendingRequest()
         params = {"notifications": wanted, "_meta": self._meta(None, None)}
         try:
             method = "subscriptions/listen"
-            self._send(Request(request_id, method, encode_params(method, params)), pending)
+            self._send(JsonRpcRequest(request_id, method, encode_params(method, params)), pending)
             await listen.acknowledgement(pending)
             yield listen
         finally:
@@ -333,10 +333,12 @@ class Client(Conversation):
             self._give_up(request_id, pending)
 
     @asynccontextmanager
-    async def _listen_to_session(self, kinds: Sequence[str], uris: Sequence[str]) -> AsyncIterator[Listen]:
+    async def _listen_to_session(
+        self, kinds: Sequence[str], uris: Sequence[str]
+    ) -> AsyncIterator[ChangeSubscription]:
         if self._gone is not None:
-            raise Disconnected(self._gone)
-        listen = Listen()
+            raise DisconnectedError(self._gone)
+        listen = ChangeSubscription()
         self._session_listens.add(listen, kinds, uris)
         subscribed = []
         try:
@@ -362,8 +364,8 @@ class Client(Conversation):
     def _unsubscribe(self, uri: str) -> None:
         """Have a server tell of a resource no more; nobody waits for its answer."""
         params = msgspec.Raw(msgspec.json.encode({"uri": uri}))
-        with suppress(Disconnected):  # then there is nothing left to hear of
-            self._send(Request(next(self._ids), "resources/unsubscribe", params), Pending())
+        with suppress(DisconnectedError):  # then there is nothing left to hear of
+            self._send(JsonRpcRequest(next(self._ids), "resources/unsubscribe", params), PendingRequest())
 
     async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
         """Return all items of a list. They are decoded one by one, and other tasks run in between."""
@@ -407,12 +409,12 @@ def _objects(method: str, result: dict[str, Any], member: str) -> list[dict[str,
         raise MalformedAnswerError(f"the server's answer to {method} has no {member}: {fault}") from None
 
 
-async def _one_by_one(answer: OnQuestion, questions: dict[str, InputRequest]) -> dict[str, Any]:
+async def _one_by_one(answer: OnQuestion, questions: dict[str, InputRequestItem]) -> dict[str, Any]:
     return {key: await answer(question.method, question.params) for key, question in questions.items()}
 
 
-def _questions(asked: Any) -> dict[str, InputRequest]:
+def _questions(asked: Any) -> dict[str, InputRequestItem]:
     try:
-        return msgspec.convert(asked or {}, dict[str, InputRequest])
+        return msgspec.convert(asked or {}, dict[str, InputRequestItem])
     except msgspec.ValidationError as fault:
         raise MalformedAnswerError(f"the server's questions cannot be read: {fault}") from None

@@ -11,28 +11,28 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 import trio
 
-from mcpbus.client.errors import Disconnected, MalformedAnswerError
+from mcpbus.client.errors import DisconnectedError, MalformedAnswerError
 from mcpbus.client.inbox import Inbox
-from mcpbus.client.outgoing import OnWaiting, Outgoing
+from mcpbus.client.outgoing import OnWaiting, SendQueue
 from mcpbus.client.pending import (
-    Listen,
+    ChangeSubscription,
     OnNotification,
     OnQuestion,
-    Pending,
+    PendingRequest,
     received,
     weight_fault,
 )
 from mcpbus.client.reading import OpenHolding, Readings
-from mcpbus.client.server_questions import ServerQuestions
+from mcpbus.client.server_questions import InputRequestHandler
 from mcpbus.client.session_listens import SessionListens
 from mcpbus.client.wire import check_message, encode_params, read_error, unreadable
 from mcpbus.protocol.errors import ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import (
     NO_PARAMS,
-    Notification,
-    Request,
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
     RequestId,
-    Response,
     Undecodable,
     decode,
     decode_batch,
@@ -54,13 +54,13 @@ _LATE_SECONDS = 10.0
 """For how long what is said in no request is taken for none's, after one was given up."""
 _RESULT_TYPES = {"complete", "input_required", "task"}
 
-Message: TypeAlias = Request | Notification | Response
+Message: TypeAlias = JsonRpcRequest | JsonRpcNotification | JsonRpcResponse
 
-Send = Callable[[Message, Pending | None], None]
+Send = Callable[[Message, PendingRequest | None], None]
 """Sends a message to the server; a request with what waits for its answer, and an answer with the request in which was asked, if that is known."""
 
 
-class Hearing(Protocol):
+class StandaloneStream(Protocol):
     """Where a server of an older revision says what belongs to no request, if not where it says all else."""
 
     def want(self) -> None:
@@ -77,7 +77,7 @@ class Hearing(Protocol):
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
-class Conversation:
+class ClientSession:
     """A client's half of a connection: the handshake, and single requests; see `mcpbus.Client`.
 
     Args:
@@ -101,10 +101,10 @@ class Conversation:
         *,
         capabilities: dict[str, Any],
         on_question: OnQuestion | None,
-        hearing: Hearing | None = None,
+        hearing: StandaloneStream | None = None,
         pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         scoped: bool = False,
-        waiting: Outgoing[Any] | None = None,
+        waiting: SendQueue[Any] | None = None,
         info: Mapping[str, Any] | None = None,
     ) -> None:
         self._pause = pause
@@ -121,11 +121,11 @@ class Conversation:
         self._put = send
         self.adopt(revision)
         self._ids = itertools.count(1)
-        self._pending: dict[RequestId, Pending] = {}
-        self._by_token: dict[RequestId, Pending] = {}
-        self._listens: dict[RequestId, Listen] = {}
+        self._pending: dict[RequestId, PendingRequest] = {}
+        self._by_token: dict[RequestId, PendingRequest] = {}
+        self._listens: dict[RequestId, ChangeSubscription] = {}
         self._session_listens = SessionListens()
-        self._questions = ServerQuestions(
+        self._questions = InputRequestHandler(
             nursery,
             on_question,
             capabilities,
@@ -210,10 +210,12 @@ class Conversation:
         if progress:
             meta = {"progressToken": request_id, **meta}
         body = {**params, "_meta": meta} if meta else params
-        request = Request(request_id, method, encode_params(method, body))
+        request = JsonRpcRequest(request_id, method, encode_params(method, body))
         tool = params.get("name") if method == "tools/call" else None
         await trio.lowlevel.checkpoint_if_cancelled()
-        pending = self._pending[request_id] = Pending(on_notification, tool, on_question, self.readings)
+        pending = self._pending[request_id] = PendingRequest(
+            on_notification, tool, on_question, self.readings
+        )
         pending.shallow = shallow
         if on_question is not None and self._hearing is not None:
             self._hearing.want()  # there are servers that ask there even what a request of their client's is for
@@ -248,16 +250,16 @@ class Conversation:
             raise MalformedAnswerError(f"the server's result is of a type that nobody knows: {kind!r}")
         return result
 
-    def _give_up(self, request_id: RequestId, pending: Pending, why: Exception | None = None) -> None:
+    def _give_up(self, request_id: RequestId, pending: PendingRequest, why: Exception | None = None) -> None:
         """Tell the server that nobody waits for a request any more, unless it is answered, or has not seen it yet."""
         begun = pending.begun and pending.result is None
         if begun and pending.on_notification is not None:
             self._clear_at = trio.current_time() + _LATE_SECONDS
-        pending.settle(why or Disconnected("nobody waits for it"))
+        pending.settle(why or DisconnectedError("nobody waits for it"))
         if begun:
             method = "notifications/cancelled"
-            with suppress(Disconnected):  # it takes nothing any more
-                self._send(Notification(method, encode_params(method, {"requestId": request_id})))
+            with suppress(DisconnectedError):  # it takes nothing any more
+                self._send(JsonRpcNotification(method, encode_params(method, {"requestId": request_id})))
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification.
@@ -265,10 +267,12 @@ class Conversation:
         Raises:
             TypeError: `method` is no text, or `params` no dict that JSON can hold.
             ValueError: They hold half of a surrogate pair, which is no Unicode.
-            Disconnected: The connection has ended.
+            DisconnectedError: The connection has ended.
         """
         check_message(method, params)
-        self._send(Notification(method, NO_PARAMS if params is None else encode_params(method, params)))
+        self._send(
+            JsonRpcNotification(method, NO_PARAMS if params is None else encode_params(method, params))
+        )
         await trio.lowlevel.checkpoint()
 
     def hear(self, hear: OnNotification) -> None:
@@ -303,7 +307,7 @@ class Conversation:
         """Wait for the oldest of `notifications`, and take it.
 
         Raises:
-            Disconnected: The connection has ended, and there is none left. Or it was lost while this waited, and with it, maybe, some:
+            DisconnectedError: The connection has ended, and there is none left. Or it was lost while this waited, and with it, maybe, some:
                 over HTTP the session, or the stream of what belongs to no request. It may be called again then.
         """
         if self._hearing is not None:
@@ -320,7 +324,7 @@ class Conversation:
         self._settle(request_id, unreadable(why))
         return waits
 
-    def receive(self, data: bytes | str, owner: Pending | None = None) -> None:
+    def receive(self, data: bytes | str, owner: PendingRequest | None = None) -> None:
         """Take a message of the server's. For the connection.
 
         Args:
@@ -365,10 +369,10 @@ class Conversation:
         """
         self.receive(data, None if request_id is None else self._pending.get(request_id))
 
-    def _take(self, message: Message, owner: Pending | None) -> None:
-        if isinstance(message, Response):
+    def _take(self, message: Message, owner: PendingRequest | None) -> None:
+        if isinstance(message, JsonRpcResponse):
             self._replied(message, owner)
-        elif isinstance(message, Notification):
+        elif isinstance(message, JsonRpcNotification):
             self._notified(message, owner)
         else:
             self._questions.take(message, owner or self._sole)
@@ -378,7 +382,7 @@ class Conversation:
         self._gone = why
         self._inbox.close(why)
         for pending in self._pending.values():
-            pending.settle(Disconnected(why))
+            pending.settle(DisconnectedError(why))
         for listen in self._listens.values():
             listen.end()
         self._session_listens.end()
@@ -389,7 +393,7 @@ class Conversation:
         self._inbox.lose(why)
         self._session_listens.end()
 
-    def unanswered(self, owner: Pending | None, why: str) -> None:
+    def unanswered(self, owner: PendingRequest | None, why: str) -> None:
         """Give up a request whose question the server takes no answer to: it would wait for it for ever. For the connection.
 
         A question outside of requests ends none of them.
@@ -397,15 +401,15 @@ class Conversation:
         if owner is None:
             _log.warning("the server did not accept the answer to a question outside of requests: %s", why)
         elif owner.result is None:
-            self._fail(owner, Disconnected(why))
+            self._fail(owner, DisconnectedError(why))
 
     def withdraw_questions(self) -> None:
         """Answer nothing that the server has asked so far: nobody waits for it. For the connection."""
         self._questions.withdraw_all()
 
-    def _send(self, message: Message, pending: Pending | None = None) -> None:
+    def _send(self, message: Message, pending: PendingRequest | None = None) -> None:
         if self._gone is not None:
-            raise Disconnected(self._gone)
+            raise DisconnectedError(self._gone)
         self._put(message, pending)
 
     def _meta(self, given: dict[str, Any] | None, log_level: str | None) -> dict[str, Any]:
@@ -417,7 +421,7 @@ class Conversation:
             raise TypeError(f"params['_meta'] is a dict, not {given!r}")
         return {**meta, **given} if given else meta
 
-    def _replied(self, response: Response, owner: Pending | None) -> None:
+    def _replied(self, response: JsonRpcResponse, owner: PendingRequest | None) -> None:
         result: msgspec.Raw | Exception | None = response.result
         if response.error is not None:
             result = read_error(response.error)
@@ -439,7 +443,7 @@ class Conversation:
             if self._listens and request_id in self._listens:
                 self._listens[request_id].end()
 
-    def _notified(self, notification: Notification, owner: Pending | None) -> None:
+    def _notified(self, notification: JsonRpcNotification, owner: PendingRequest | None) -> None:
         method, text = notification.method, notification.params
         if (fault := weight_fault(text)) is not None:
             raise Undecodable(invalid_request(f"a notification {fault}"))
@@ -467,7 +471,7 @@ class Conversation:
             except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
                 self._fail(owner, error)
 
-    def _question_failed(self, owner: Pending | None, error: Exception) -> bool:
+    def _question_failed(self, owner: PendingRequest | None, error: Exception) -> bool:
         """End the request in which was asked what `on_question` could not answer; the only one there is, where that is not said."""
         owner = owner or self._sole
         if owner is None or owner.result is not None:
@@ -476,7 +480,7 @@ class Conversation:
         return True
 
     @property
-    def _sole(self) -> Pending | None:
+    def _sole(self) -> PendingRequest | None:
         """The only request that waits, if the connection does not tell requests apart: a question that names none is taken for its own.
 
         Where the client itself answers nothing, those do not count in which nothing can be asked.
@@ -493,7 +497,7 @@ class Conversation:
         waiting = (pending.on_question for pending in reversed(self._pending.values()))
         return next(filter(None, waiting), None) if self.scoped else None
 
-    def _fail(self, owner: Pending, error: Exception) -> None:
+    def _fail(self, owner: PendingRequest, error: Exception) -> None:
         for request_id, pending in self._pending.items():
             if pending is owner:
                 self._give_up(request_id, pending, error)

@@ -7,7 +7,7 @@ class ClientError(Exception):
     """There is no answer; the message says why, for people. What the server answers itself is a `ProtocolError`."""
 
 
-class Disconnected(ClientError):  # noqa: N818 - the word says what happened
+class DisconnectedError(ClientError):
     """The connection ended before the answer came."""
 
 

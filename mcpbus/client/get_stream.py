@@ -13,12 +13,12 @@ from typing import Final
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError, Disconnected, StatusError, told
+from mcpbus.client.errors import ClientError, DisconnectedError, StatusError, told
 from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.stream_place import StreamPlace
+from mcpbus.client.stream_place import StreamPosition
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable
 
@@ -122,7 +122,7 @@ class GetStream:
     async def _run(self, client: Client, session: str | None, scope: trio.CancelScope) -> None:
         """Hear what is told, until the session is left, or the stream is given up."""
         with scope:
-            why, refused = await self._hear(client, StreamPlace(session))
+            why, refused = await self._hear(client, StreamPosition(session))
         if self._scope is not scope:
             return
         self._scope = None
@@ -132,14 +132,14 @@ class GetStream:
         if not never:  # else nothing was lost: there is none
             client.unheard(why)
 
-    async def _hear(self, client: Client, place: StreamPlace) -> tuple[str, bool]:
+    async def _hear(self, client: Client, place: StreamPosition) -> tuple[str, bool]:
         """Come back to the stream for as long as there is a point in it; return why there is none, and whether the server has said so."""
         while True:
             refusal: ClientError | None = None
             try:
                 await self._follow(client, place)
                 why = f"{told(self._url)} ended the stream"
-            except (httpx2.HTTPError, ValueError, Disconnected) as error:
+            except (httpx2.HTTPError, ValueError, DisconnectedError) as error:
                 why = explain(self._url, error) if isinstance(error, httpx2.HTTPError) else str(error)
             except ClientError as error:
                 refusal, why = error, str(error)
@@ -150,7 +150,7 @@ class GetStream:
                 return why, refusal is not None
             await trio.sleep(place.pause)
 
-    async def _may_come_back(self, refusal: ClientError, client: Client, place: StreamPlace) -> bool:
+    async def _may_come_back(self, refusal: ClientError, client: Client, place: StreamPosition) -> bool:
         """Tell whether another attempt may have another answer."""
         if not isinstance(refusal, StatusError):
             return False
@@ -164,7 +164,7 @@ class GetStream:
             return True
         return refusal.status in _NOT_NOW or refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
-    async def _follow(self, client: Client, place: StreamPlace) -> None:
+    async def _follow(self, client: Client, place: StreamPosition) -> None:
         """Take what is told until the stream ends.
 
         Raises:

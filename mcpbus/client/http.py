@@ -16,8 +16,8 @@ from mcpbus.client.http_library import certificates, httpx2
 from mcpbus.client.http_requests import HttpRequests
 from mcpbus.client.http_url import read_url
 from mcpbus.client.negotiation import negotiate
-from mcpbus.client.oauth.grant import Grant, check_grant
-from mcpbus.client.oauth.keeper import TokenKeeper
+from mcpbus.client.oauth.grant import AuthFlow, check_grant
+from mcpbus.client.oauth.keeper import TokenManager
 from mcpbus.client.options import check_client, check_fields
 from mcpbus.client.pending import OnQuestion
 from mcpbus.protocol.keywords import explained
@@ -44,7 +44,7 @@ async def connect_http(
     capabilities: dict[str, Any] | None = None,
     on_question: OnQuestion | None = None,
     client_info: Mapping[str, Any] | None = None,
-    auth: Grant | None = None,
+    auth: AuthFlow | None = None,
 ) -> AsyncIterator[Client]:
     """Connect a client to an endpoint.
 
@@ -91,7 +91,7 @@ async def connect_http(
         ) as http,
         trio.open_nursery() as nursery,
     ):
-        keeper = None if grant is None else TokenKeeper(url, grant, nursery)
+        keeper = None if grant is None else TokenManager(url, grant, nursery)
         connection = HttpConnection(HttpRequests(http, url, keeper), url, nursery)
         client = connection.client = Client(
             fixed or LATEST,

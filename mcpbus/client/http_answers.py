@@ -10,17 +10,17 @@ from urllib.parse import urlsplit
 
 import trio
 
-from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, StatusError, told
+from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError, StatusError, told
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.oauth.errors import shown
 from mcpbus.client.oauth.refusal import read_refusal
 from mcpbus.client.reading import Readings
-from mcpbus.client.stream_place import StreamPlace
+from mcpbus.client.stream_place import StreamPosition
 from mcpbus.client.wire import MOST_MESSAGE_BYTES
 from mcpbus.client.yielding import LONG_WORK_BYTES, Yielder, long_work
 from mcpbus.protocol.errors import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
 from mcpbus.protocol.http.sse import EventDecoder
-from mcpbus.protocol.jsonrpc import Request, Response, Undecodable, decode
+from mcpbus.protocol.jsonrpc import JsonRpcRequest, JsonRpcResponse, Undecodable, decode
 
 _LEAVE_SECONDS: Final = 0.1
 """How long a server has to end a stream by itself once the answer has come, so that the connection can be used again."""
@@ -45,7 +45,7 @@ _NOT_FOUND: Final = {METHOD_NOT_FOUND: "", RESOURCE_NOT_FOUND: "resources/"}
 
 
 async def read_messages(
-    answer: httpx2.Response, place: StreamPlace, take: Callable[[str], bool], readings: Readings
+    answer: httpx2.Response, place: StreamPosition, take: Callable[[str], bool], readings: Readings
 ) -> None:
     """Read a stream of events until it ends, or `take` wants no more of its messages or fails.
 
@@ -53,7 +53,7 @@ async def read_messages(
 
     Raises:
         ValueError: An event has more bytes than a message may have.
-        Disconnected: Too much waits, and the bytes of an event were given up.
+        DisconnectedError: Too much waits, and the bytes of an event were given up.
     """
     # Left by a cancellation: an iteration that is given up otherwise is closed by the garbage collector, at any time.
     scope = trio.CancelScope()
@@ -79,7 +79,7 @@ class _EventReader:
         failure: The error that ended it; None if there is none.
     """
 
-    def __init__(self, place: StreamPlace, take: Callable[[str], bool], scope: trio.CancelScope) -> None:
+    def __init__(self, place: StreamPosition, take: Callable[[str], bool], scope: trio.CancelScope) -> None:
         self._place = place
         self._take = take
         self._scope = scope
@@ -128,7 +128,7 @@ async def read_body(answer: httpx2.Response, readings: Readings) -> bytes:
 
     Raises:
         MalformedAnswerError: It has more bytes than a message may have.
-        Disconnected: Too much waits, and what has come of it was given up.
+        DisconnectedError: Too much waits, and what has come of it was given up.
     """
     body = bytearray()
 
@@ -162,13 +162,13 @@ async def read_error_body(answer: httpx2.Response, readings: Readings) -> bytes:
     """Read the body of an error; empty where it cannot be read, or does not come in time."""
     with (
         trio.move_on_after(_ERROR_SECONDS),
-        suppress(httpx2.HTTPError, MalformedAnswerError, Disconnected),
+        suppress(httpx2.HTTPError, MalformedAnswerError, DisconnectedError),
     ):
         return await read_body(answer, readings)
     return b""
 
 
-def judge_error(status: int, body: bytes, request: Request | None) -> Refusal:
+def judge_error(status: int, body: bytes, request: JsonRpcRequest | None) -> Refusal:
     """Find out whether an error that came in a session is the end of that session (rule W-34).
 
     A 404 is, unless it is the answer to its request: no such method, or no such resource. Its id alone does not tell, since servers send
@@ -182,9 +182,11 @@ def judge_error(status: int, body: bytes, request: Request | None) -> Refusal:
     said = None
     with suppress(Undecodable):
         said = decode(body)
-    own = isinstance(said, Response) and request is not None and said.id == request.id
+    own = isinstance(said, JsonRpcResponse) and request is not None and said.id == request.id
     if status == HTTPStatus.NOT_FOUND:
-        code = said.error.code if own and isinstance(said, Response) and said.error is not None else None
+        code = (
+            said.error.code if own and isinstance(said, JsonRpcResponse) and said.error is not None else None
+        )
         prefix = None if code is None else _NOT_FOUND.get(code)
         is_answer = request is not None and prefix is not None and request.method.startswith(prefix)
         return Refusal.OF_REQUEST if is_answer else Refusal.OF_SESSION

@@ -9,7 +9,7 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
-from mcpbus.client.errors import ClientError, Disconnected, MalformedAnswerError, SessionLostError, told
+from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError, SessionLostError, told
 from mcpbus.client.get_stream import GetStream
 from mcpbus.client.http_answers import (
     Refusal,
@@ -24,15 +24,15 @@ from mcpbus.client.http_answers import (
 )
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
-from mcpbus.client.http_session import MOST_REFUSALS, HttpSession
+from mcpbus.client.http_session import MOST_REFUSALS, SessionId
 from mcpbus.client.mirroring import MirroredTools
-from mcpbus.client.outgoing import Outgoing
-from mcpbus.client.pending import Pending
-from mcpbus.client.stream_place import StreamPlace
+from mcpbus.client.outgoing import SendQueue
+from mcpbus.client.pending import PendingRequest
+from mcpbus.client.stream_place import StreamPosition
 from mcpbus.client.wire import encode_message
 from mcpbus.client.yielding import LONG_WORK_BYTES, long_work
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable
+from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcRequest, JsonRpcResponse, Undecodable
 from mcpbus.protocol.revisions import Era
 
 _TELL_SECONDS: Final = 30
@@ -53,16 +53,16 @@ class _Outgoing:
     """A message to post, with the request whose it is."""
 
     message: Message
-    pending: Pending | None
+    pending: PendingRequest | None
 
     @property
-    def request(self) -> Pending | None:
-        return self.pending if isinstance(self.message, Request) else None
+    def request(self) -> PendingRequest | None:
+        return self.pending if isinstance(self.message, JsonRpcRequest) else None
 
     @property
     def size(self) -> int:
         message = self.message
-        return len((message.result or b"") if isinstance(message, Response) else message.params)
+        return len((message.result or b"") if isinstance(message, JsonRpcResponse) else message.params)
 
 
 @attrs.frozen
@@ -70,7 +70,7 @@ class _Post:
     """A request that was posted, and in which session."""
 
     scope: trio.CancelScope
-    pending: Pending
+    pending: PendingRequest
     session: str | None
 
 
@@ -101,13 +101,13 @@ class HttpConnection:
         self._tools = MirroredTools()
         self._posts: dict[int | str, _Post] = {}
         # Posts in the order in which they were sent; see `run`.
-        self.waiting: Outgoing[_Outgoing] = Outgoing("the server")
-        self._session = HttpSession(nursery, self.waiting, self._leave_session)
+        self.waiting: SendQueue[_Outgoing] = SendQueue("the server")
+        self._session = SessionId(nursery, self.waiting, self._leave_session)
         self._posted = trio.Event()
 
-    def send(self, message: Message, pending: Pending | None) -> None:
+    def send(self, message: Message, pending: PendingRequest | None) -> None:
         """Send a message; a cancellation closes the answer of its request, too."""
-        if isinstance(message, Notification) and message.method == "notifications/cancelled":
+        if isinstance(message, JsonRpcNotification) and message.method == "notifications/cancelled":
             post = self._posts.get(msgspec.json.decode(message.params)["requestId"])
             if post is not None:
                 post.scope.cancel()
@@ -125,7 +125,7 @@ class HttpConnection:
             async with trio.open_nursery() as apart:
                 while (outgoing := await self.waiting.take()) is not None:
                     message, pending = outgoing.message, outgoing.pending
-                    if not isinstance(message, Request):
+                    if not isinstance(message, JsonRpcRequest):
                         if _opens_session(message):
                             self._session.enter()
                         if _stands_alone(message) and len(apart.child_tasks) < _MOST_APART:
@@ -160,7 +160,7 @@ class HttpConnection:
         self.waiting.close()
         await self._posted.wait()
         while (outgoing := self.waiting.take_nowait()) is not None:  # which a cancellation has left
-            if not isinstance(outgoing.message, Request):
+            if not isinstance(outgoing.message, JsonRpcRequest):
                 await self._tell(outgoing, self._session.id)
         if self._session.id is not None:
             headers = self._session_headers(self._session.id)
@@ -192,10 +192,10 @@ class HttpConnection:
                 problem = str(error)
             finally:
                 self.waiting.written(outgoing)
-        if not isinstance(message, Notification):
+        if not isinstance(message, JsonRpcNotification):
             self.client.unanswered(outgoing.pending, problem)
 
-    async def _ask(self, outgoing: _Outgoing, request: Request, pending: Pending) -> None:
+    async def _ask(self, outgoing: _Outgoing, request: JsonRpcRequest, pending: PendingRequest) -> None:
         session = None if request.method == "initialize" else self._session.id
         refused = False
         with trio.CancelScope() as scope:
@@ -205,7 +205,7 @@ class HttpConnection:
             except _RefusedError:
                 refused = True
             except httpx2.HTTPError as error:
-                pending.settle(Disconnected(explain(self._url, error)))
+                pending.settle(DisconnectedError(explain(self._url, error)))
             except ClientError as error:
                 pending.settle(error)
             except (Undecodable, ValueError, RecursionError) as error:
@@ -215,7 +215,7 @@ class HttpConnection:
                 if not refused:
                     self.waiting.written(outgoing)
         if scope.cancelled_caught:  # else it is settled
-            pending.settle(Disconnected("the server ended the session before the answer came"))
+            pending.settle(DisconnectedError("the server ended the session before the answer came"))
         if refused and session is not None:
             pending.begun = False
             pending.refusals += 1
@@ -226,8 +226,8 @@ class HttpConnection:
             self.waiting.park(outgoing)
             self._session.ended(session, self.client)
 
-    async def _exchange(self, request: Request, pending: Pending, session: str | None) -> None:
-        place = StreamPlace(session)
+    async def _exchange(self, request: JsonRpcRequest, pending: PendingRequest, session: str | None) -> None:
+        place = StreamPosition(session)
         headers = self._post_headers(request, session)
         said = encode_message(request)
         async with self._requests.send("POST", headers, said, may_ask=True) as answer:
@@ -250,7 +250,7 @@ class HttpConnection:
             await self._return(request, pending, place)
 
     async def _read_error(
-        self, answer: httpx2.Response, request: Request, pending: Pending, session: str
+        self, answer: httpx2.Response, request: JsonRpcRequest, pending: PendingRequest, session: str
     ) -> None:
         """Read an error that came in a session.
 
@@ -277,7 +277,9 @@ class HttpConnection:
         if pending.result is None:
             raise status_error(self._url, answer)
 
-    async def _read_json(self, answer: httpx2.Response, request: Request, pending: Pending) -> None:
+    async def _read_json(
+        self, answer: httpx2.Response, request: JsonRpcRequest, pending: PendingRequest
+    ) -> None:
         body = await read_body(answer, self.client.readings)
         try:
             if len(body) < LONG_WORK_BYTES:
@@ -292,7 +294,7 @@ class HttpConnection:
             raise status_error(self._url, answer)
 
     async def _follow(
-        self, answer: httpx2.Response, request: Request, pending: Pending, place: StreamPlace
+        self, answer: httpx2.Response, request: JsonRpcRequest, pending: PendingRequest, place: StreamPosition
     ) -> None:
         """Read a stream until the answer has come, or it ends."""
 
@@ -306,10 +308,10 @@ class HttpConnection:
             if not place.id:
                 raise
 
-    async def _return(self, request: Request, pending: Pending, place: StreamPlace) -> None:
+    async def _return(self, request: JsonRpcRequest, pending: PendingRequest, place: StreamPosition) -> None:
         """Come back to a stream that ended before the answer came, as older revisions have it."""
         if self.client.revision.era is Era.MODERN or not place.id or not place.turn_back():
-            raise Disconnected("the stream ended before the answer came")
+            raise DisconnectedError("the stream ended before the answer came")
         await trio.sleep(place.pause)
         headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id}
         headers |= self._session_headers(place.session)
@@ -327,16 +329,16 @@ class HttpConnection:
             if place.is_last_return:
                 raise
 
-    def _receive(self, data: bytes | str, request: Request, pending: Pending) -> None:
+    def _receive(self, data: bytes | str, request: JsonRpcRequest, pending: PendingRequest) -> None:
         if request.method == "tools/list" and self.client.revision.era is Era.MODERN:
             data = self._tools.learn(data)
         self.client.receive(data, pending)
 
     def _post_headers(self, message: Message, session: str | None) -> dict[str, str]:
         headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-        if isinstance(message, Request) and self.client.revision.era is Era.MODERN:
+        if isinstance(message, JsonRpcRequest) and self.client.revision.era is Era.MODERN:
             return headers | self._tools.headers(message, self.client.revision)
-        if isinstance(message, Request) and message.method == "initialize":
+        if isinstance(message, JsonRpcRequest) and message.method == "initialize":
             return headers
         return headers | self._session_headers(session)
 
@@ -347,8 +349,8 @@ class HttpConnection:
 
 def _stands_alone(message: Message) -> bool:
     """Whether nothing that is sent later rests on it: an answer, or a cancellation."""
-    return not isinstance(message, Notification) or message.method == "notifications/cancelled"
+    return not isinstance(message, JsonRpcNotification) or message.method == "notifications/cancelled"
 
 
 def _opens_session(message: Message) -> bool:
-    return isinstance(message, Notification) and message.method == "notifications/initialized"
+    return isinstance(message, JsonRpcNotification) and message.method == "notifications/initialized"

@@ -8,9 +8,9 @@ from mcpbus.client.errors import told
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.oauth.errors import LoginError, shown
 from mcpbus.client.oauth.http_web import reach_of
-from mcpbus.client.oauth.keeper import TokenKeeper
+from mcpbus.client.oauth.keeper import TokenManager
 from mcpbus.client.oauth.refusal import read_refusal
-from mcpbus.client.oauth.token_source import Way
+from mcpbus.client.oauth.token_source import TokenOrigin
 
 _MOST_TOKENS: Final = 5
 """With how many tokens a request is sent: the server may want more of each, and say so only then."""
@@ -25,7 +25,7 @@ class HttpRequests:
         keeper: Has the token; None for a server that is sent none.
     """
 
-    def __init__(self, http: httpx2.AsyncClient, url: str, keeper: TokenKeeper | None) -> None:
+    def __init__(self, http: httpx2.AsyncClient, url: str, keeper: TokenManager | None) -> None:
         self._http = http
         self._url = url
         self._keeper = keeper
@@ -72,14 +72,14 @@ class HttpRequests:
                     return
                 reach = reach_of(self._url, _peer(answer))
                 why = f": {shown(refusal.why)}" if refusal.why else ""
-            if way is Way.LOGGED_IN and not refusal.too_little:
+            if way is TokenOrigin.LOGGED_IN and not refusal.too_little:
                 break
             try:
-                way = await keeper.renew(refusal, reach, may_ask=may_ask, logs_in=way is Way.RENEWED)
+                way = await keeper.renew(refusal, reach, may_ask=may_ask, logs_in=way is TokenOrigin.RENEWED)
             except LoginError as error:
                 error.person_asked |= has_logged_in
                 raise
-            has_logged_in |= way is Way.LOGGED_IN
+            has_logged_in |= way is TokenOrigin.LOGGED_IN
         issuer = keeper.issuer
         failure = LoginError(f"{told(self._url)} refuses the token that {issuer} has just issued for it{why}")
         failure.person_asked = has_logged_in

@@ -16,7 +16,7 @@ import attrs
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.errors import ClientError, DisconnectedError
 from mcpbus.protocol.errors import ProtocolError
 
 MOST_REFUSALS: Final = 10
@@ -36,7 +36,7 @@ class _Parking(Protocol):
 
 
 @attrs.define
-class HttpSession:
+class SessionId:
     """The session of one client.
 
     Args:
@@ -84,13 +84,13 @@ class HttpSession:
             with trio.move_on_after(OPEN_SECONDS) as patience:
                 await client.initialize()
             if patience.cancelled_caught:
-                raise Disconnected(f"it did not answer within {OPEN_SECONDS:g} s")
+                raise DisconnectedError(f"it did not answer within {OPEN_SECONDS:g} s")
         except (ClientError, ProtocolError) as error:
             # Who sent nothing but a notification hears it with the next request, which tries again.
             self.renewing = False
             self._leave(ended)
             self._parking.fail_parked(
-                Disconnected(f"the server has ended the session, and opens no new one: {error}")
+                DisconnectedError(f"the server has ended the session, and opens no new one: {error}")
             )
         else:
             if client.revision is not revision:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.client.kept_notifications import KeptNotifications
 from mcpbus.client.pending import OnNotification
 
@@ -53,14 +53,14 @@ class Inbox:
         """Wait for the oldest, and take it.
 
         Raises:
-            Disconnected: There will be none any more; or some may have been lost while this waited.
+            DisconnectedError: There will be none any more; or some may have been lost while this waited.
         """
         losses = self.losses
         while not self._kept.items:
             if self._closed is not None:
-                raise Disconnected(self._closed)
+                raise DisconnectedError(self._closed)
             if self.losses != losses:
-                raise Disconnected(self._lost)
+                raise DisconnectedError(self._lost)
             await self._arrived.park()
         return self._kept.take()
 

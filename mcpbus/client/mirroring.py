@@ -8,7 +8,7 @@ import msgspec
 
 from mcpbus.protocol.http.mirrored_headers import repeat_request
 from mcpbus.protocol.http.mirrored_parameters import KEY, MirroredParameter, mirrored_parameters
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import read_routing
 from mcpbus.protocol.revisions import Revision
 
@@ -23,7 +23,7 @@ class MirroredTools:
         # What was listed since the last page of a list: what is not, is not there any more.
         self._listed: dict[str, Sequence[MirroredParameter]] = {}
 
-    def headers(self, request: Request, revision: Revision) -> dict[str, str]:
+    def headers(self, request: JsonRpcRequest, revision: Revision) -> dict[str, str]:
         """Return the header fields of a request."""
         mirrored: Sequence[MirroredParameter] = ()
         if request.method == "tools/call" and self._mirrored:
@@ -36,7 +36,7 @@ class MirroredTools:
         A page without such a parameter is not decoded.
         """
         try:
-            page = msgspec.json.decode(data, type=_Answer).result
+            page = msgspec.json.decode(data, type=_ListResponse).result
         except (msgspec.DecodeError, RecursionError):
             return data  # whoever reads the answer tells what is wrong
         if page is None or page.tools is msgspec.UNSET:
@@ -73,5 +73,5 @@ class _Page(msgspec.Struct, rename="camel"):
     next_cursor: Any = None
 
 
-class _Answer(msgspec.Struct):
+class _ListResponse(msgspec.Struct):
     result: _Page | None = None

@@ -6,8 +6,8 @@ from typing import Final, Generic, Protocol, TypeVar
 import attrs
 import trio
 
-from mcpbus.client.errors import ClientError, Disconnected
-from mcpbus.client.pending import Pending
+from mcpbus.client.errors import ClientError, DisconnectedError
+from mcpbus.client.pending import PendingRequest
 
 MOST_WAITING: Final = 1024
 """Messages that wait for one server."""
@@ -22,7 +22,7 @@ OnWaiting = Callable[[int], object]
 
 class _Waiting(Protocol):
     @property
-    def request(self) -> Pending | None:
+    def request(self) -> PendingRequest | None:
         """The request that the message is; None for notifications and answers."""
 
     @property
@@ -34,7 +34,7 @@ _T = TypeVar("_T", bound=_Waiting)
 
 
 @attrs.define(eq=False)
-class Outgoing(Generic[_T]):
+class SendQueue(Generic[_T]):
     """A queue of messages to one server, the oldest first.
 
     Args:
@@ -65,12 +65,12 @@ class Outgoing(Generic[_T]):
         """Queue a message. A request leaves the queue by itself when it is settled.
 
         Raises:
-            Disconnected: The server takes no messages, or the client was closed.
+            DisconnectedError: The server takes no messages, or the client was closed.
         """
         if self._closed:
-            raise Disconnected("the client was closed")
+            raise DisconnectedError("the client was closed")
         if self._messages and self._is_full(message.size):
-            raise Disconnected(
+            raise DisconnectedError(
                 f"{self._name} reads nothing: {len(self._messages):,} messages with {self.size:,} bytes wait for it"
             )
         self._add(message, self._messages)
@@ -126,10 +126,10 @@ class Outgoing(Generic[_T]):
                 message.request.settle(error)
 
     def withdraw(self, why: str) -> None:
-        """Remove all requests that wait. Their calls fail with `Disconnected`."""
+        """Remove all requests that wait. Their calls fail with `DisconnectedError`."""
         for message in [*self._messages, *self._parked]:
             if message.request is not None:
-                message.request.settle(Disconnected(why))
+                message.request.settle(DisconnectedError(why))
 
     def close(self) -> None:
         """Accept no more messages."""

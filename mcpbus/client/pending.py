@@ -65,7 +65,7 @@ def _size(result: bytes | msgspec.Raw | Exception) -> int:
     return len(str(result)) if isinstance(result, Exception) else len(result)
 
 
-class Pending:
+class PendingRequest:
     """A request that waits for its answer.
 
     Args:
@@ -193,7 +193,7 @@ class Pending:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
-class Listen:
+class ChangeSubscription:
     """Somebody who listens to changes, see `Client.listen`: iterate over it for ``(method, params)`` of each change, until it ends.
 
     Attributes:
@@ -212,7 +212,7 @@ class Listen:
         """The number of changes that were dropped, the oldest first, since too many waited, or too large ones."""
         return self._kept.dropped
 
-    async def acknowledgement(self, pending: Pending) -> None:
+    async def acknowledgement(self, pending: PendingRequest) -> None:
         """Wait for the acknowledgement. For the client."""
         await self._begun.wait()
         if not self.acknowledged:
@@ -233,7 +233,7 @@ class Listen:
         self._stirred.unpark_all()
         self._begun.set()
 
-    def __aiter__(self) -> "Listen":
+    def __aiter__(self) -> "ChangeSubscription":
         return self
 
     async def __anext__(self) -> tuple[str, dict[str, Any]]:

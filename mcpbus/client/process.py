@@ -19,13 +19,13 @@ from mcpbus.client.environment import environment_of_a_program
 from mcpbus.client.errors import ClientError
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.options import check_client, check_command, check_environment, check_folder
-from mcpbus.client.outgoing import Outgoing
-from mcpbus.client.pending import OnQuestion, Pending
+from mcpbus.client.outgoing import SendQueue
+from mcpbus.client.pending import OnQuestion, PendingRequest
 from mcpbus.client.reading import LONG_BYTES, Reading, Readings
 from mcpbus.client.stderr_lines import OnLine, StderrLines
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
 from mcpbus.client.yielding import LONG_WORK_BYTES, Yielder, long_work
-from mcpbus.protocol.jsonrpc import Request, Undecodable
+from mcpbus.protocol.jsonrpc import JsonRpcRequest, Undecodable
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, named
 
@@ -171,7 +171,7 @@ class _Line:
     """A message as it is written, with the request that it is, if it is one."""
 
     text: bytes
-    request: Pending | None
+    request: PendingRequest | None
 
     @property
     def size(self) -> int:
@@ -189,11 +189,11 @@ class _ProcessConnection:
         self._noise = 0
         self._stderr = StderrLines(name, on_stderr)
         self._stderr_scope = trio.CancelScope()
-        self.waiting: Outgoing[_Line] = Outgoing(name)
+        self.waiting: SendQueue[_Line] = SendQueue(name)
 
-    def send(self, message: Message, pending: Pending | None) -> None:
+    def send(self, message: Message, pending: PendingRequest | None) -> None:
         """Send a message."""
-        request = pending if isinstance(message, Request) else None
+        request = pending if isinstance(message, JsonRpcRequest) else None
         self.waiting.put(_Line(encode_message(message) + b"\n", request))
 
     def end(self) -> None:

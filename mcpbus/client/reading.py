@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 
 LONG_BYTES: Final = 256 * 1024
 """Bytes from which on a message counts while it is read, and until its result is decoded."""
@@ -64,7 +64,7 @@ class Reading:
         self._readings = readings
         self._give_up = give_up
         self._holding: Holding | None = None
-        self.failure: Disconnected | None = None
+        self.failure: DisconnectedError | None = None
 
     def hold(self, size: int) -> None:
         """Count so many bytes from now on. This message, or others, may be given up before this returns."""
@@ -81,6 +81,6 @@ class Reading:
             holding.close()
 
     def _drop(self) -> None:
-        self.failure = Disconnected(_TOO_MUCH)
+        self.failure = DisconnectedError(_TOO_MUCH)
         self._give_up()
         self.close()

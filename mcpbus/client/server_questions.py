@@ -9,8 +9,8 @@ import msgspec
 import trio
 
 from mcpbus.client.declared import check_declared
-from mcpbus.client.errors import Disconnected
-from mcpbus.client.pending import OnQuestion, Pending
+from mcpbus.client.errors import DisconnectedError
+from mcpbus.client.pending import OnQuestion, PendingRequest
 from mcpbus.client.wire import encode_answer
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
@@ -19,7 +19,7 @@ from mcpbus.protocol.errors import (
     invalid_params,
     method_not_found,
 )
-from mcpbus.protocol.jsonrpc import ErrorObject, Request, RequestId, Response
+from mcpbus.protocol.jsonrpc import ErrorObject, JsonRpcRequest, JsonRpcResponse, RequestId
 from mcpbus.protocol.large import weigh
 
 MOST_QUESTIONS: Final = 1_000
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _params: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
-class ServerQuestions:
+class InputRequestHandler:
     """Answers them.
 
     Args:
@@ -51,8 +51,8 @@ class ServerQuestions:
         nursery: trio.Nursery,
         on_question: OnQuestion | None,
         capabilities: Mapping[str, Any],
-        send: Callable[[Response, Pending | None], None],
-        fail: Callable[[Pending | None, Exception], bool],
+        send: Callable[[JsonRpcResponse, PendingRequest | None], None],
+        fail: Callable[[PendingRequest | None, Exception], bool],
         *,
         substitute: Callable[[], OnQuestion | None],
     ) -> None:
@@ -65,7 +65,7 @@ class ServerQuestions:
         self._answering: dict[RequestId, trio.CancelScope] = {}
         self._weight = 0
 
-    def take(self, request: Request, owner: Pending | None) -> None:
+    def take(self, request: JsonRpcRequest, owner: PendingRequest | None) -> None:
         """Have a question answered, unless one of its id is.
 
         Args:
@@ -98,7 +98,7 @@ class ServerQuestions:
             scope.cancel()
 
     async def _asked(
-        self, request: Request, owner: Pending | None, scope: trio.CancelScope, weight: int
+        self, request: JsonRpcRequest, owner: PendingRequest | None, scope: trio.CancelScope, weight: int
     ) -> None:
         try:
             with scope:
@@ -108,10 +108,10 @@ class ServerQuestions:
         if self._answering.get(request.id) is scope:
             del self._answering[request.id]
 
-    async def _answer(self, request: Request, owner: Pending | None) -> None:
+    async def _answer(self, request: JsonRpcRequest, owner: PendingRequest | None) -> None:
         try:
             answer = await self._ask(request, owner)
-            self._reply(Response(request.id, _encode_answer(request.method, answer)), owner)
+            self._reply(JsonRpcResponse(request.id, _encode_answer(request.method, answer)), owner)
         except ProtocolError as fault:
             self._refuse(request, fault, owner)
         except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
@@ -119,7 +119,7 @@ class ServerQuestions:
             if not self._fail(owner, error):
                 _log.error("on_question failed, when asked %a", request.method, exc_info=error)
 
-    async def _ask(self, request: Request, owner: Pending | None) -> Any:
+    async def _ask(self, request: JsonRpcRequest, owner: PendingRequest | None) -> Any:
         if request.method == "ping":
             return {}
         on_question = (owner and owner.on_question) or self.on_question or self._substitute()
@@ -129,16 +129,16 @@ class ServerQuestions:
         check_declared(request.method, params, self._capabilities)
         return await on_question(request.method, params)
 
-    def _refuse(self, request: Request, error: ProtocolError, owner: Pending | None) -> None:
+    def _refuse(self, request: JsonRpcRequest, error: ProtocolError, owner: PendingRequest | None) -> None:
         data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
-        self._reply(Response(request.id, None, ErrorObject(error.code, error.message, data)), owner)
+        self._reply(JsonRpcResponse(request.id, None, ErrorObject(error.code, error.message, data)), owner)
 
-    def _reply(self, response: Response, owner: Pending | None) -> None:
-        with suppress(Disconnected):  # nobody waits for it any more
+    def _reply(self, response: JsonRpcResponse, owner: PendingRequest | None) -> None:
+        with suppress(DisconnectedError):  # nobody waits for it any more
             self._send(response, owner)
 
 
-def _read_params(request: Request) -> dict[str, Any]:
+def _read_params(request: JsonRpcRequest) -> dict[str, Any]:
     """Read what is asked.
 
     Raises:

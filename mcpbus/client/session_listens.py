@@ -6,7 +6,7 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from mcpbus.client.pending import Listen
+from mcpbus.client.pending import ChangeSubscription
 from mcpbus.protocol.uris import UriSet, canonical_uri
 
 _UPDATED: Final = "notifications/resources/updated"
@@ -22,7 +22,7 @@ class _Listening:
         uris: The resources.
     """
 
-    listen: Listen
+    listen: ChangeSubscription
     lists: frozenset[str]
     uris: UriSet
 
@@ -43,14 +43,14 @@ class _Listening:
 class SessionListens:
     """The open ones of one client."""
 
-    _open: dict[Listen, _Listening] = attrs.Factory(dict)
+    _open: dict[ChangeSubscription, _Listening] = attrs.Factory(dict)
 
-    def add(self, listen: Listen, kinds: Iterable[str], uris: Iterable[str]) -> None:
+    def add(self, listen: ChangeSubscription, kinds: Iterable[str], uris: Iterable[str]) -> None:
         """Tell a listen of the lists of these kinds, such as ``tools``, and of these resources."""
         lists = frozenset(f"notifications/{kind}/list_changed" for kind in kinds)
         self._open[listen] = _Listening(listen, lists, UriSet(uris))
 
-    def remove(self, listen: Listen) -> UriSet:
+    def remove(self, listen: ChangeSubscription) -> UriSet:
         """Tell it no more; returns of which resources nobody wants to hear any more. One that has ended with its session has none."""
         removed = self._open.pop(listen, None)
         if removed is None:

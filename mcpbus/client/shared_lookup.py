@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 
-class SharedLookup:
+class SingleFlight:
     """Looks something up for all who have found that what they knew is out of date.
 
     Args:

@@ -4,7 +4,7 @@ from typing import Final
 
 import attrs
 
-from mcpbus.protocol.http.sse import Event
+from mcpbus.protocol.http.sse import SseEvent
 
 _SECONDS: Final = 1.0
 _MOST_SECONDS: Final = 30.0
@@ -15,7 +15,7 @@ _MOST_READ: Final = 1024
 
 
 @attrs.define
-class StreamPlace:
+class StreamPosition:
     """A place in a stream, and how long to wait before coming back to it.
 
     Attributes:
@@ -33,7 +33,7 @@ class StreamPlace:
     _turns: int = attrs.field(default=0, init=False, eq=False)
     _read: dict[str, int] = attrs.field(factory=dict, init=False, eq=False)
 
-    def read(self, event: Event) -> str | None:
+    def read(self, event: SseEvent) -> str | None:
         """Take an event; returns its message, if it is one, and not one that was read before the last return (rule W-22)."""
         if event.id is not None:
             self.id = event.id

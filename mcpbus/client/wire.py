@@ -10,9 +10,9 @@ from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.json_faults import find_half, with_place
 from mcpbus.protocol.jsonrpc import (
     ErrorObject,
-    Notification,
-    Request,
-    Response,
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
     encode_error,
     encode_notification,
     encode_request,
@@ -90,11 +90,11 @@ def read_error(error: ErrorObject) -> Exception:
     return ProtocolError(error.code, text, data)
 
 
-def encode_message(message: Request | Notification | Response) -> bytes:
+def encode_message(message: JsonRpcRequest | JsonRpcNotification | JsonRpcResponse) -> bytes:
     """Write a message on one line, without its end."""
-    if isinstance(message, Request):
+    if isinstance(message, JsonRpcRequest):
         return encode_request(message.id, message.method, message.params)
-    if isinstance(message, Notification):
+    if isinstance(message, JsonRpcNotification):
         return encode_notification(message.method, message.params)
     if message.id is not None and message.result is not None:
         return encode_result(message.id, bytes(message.result))

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from mcpbus.protocol.lazy_names import later
 
 if TYPE_CHECKING:
-    from mcpbus.cluster.redis import Redis
+    from mcpbus.cluster.redis import RedisReplicas
     from mcpbus.cluster.tcp import TlsPair
 else:
     # Each program imports a part of this package, and few are replicas.
     __getattr__, __dir__ = later(
-        __name__, {"mcpbus.cluster.redis": ("Redis",), "mcpbus.cluster.tcp": ("TlsPair",)}
+        __name__, {"mcpbus.cluster.redis": ("RedisReplicas",), "mcpbus.cluster.tcp": ("TlsPair",)}
     )
 
-__all__ = ["Redis", "TlsPair"]
+__all__ = ["RedisReplicas", "TlsPair"]

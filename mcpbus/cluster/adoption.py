@@ -6,11 +6,11 @@ from typing import Any, get_args
 import msgspec
 import trio
 
-from mcpbus.cluster.directory import Directory, Kept
+from mcpbus.cluster.directory import ClusterDirectory, StoredSession
 from mcpbus.cluster.records import Records, SessionRecord, decode_record
 from mcpbus.core.hub import Hub
 from mcpbus.core.session import Session
-from mcpbus.core.session_messages import Close, Initialized
+from mcpbus.core.session_messages import CloseSession, Initialized
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.protocol.messages import InitializeParams, ListName
 from mcpbus.protocol.owners import Peer
@@ -30,7 +30,7 @@ class _Result(msgspec.Struct):
 _decode_result = msgspec.json.Decoder(_Result).decode
 
 
-class Adoptions:
+class SessionTakeover:
     """The sessions that one process takes over.
 
     Args:
@@ -40,7 +40,7 @@ class Adoptions:
         bus: Its bus.
     """
 
-    def __init__(self, directory: Directory, records: Records, home: str, bus: Hub) -> None:
+    def __init__(self, directory: ClusterDirectory, records: Records, home: str, bus: Hub) -> None:
         self._directory = directory
         self._records = records
         self._home = home
@@ -52,7 +52,7 @@ class Adoptions:
         while name in self._going_on:
             await self._going_on[name].wait()
 
-    async def adopt(self, kept: Kept, principal: Any, peer: Peer) -> Kept | None:
+    async def adopt(self, kept: StoredSession, principal: Any, peer: Peer) -> StoredSession | None:
         """Take a session over, if it is this principal's and nobody else does.
 
         Args:
@@ -87,20 +87,20 @@ class Adoptions:
             done.set()
         return claimed
 
-    async def _take_over(self, session: Session, kept: Kept) -> Kept | None:
+    async def _take_over(self, session: Session, kept: StoredSession) -> StoredSession | None:
         claimed = None
         try:
             with self._records.asking():
                 claimed = await self._directory.claim(session.id, kept.ownership.home, self._home)
         finally:
             if claimed is None or claimed.ownership.home != self._home:
-                session.address.tell(Close(None))
+                session.address.tell(CloseSession(None))
         if claimed is not None and claimed.ownership.home == self._home:
             self._records.enter(claimed.ownership)
             await self._go_on(session, claimed)
         return claimed
 
-    async def _go_on(self, session: Session, claimed: Kept) -> None:
+    async def _go_on(self, session: Session, claimed: StoredSession) -> None:
         """Have a session that is this process's now be here as it was; where that fails it ends."""
         goes_on = False
         try:
@@ -111,7 +111,7 @@ class Adoptions:
             _log.exception("a session of a process that has ended could not be taken over, and ends")
         finally:
             if not goes_on:
-                session.address.tell(Close(None))
+                session.address.tell(CloseSession(None))
 
     async def _register(self, session: Session, record: SessionRecord) -> None:
         """Make the handshake."""

@@ -15,9 +15,9 @@ from mcpbus.cluster.mentions import (
 from mcpbus.cluster.node import Node
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.bounded_cache import BoundedCache
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.jsonrpc import Request, Undecodable, decode
+from mcpbus.protocol.jsonrpc import JsonRpcRequest, Undecodable, decode
 
 
 class Affinity:
@@ -35,7 +35,7 @@ class Affinity:
         self._options = options
         self._moved: BoundedCache[str, str] = BoundedCache()
 
-    def destination(self, head: Head, body: bytes) -> str | None:
+    def destination(self, head: RequestHead, body: bytes) -> str | None:
         """Return which process is to serve a request; None if this one does, and at once.
 
         Args:
@@ -48,7 +48,7 @@ class Affinity:
         home = self.home_of(head, body) or self.home_to_be(head, body)
         return self._node.home if home is None and self.may_be_elsewhere(head, body) else home
 
-    def home_of(self, head: Head, body: bytes = b"") -> str | None:
+    def home_of(self, head: RequestHead, body: bytes = b"") -> str | None:
         """Return for which process a request is; None if it is for this one, or for any.
 
         Args:
@@ -65,14 +65,14 @@ class Affinity:
         moved = None if home is None else self._moved.get(name)
         return home if moved is None or self._node.link(moved) is None else moved
 
-    def note_home(self, head: Head, home: str) -> None:
+    def note_home(self, head: RequestHead, home: str) -> None:
         """Remember which process has served a request, if that is not where its session began: the next one can be sent there."""
         session = session_of(head)
         began = None if session is None else self._node.names.home_of(session)
         if session is not None and began is not None and home not in {began, self._moved.get(session)}:
             self._moved.keep(session, home, len(session))
 
-    def home_to_be(self, head: Head, body: bytes) -> str | None:
+    def home_to_be(self, head: RequestHead, body: bytes) -> str | None:
         """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.
 
         While requests of that are in flight, what the client says to them cannot: it is still served here.
@@ -84,12 +84,12 @@ class Affinity:
         if session is None or not session.in_flight or head.verb == "GET":
             return self._node.home
         try:
-            waits = head.verb == "POST" and isinstance(decode(body), Request)
+            waits = head.verb == "POST" and isinstance(decode(body), JsonRpcRequest)
         except Undecodable:
             waits = False  # whoever judges it says why
         return self._node.home if waits else None
 
-    def may_be_elsewhere(self, head: Head, body: bytes) -> bool:
+    def may_be_elsewhere(self, head: RequestHead, body: bytes) -> bool:
         """Whether a client ends a session that another process may have by now, or answers or cancels in it what is not here."""
         lease = self._bus.lease
         if lease is None or lease.lasts or head.verb == "GET":

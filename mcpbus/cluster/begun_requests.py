@@ -2,12 +2,12 @@
 
 import trio
 
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.outlets import Host, HttpRequest
+from mcpbus.transports.outlets import HttpRequest, InlineRunner
 
 
-class ReadRequest:
+class BufferedRequest:
     """An `HttpRequest` whose body has been read.
 
     Args:
@@ -16,7 +16,7 @@ class ReadRequest:
         host: Who runs its handler; see `HttpRequest`.
     """
 
-    def __init__(self, http: HttpRequest, body: bytes | None, host: Host | None) -> None:
+    def __init__(self, http: HttpRequest, body: bytes | None, host: InlineRunner | None) -> None:
         self.head = http.head
         self.peer = http.peer
         self.bounds_writes = http.bounds_writes
@@ -34,7 +34,7 @@ class ReadRequest:
         return None if self._body is None or len(self._body) > limit else self._body
 
 
-class BegunRequest(ReadRequest):
+class ContinuedRequest(BufferedRequest):
     """An `HttpRequest` whose answer has begun, and is a stream that somebody else goes on with.
 
     Args:
@@ -46,7 +46,7 @@ class BegunRequest(ReadRequest):
         self.answer = self._answer
         self.start_stream = self._go_on
 
-    async def _answer(self, reply: Answer) -> None:  # noqa: ARG002 - as `HttpRequest` has it
+    async def _answer(self, reply: HttpResponse) -> None:  # noqa: ARG002 - as `HttpRequest` has it
         raise trio.BrokenResourceError("nobody can go on with this stream")
 
     async def _go_on(self, headers: HeaderList) -> None:  # noqa: ARG002

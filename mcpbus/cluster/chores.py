@@ -6,12 +6,12 @@ from typing import Any
 
 import trio
 
-from mcpbus.core.containment import Contained
+from mcpbus.core.containment import ReportErrors
 
 _log = logging.getLogger("mcpbus")
 
 
-class Chores:
+class BackgroundTasks:
     """Tasks of which nobody waits for the end: what one raises is logged, and ends nothing else.
 
     Args:
@@ -26,7 +26,7 @@ class Chores:
         self._nursery.start_soon(self._run, function, *args)
 
     async def _run(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        with Contained(_report):
+        with ReportErrors(_report):
             await function(*args)
 
 

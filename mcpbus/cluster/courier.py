@@ -8,20 +8,20 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from mcpbus.cluster.directory import Kept, is_released
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.directory import StoredSession, is_released
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.messages import Tell, Told, decode_tell, decode_told, encode
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import Account
-from mcpbus.core.containment import Contained
+from mcpbus.cluster.messages import SendFate, SendToSession, decode_tell, decode_told, encode
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.budget import MemoryAccount
+from mcpbus.core.containment import ReportErrors
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import RESOURCE_UPDATED, OutboundNotification
-from mcpbus.core.open_count import OpenCount
+from mcpbus.core.open_count import ActiveCounter
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Place, Receipt
+from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Location, Receipt
 from mcpbus.core.session import Session
-from mcpbus.protocol.routes import Kind as Said
+from mcpbus.protocol.routes import MessageKind as Said
 from mcpbus.protocol.routes import Reason
 
 _log = logging.getLogger("mcpbus")
@@ -36,7 +36,7 @@ _FATES: Final = {str(fate): fate for fate in (DELIVERED, STORED, MOVED, *map(Fat
 
 def describe_fate(fate: Fate) -> bytes:
     """Write a fate down."""
-    return encode(Told(fate.verdict.value, None if fate.reason is None else fate.reason.value))
+    return encode(SendFate(fate.verdict.value, None if fate.reason is None else fate.reason.value))
 
 
 def read_fate(payload: bytes) -> Fate:
@@ -50,7 +50,7 @@ def fate_of(verdict: str, reason: str | None) -> Fate:
     return _FATES.get(verdict if reason is None else f"{verdict}: {reason}", LOST)
 
 
-def say(session: Session, told: Tell, receipt: Receipt) -> None:
+def say(session: Session, told: SendToSession, receipt: Receipt) -> None:
     """Say to a session that is here what it is told from elsewhere, unless it is of a kind that only newer processes have."""
     if told.kind is not None:
         kind = _KINDS.get(told.kind)
@@ -66,7 +66,7 @@ def say(session: Session, told: Tell, receipt: Receipt) -> None:
         receipt.settle(DELIVERED)
 
 
-class Others(Protocol):
+class PeerNodes(Protocol):
     """Leads to the other processes that serve as one; see `mcpbus.cluster.node.Node`."""
 
     @property
@@ -79,15 +79,15 @@ class Others(Protocol):
     async def reach(self, home: str, /) -> Link | None:
         """Return a link to a process; None if it has ended."""
 
-    async def look(self, session: str, /) -> Kept | None:
+    async def look(self, session: str, /) -> StoredSession | None:
         """Return what is kept of a session."""
 
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task until this process ends."""
 
 
-class Courier:
-    """Tells things to one session; a `mcpbus.core.remote_session.Teller`.
+class OrderedSessionSender:
+    """Tells things to one session; a `mcpbus.core.remote_session.RemoteSessionSender`.
 
     Where the session is, it is said at once, and the link carries it in order. While that is not known, or cannot be reached, it waits here; so
     does what comes back since the session was not there any more, and what has crossed the goodbye of that process, which has not looked at it.
@@ -101,7 +101,7 @@ class Courier:
         home: Where it was last.
     """
 
-    def __init__(self, others: Others, bus: Hub, patience: float, name: str, home: str) -> None:
+    def __init__(self, others: PeerNodes, bus: Hub, patience: float, name: str, home: str) -> None:
         self._others = others
         self._bus = bus
         self._patience = patience
@@ -110,7 +110,7 @@ class Courier:
         self._count = self._items = self._bytes = 0
         self._waiting: list[_Delivery] = []
         self._kept: set[_Delivery] = set()  # those whose text is still here
-        self._runs = OpenCount()  # one at most
+        self._runs = ActiveCounter()  # one at most
         self._account = self._open_account()
 
     @property
@@ -119,25 +119,29 @@ class Courier:
         return self._items > 0
 
     def tell(self, said: OutboundNotification) -> None:
-        """See `Teller`."""
-        told = Tell(self._name, said.kind.value, said.receipt.method, said.data, said.level, said.uri)
+        """See `RemoteSessionSender`."""
+        told = SendToSession(
+            self._name, said.kind.value, said.receipt.method, said.data, said.level, said.uri
+        )
         self._send(said.receipt, told)
 
     def pass_on(self, message: OutboundMessage, held: tuple[int, str] | None) -> None:
-        """Tell what was to be said to the session while it was here; see `Tell`."""
+        """Tell what was to be said to the session while it was here; see `SendToSession`."""
         key = message.key
         uri = key[1] if message.kind is Said.RESOURCE_UPDATED and isinstance(key, tuple) else None
-        told = Tell(self._name, message.kind.value, message.receipt.method, message.data, None, uri, held)
+        told = SendToSession(
+            self._name, message.kind.value, message.receipt.method, message.data, None, uri, held
+        )
         self._send(message.receipt, told)
 
     def close(self, receipt: Receipt) -> None:
-        """See `Teller`."""
-        self._send(receipt, Tell(self._name, None, receipt.method, b"", None, None))
+        """See `RemoteSessionSender`."""
+        self._send(receipt, SendToSession(self._name, None, receipt.method, b"", None, None))
 
-    def _send(self, receipt: Receipt, told: Tell) -> None:
+    def _send(self, receipt: Receipt, told: SendToSession) -> None:
         limits, payload = self._bus.limits, encode(told)
         size = len(payload) + OVERHEAD_BYTES
-        receipt.move(Place.AWAY)
+        receipt.move(Location.AWAY)
         if self._bus.system.closed:
             receipt.discard(Reason.UNREACHABLE)
         elif self._items >= limits.outbox_items:
@@ -197,7 +201,7 @@ class Courier:
         self.let_go(delivery)
         delivery.receipt.settle(fate)
 
-    def _open_account(self) -> Account:
+    def _open_account(self) -> MemoryAccount:
         return self._bus.budget.account("what is told to a session elsewhere", self._make_room)
 
     def _make_room(self) -> None:
@@ -221,7 +225,7 @@ class Courier:
     async def _run(self) -> None:
         """Find the session, and tell it what waits, until nothing does."""
         try:
-            with Contained(_report):
+            with ReportErrors(_report):
                 while self._waiting:
                     await self._carry(self._waiting[0])
         finally:
@@ -256,7 +260,7 @@ class Courier:
             await trio.sleep(pause)
         while True:
             found: Link | Session | Reason | None = None
-            with suppress(Overloaded):
+            with suppress(ServerOverloaded):
                 found = await self._look()
             if found is not None:
                 return found
@@ -267,7 +271,7 @@ class Courier:
         """Look once; None if somebody may have it soon.
 
         Raises:
-            Overloaded: It cannot be known now; or who has it cannot be reached.
+            ServerOverloaded: It cannot be known now; or who has it cannot be reached.
         """
         kept = await self._others.look(self._name)
         session = self._bus.sessions.get(self._name)
@@ -288,7 +292,7 @@ def _report(failure: BaseException) -> None:
 
 
 class _Delivery:
-    """One thing that is told; a `mcpbus.cluster.link.Channel` while it is.
+    """One thing that is told; a `mcpbus.cluster.link.LinkChannel` while it is.
 
     Attributes:
         number: Those with lower ones were said before.
@@ -299,7 +303,7 @@ class _Delivery:
     """
 
     def __init__(
-        self, courier: Courier, number: int, receipt: Receipt, payload: bytes, deadline: float
+        self, courier: OrderedSessionSender, number: int, receipt: Receipt, payload: bytes, deadline: float
     ) -> None:
         self.number = number
         self.receipt = receipt
@@ -314,7 +318,7 @@ class _Delivery:
     def send(self, link: Link) -> None:
         """Tell it over a link, which has it from now on."""
         self._link = link
-        self._channel = link.open(self, self._payload, Kind.TELL)
+        self._channel = link.open(self, self._payload, FrameKind.TELL)
 
     def forget(self) -> None:
         """Keep no longer what is told, and is on its way."""
@@ -327,19 +331,19 @@ class _Delivery:
             self._courier.settle(self, LOST)
         else:
             self._courier.let_go(self)
-            self.receipt.move(Place.MAILBOX)
+            self.receipt.move(Location.MAILBOX)
             say(session, told, self.receipt)
 
     def take(self, kind: int, payload: bytes) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         assert self._link is not None  # noqa: S101 - it has come over one
-        if kind == Kind.TOLD:
+        if kind == FrameKind.TOLD:
             self._link.leave(self._channel)
             self._courier.settle(self, read_fate(payload))
-        elif kind == Kind.ELSEWHERE:
+        elif kind == FrameKind.ELSEWHERE:
             self._link.leave(self._channel)
             self._again(payload)
-        elif kind == Kind.GOODBYE:
+        elif kind == FrameKind.GOODBYE:
             self._link.leave(self._channel)  # that it is lost, too, is for others
             if self._payload:
                 self._again(self._payload)
@@ -352,5 +356,5 @@ class _Delivery:
         self._courier.wait(self)
 
     def lose(self) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         self._courier.settle(self, LOST)

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from mcpbus.cluster.names import new_home
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.lease import Lease
 
 Accept: TypeAlias = Callable[[trio.abc.Stream], Awaitable[None]]
@@ -30,9 +30,9 @@ def is_released(home: str) -> bool:
     return home.startswith(_RELEASED)
 
 
-def unreachable_directory() -> Overloaded:
+def unreachable_directory() -> ServerOverloaded:
     """Return why nothing is done for which the directory has to be asked."""
-    return Overloaded("The directory of sessions cannot be reached; try again later")
+    return ServerOverloaded("The directory of sessions cannot be reached; try again later")
 
 
 class FencedError(Exception):
@@ -40,7 +40,7 @@ class FencedError(Exception):
 
 
 @attrs.frozen
-class Ownership:
+class SessionClaim:
     """That a process has a session.
 
     Attributes:
@@ -55,7 +55,7 @@ class Ownership:
 
 
 @attrs.frozen
-class Held:
+class StoredHeldMessage:
     """A message that waits for the client of a session.
 
     Attributes:
@@ -68,7 +68,7 @@ class Held:
 
 
 @attrs.frozen
-class Kept:
+class StoredSession:
     """What is kept of a session.
 
     Attributes:
@@ -77,12 +77,12 @@ class Kept:
         held: What waits for its client, by name.
     """
 
-    ownership: Ownership
+    ownership: SessionClaim
     record: bytes
-    held: Mapping[str, Held] = attrs.field(factory=dict)
+    held: Mapping[str, StoredHeldMessage] = attrs.field(factory=dict)
 
 
-class Directory(Protocol):
+class ClusterDirectory(Protocol):
     """Knows the processes that serve as one, each by its home, and their sessions.
 
     All but `listen` may raise an OSError: it could not be asked, or did not answer, and may have done it nevertheless. To ask for the
@@ -110,31 +110,33 @@ class Directory(Protocol):
 
         Raises:
             OSError: It cannot be reached, though it may be there.
-            Overloaded: Nor can it be known now where it is.
+            ServerOverloaded: Nor can it be known now where it is.
         """
 
-    async def create(self, ownership: Ownership, record: bytes) -> None:
+    async def create(self, ownership: SessionClaim, record: bytes) -> None:
         """Keep what is known of a session that has begun.
 
         Raises:
             FencedError: Another process has taken it over.
         """
 
-    async def update(self, ownership: Ownership, record: bytes) -> None:
+    async def update(self, ownership: SessionClaim, record: bytes) -> None:
         """Keep what is known of a session, in place of what was kept of it.
 
         Raises:
             FencedError: The process does not have it any more.
         """
 
-    async def remove(self, ownership: Ownership) -> None:
+    async def remove(self, ownership: SessionClaim) -> None:
         """Forget a session that has ended.
 
         Raises:
             FencedError: The process does not have it any more.
         """
 
-    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
+    async def hold(
+        self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
+    ) -> None:
         """Keep messages that wait for the client of a session, and others no longer.
 
         Args:
@@ -146,23 +148,23 @@ class Directory(Protocol):
             FencedError: The process does not have it any more.
         """
 
-    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
+    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
         """Keep messages that waited for the client of a session no longer; there may be none of these names.
 
         Raises:
             FencedError: The process does not have it any more.
         """
 
-    async def release(self, ownerships: Sequence[Ownership]) -> None:
+    async def release(self, ownerships: Sequence[SessionClaim]) -> None:
         """Let go of sessions of one process: each is at its `released_home` from now on, with the next epoch.
 
         Those that the process does not have any more are left alone: what was done already may be said once more.
         """
 
-    async def look(self, name: str) -> Kept | None:
+    async def look(self, name: str) -> StoredSession | None:
         """Return what is kept of a session; None if there is no such session."""
 
-    async def claim(self, name: str, ended: str, home: str) -> Kept | None:
+    async def claim(self, name: str, ended: str, home: str) -> StoredSession | None:
         """Give a session of a process that has ended to another one, unless somebody else was faster.
 
         Args:
@@ -183,7 +185,7 @@ class Directory(Protocol):
             seconds: For how long that has to be known.
         """
 
-    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:
+    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
         """Have what is kept of sessions outlast the process by so many seconds.
 
         Called about once a second. What ended processes had, and nobody has come for, is forgotten.
@@ -211,7 +213,7 @@ class Cluster:
         forget: Has the others know at once that a process has ended, given its home, by whoever has seen it end; None where all see it.
     """
 
-    directory: Directory
+    directory: ClusterDirectory
     keys: Sequence[bytes] = attrs.field(repr=False)
     home: str = attrs.field(factory=new_home)
     patience: float = 5.0

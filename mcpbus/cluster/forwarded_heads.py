@@ -6,11 +6,11 @@ from typing import Final, Generic, TypeVar
 import attrs
 
 from mcpbus.cluster.frames import FrameError
-from mcpbus.cluster.linked_request import Served
+from mcpbus.cluster.linked_request import ClusterServedEndpoint
 from mcpbus.cluster.messages import Fields, ForwardedHead, decode_head, encode
 from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.owners import Peer
 
 _MOST: Final = 2048
@@ -44,8 +44,8 @@ class KnownHead:
         pace: How long it takes to serve its requests.
     """
 
-    endpoint: Served
-    head: Head
+    endpoint: ClusterServedEndpoint
+    head: RequestHead
     immediate: bool
     cleared: bool
     pace: Pace = attrs.field(factory=Pace)
@@ -58,13 +58,13 @@ class ForwardedHeads:
         endpoints: What those that come may be for.
     """
 
-    def __init__(self, endpoints: Sequence[Served]) -> None:
+    def __init__(self, endpoints: Sequence[ClusterServedEndpoint]) -> None:
         self._endpoints = endpoints
-        self._written: _Remembered[tuple[int, int], tuple[Head, bytes]] = _Remembered()
+        self._written: _Remembered[tuple[int, int], tuple[RequestHead, bytes]] = _Remembered()
         self._addresses: _Remembered[int, tuple[Peer, str]] = _Remembered()
         self._read: _Remembered[bytes, KnownHead] = _Remembered()
 
-    def write(self, endpoint: int, head: Head) -> bytes:
+    def write(self, endpoint: int, head: RequestHead) -> bytes:
         """Return a head as it is sent.
 
         Args:
@@ -107,7 +107,7 @@ class ForwardedHeads:
             if said.endpoint >= len(self._endpoints):
                 raise FrameError(f"there is no endpoint {said.endpoint}")
             endpoint = self._endpoints[said.endpoint]
-            head = Head(said.verb, said.path, Headers(said.fields), said.query, said.root)
+            head = RequestHead(said.verb, said.path, Headers(said.fields), said.query, said.root)
             immediate = endpoint.is_immediate(head)
             known = KnownHead(endpoint, head, immediate, immediate and endpoint.clears(head))
             if len(data) <= _LONGEST:

@@ -6,7 +6,7 @@ from typing import Self
 
 import trio
 
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.link import Link
 
 
@@ -14,7 +14,7 @@ class LinkLostError(Exception):
     """The process that serves a request cannot be reached any more."""
 
 
-class ElsewhereError(Exception):
+class RedirectToNodeError(Exception):
     """Another process than was asked is to go on with a request."""
 
 
@@ -56,7 +56,7 @@ class ForwardedRequest:
     ) -> None:
         """Let go of it; who still serves it is told that the client has gone."""
         if not self._ended:
-            self._link.send(Kind.GONE, self._number)
+            self._link.send(FrameKind.GONE, self._number)
         self._link.leave(self._number)
 
     async def next(self) -> tuple[int, bytes]:
@@ -64,7 +64,7 @@ class ForwardedRequest:
 
         Raises:
             LinkLostError: Nothing more will be.
-            ElsewhereError: Another process says it: `elsewhere`; whoever is found if that is empty.
+            RedirectToNodeError: Another process says it: `elsewhere`; whoever is found if that is empty.
         """
         while not self._said:
             if self._lost:
@@ -72,33 +72,33 @@ class ForwardedRequest:
             self._something = trio.Event()
             await self._something.wait()
         kind, payload = self._said.popleft()
-        if kind in {Kind.ELSEWHERE, Kind.GOODBYE}:
+        if kind in {FrameKind.ELSEWHERE, FrameKind.GOODBYE}:
             self._ended = True
             self.elsewhere = payload.decode()
-            raise ElsewhereError
+            raise RedirectToNodeError
         return kind, payload
 
     def reconnect(self) -> None:
         """Ask that the answer, a GET stream, ends in order once it has begun, so that its client opens another one, at another process."""
         self._reconnects = True
         if self._begun:
-            self._link.send(Kind.RECONNECT, self._number)
+            self._link.send(FrameKind.RECONNECT, self._number)
 
     def written(self, *, more: bool) -> None:
         """Tell that what was said last has been written to the client, and whether that was not the end of the answer."""
         self._ended = not more
-        self._link.send(Kind.WRITTEN, self._number)
+        self._link.send(FrameKind.WRITTEN, self._number)
 
     def take(self, kind: int, payload: bytes) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         self._said.append((kind, payload))
         self._something.set()
-        if kind == Kind.START:
+        if kind == FrameKind.START:
             self._begun = True
             if self._reconnects:
                 self.reconnect()
 
     def lose(self) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         self._lost = self._ended = True
         self._something.set()

@@ -19,7 +19,7 @@ Message: TypeAlias = tuple[int, int, bytes]
 """Its kind, its channel, and what it says."""
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """What a message is. One of a kind that is not known is not looked at, so that newer processes can have more."""
 
     HELLO = 1

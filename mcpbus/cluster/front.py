@@ -13,38 +13,38 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.affinity import Affinity
-from mcpbus.cluster.begun_requests import BegunRequest, ReadRequest
+from mcpbus.cluster.begun_requests import BufferedRequest, ContinuedRequest
 from mcpbus.cluster.directory import released_home
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.linked_request import Elsewhere, LinkedRequest
+from mcpbus.cluster.linked_request import ForwardTo, RemoteRequest
 from mcpbus.cluster.links import unreachable
 from mcpbus.cluster.locator import Locator
 from mcpbus.cluster.mentions import names_nothing, session_of
 from mcpbus.cluster.messages import Open, encode
 from mcpbus.cluster.node import Node
-from mcpbus.cluster.owed_replies import OwedReplies
-from mcpbus.cluster.quick_relay import QuickRelay
-from mcpbus.cluster.relay import Relayed, relay
-from mcpbus.core.admission import Overloaded
+from mcpbus.cluster.owed_replies import UnsentResponses
+from mcpbus.cluster.quick_relay import InlineForward
+from mcpbus.cluster.relay import RelayProgress, relay
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
 from mcpbus.core.other_processes import SessionMovedError
 from mcpbus.core.session_messages import Reconnect
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.outlets import HttpRequest, ReadyOutlet
+from mcpbus.transports.outlets import HttpRequest, InlineResponseSink
 from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.response import watch
 
 _ATTEMPTS: Final = 8
 
 
-class Front(Endpoint):
+class ClusterEndpoint(Endpoint):
     """The endpoint of a bus that is one of several; see `Endpoint`.
 
     Args:
@@ -62,8 +62,8 @@ class Front(Endpoint):
         self._locator = Locator(node, bus, self._affinity, self.heads)
 
     def respond(
-        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, outlet: InlineResponseSink, *, cleared: bool = False
+    ) -> HttpResponse | EagerTask | None:
         """See `Endpoint.respond`. What is elsewhere has a task."""
         if cleared and head.path == self.options.path and names_nothing(head.headers, body):
             return super().respond(head, body, outlet, cleared=cleared)
@@ -75,38 +75,38 @@ class Front(Endpoint):
         if link is None or len(body) > SHORT_BYTES:
             outlet.answer_apart(go_on)
         else:
-            QuickRelay(link, self._ask(head, outlet.peer, body), go_on).ask(outlet)
+            InlineForward(link, self._ask(head, outlet.peer, body), go_on).ask(outlet)
         return None
 
     async def _ask_and_serve(
         self,
-        ask: Callable[[], Awaitable[tuple[Any, Answer | None]]],
-        serve: Callable[..., Answer | EagerTask | None],
-        head: Head,
+        ask: Callable[[], Awaitable[tuple[Any, HttpResponse | None]]],
+        serve: Callable[..., HttpResponse | EagerTask | None],
+        head: RequestHead,
         body: bytes,
-        outlet: ReadyOutlet,
+        outlet: InlineResponseSink,
     ) -> None:
         await super()._ask_and_serve(ask, partial(self._serve_unless_moved, serve), head, body, outlet)
 
     def _serve_unless_moved(
         self,
-        serve: Callable[..., Answer | EagerTask | None],
-        head: Head,
+        serve: Callable[..., HttpResponse | EagerTask | None],
+        head: RequestHead,
         body: bytes,
         principal: Any,
-        outlet: ReadyOutlet,
-    ) -> Answer | EagerTask | None:
+        outlet: InlineResponseSink,
+    ) -> HttpResponse | EagerTask | None:
         """Serve a request, unless another process has its session since it was begun to ask who sends it."""
         try:
             return serve(head, body, principal, outlet)
         except SessionMovedError:
-            if isinstance(outlet, LinkedRequest):
+            if isinstance(outlet, RemoteRequest):
                 self._node.start(outlet.serve)
             else:
                 outlet.answer_apart(partial(self._answer_apart, body=body, home=self._node.home))
             return None
 
-    async def serve(self, http: HttpRequest) -> Answer | None:
+    async def serve(self, http: HttpRequest) -> HttpResponse | None:
         """See `Endpoint.serve`."""
         head, body = http.head, b""
         home = self._affinity.home_of(head)
@@ -118,13 +118,13 @@ class Front(Endpoint):
             return await self._serve_or_forward(http, body)
         if head.verb == "POST":
             content = self.heads.judge_content(head)
-            if isinstance(content, Answer):
+            if isinstance(content, HttpResponse):
                 return await super().serve(http)
             try:
                 read = await http.read_body(content.limit)
-            except Overloaded as error:
+            except ServerOverloaded as error:
                 return answers.overload(error)
-            http = ReadRequest(http, read, http.host)
+            http = BufferedRequest(http, read, http.host)
             if read is None:
                 return await super().serve(http)
             body = read
@@ -133,14 +133,14 @@ class Front(Endpoint):
             return await self._serve_or_forward(http, body)
         return await self._forward(http, body, home)
 
-    async def _serve_or_forward(self, http: HttpRequest, body: bytes) -> Answer | None:
+    async def _serve_or_forward(self, http: HttpRequest, body: bytes) -> HttpResponse | None:
         try:
             return await super().serve(http)
         except SessionMovedError:
             return await self._forward(http, body, self._node.home)
 
-    def is_here(self, head: Head) -> bool:
-        """See `mcpbus.cluster.linked_request.Served`."""
+    def is_here(self, head: RequestHead) -> bool:
+        """See `mcpbus.cluster.linked_request.ClusterServedEndpoint`."""
         session = session_of(head)
         if session is None:
             return True
@@ -151,13 +151,13 @@ class Front(Endpoint):
     respond_here = Endpoint.respond
     """Serve a request that another process has forwarded, and whose session is here."""
 
-    async def serve_here(self, http: HttpRequest) -> Answer | Elsewhere | None:
+    async def serve_here(self, http: HttpRequest) -> HttpResponse | ForwardTo | None:
         """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""
         session = session_of(http.head)
         if session is None:
             return await super().serve(http)
         body = await http.read_body(self.max_body_bytes)
-        http = ReadRequest(http, body, http.host)
+        http = BufferedRequest(http, body, http.host)
         if self._affinity.home_to_be(http.head, body or b"") is not None:
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
@@ -165,19 +165,21 @@ class Front(Endpoint):
                 return await self._serve_if_here(http, session, body or b"")
         return answers.overload(unreachable())
 
-    async def _serve_if_here(self, http: HttpRequest, session: str, body: bytes) -> Answer | Elsewhere | None:
+    async def _serve_if_here(
+        self, http: HttpRequest, session: str, body: bytes
+    ) -> HttpResponse | ForwardTo | None:
         if session not in self._bus.sessions or self._affinity.may_be_elsewhere(http.head, body):
             try:
                 owner = await self._locator.find(http, body, self._node.home)
-            except Overloaded as error:
+            except ServerOverloaded as error:
                 return answers.overload(error)
             if owner is not None:
-                return Elsewhere(owner) if isinstance(owner, str) else owner
+                return ForwardTo(owner) if isinstance(owner, str) else owner
         return await super().serve(http)
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
-    def _ask(self, head: Head, peer: Peer, body: bytes) -> bytes:
+    def _ask(self, head: RequestHead, peer: Peer, body: bytes) -> bytes:
         """Write a request down, to be sent over a link."""
         heads = self._node.heads
         return encode(Open(heads.write(self._number, head), heads.address(peer), body))
@@ -186,14 +188,14 @@ class Front(Endpoint):
         self, http: HttpRequest, *, body: bytes, home: str, forwarded: ForwardedRequest | None = None
     ) -> None:
         # A handler of this process, if it is to serve it after all, has a task of its own.
-        answer = await self._forward(ReadRequest(http, body, None), body, home, forwarded)
+        answer = await self._forward(BufferedRequest(http, body, None), body, home, forwarded)
         if answer is not None:
             with self.entered(answer):
                 await http.answer(answer)
 
     async def _forward(
         self, http: HttpRequest, body: bytes, home: str, forwarded: ForwardedRequest | None = None
-    ) -> Answer | None:
+    ) -> HttpResponse | None:
         """Have another process serve a request; if it has ended, this one, where what was there is not known any more.
 
         Args:
@@ -220,36 +222,36 @@ class Front(Endpoint):
                     with suppress(SessionMovedError):
                         return _instead(http, owner or await super().serve(http))
                     continue
-            except Overloaded as error:
+            except ServerOverloaded as error:
                 return _instead(http, answers.overload(error))
             relayed, elsewhere = await self._relay(http, body, link)
             home, forwarded = elsewhere or home, None
             match relayed:
-                case Relayed.WHOLE:
+                case RelayProgress.WHOLE:
                     self._affinity.note_home(http.head, home)
                     return None
-                case Relayed.BEGUN:
-                    http, attempts = BegunRequest(http), _ATTEMPTS
-                case Relayed.UNSAID:
-                    lost = OwedReplies(http.head, body).whole()
+                case RelayProgress.BEGUN:
+                    http, attempts = ContinuedRequest(http), _ATTEMPTS
+                case RelayProgress.UNSAID:
+                    lost = UnsentResponses(http.head, body).whole()
                     if lost is not None:
                         return lost
         return _instead(http, answers.overload(unreachable()))
 
     # -- GET streams that do not end with this process -------------------------------------------
 
-    def passes_on(self, head: Head) -> bool:
-        """See `mcpbus.cluster.linked_request.Served`."""
+    def passes_on(self, head: RequestHead) -> bool:
+        """See `mcpbus.cluster.linked_request.ClusterServedEndpoint`."""
         session = session_of(head)
         return head.verb == "GET" and session is not None and self._node.hand_over.has(session)
 
-    async def passed_on(self, head: Head) -> Elsewhere:
-        """See `mcpbus.cluster.linked_request.Served`."""
+    async def passed_on(self, head: RequestHead) -> ForwardTo:
+        """See `mcpbus.cluster.linked_request.ClusterServedEndpoint`."""
         await self._node.hand_over.wait_gone(session_of(head) or "")
-        return Elsewhere(released_home(self._node.home))
+        return ForwardTo(released_home(self._node.home))
 
-    def reconnect(self, head: Head) -> None:
-        """See `mcpbus.cluster.linked_request.Served`."""
+    def reconnect(self, head: RequestHead) -> None:
+        """See `mcpbus.cluster.linked_request.ClusterServedEndpoint`."""
         session = self._bus.sessions.get(session_of(head) or "")
         if session is not None and head.verb == "GET":
             session.address.tell(Reconnect())
@@ -258,13 +260,13 @@ class Front(Endpoint):
 
     async def _relay(
         self, http: HttpRequest, body: bytes, link: Link | ForwardedRequest
-    ) -> tuple[Relayed, str | None]:
+    ) -> tuple[RelayProgress, str | None]:
         """Have a request served over a link, unless it is on its way there already.
 
         Returns:
             How far that got, and which process is to go on if that is another one.
         """
-        relayed, head = Relayed.WHOLE, http.head  # if its client has gone
+        relayed, head = RelayProgress.WHOLE, http.head  # if its client has gone
         if isinstance(link, Link):
             link = ForwardedRequest(link, self._ask(head, http.peer, body))
         is_get_stream = head.verb == "GET" and head.path == self.options.path
@@ -287,12 +289,12 @@ class Front(Endpoint):
         return relayed, forwarded.elsewhere
 
 
-def _instead(http: HttpRequest, answer: Answer | None) -> Answer | None:
+def _instead(http: HttpRequest, answer: HttpResponse | None) -> HttpResponse | None:
     """Return a whole answer to be written, if nothing was said yet.
 
     Raises:
         trio.BrokenResourceError: Something was.
     """
-    if answer is not None and isinstance(http, BegunRequest):
+    if answer is not None and isinstance(http, ContinuedRequest):
         raise trio.BrokenResourceError("nobody can go on with this stream")
     return answer

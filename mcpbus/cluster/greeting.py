@@ -8,9 +8,16 @@ from typing import Final
 
 import trio
 
-from mcpbus.cluster.frames import FrameError, FrameReader, Kind, Message, OtherVersionError, encode_frames
+from mcpbus.cluster.frames import (
+    FrameError,
+    FrameKind,
+    FrameReader,
+    Message,
+    OtherVersionError,
+    encode_frames,
+)
 from mcpbus.cluster.messages import VERSION, Hello, decode_hello, encode
-from mcpbus.cluster.quick_stream import QuickStream
+from mcpbus.cluster.quick_stream import NonblockingStream
 
 _PURPOSE: Final = b"mcpbus link 1"
 _NONCE_BYTES: Final = 16
@@ -23,7 +30,7 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 """Of messages that are on their way in one direction."""
 
 
-class Incoming:
+class LinkReader:
     """The messages that come over a connection.
 
     Args:
@@ -35,7 +42,7 @@ class Incoming:
     """
 
     def __init__(self, stream: trio.abc.Stream) -> None:
-        self.stream = QuickStream(stream)
+        self.stream = NonblockingStream(stream)
         self._reader = FrameReader(_GREETING_BYTES)
         self.ready: deque[Message] = deque()
 
@@ -57,7 +64,7 @@ class Incoming:
                 raise FrameError("the connection has ended")
             self.ready.extend(self._reader.read(data))
 
-    async def expect(self, kind: Kind) -> bytes:
+    async def expect(self, kind: FrameKind) -> bytes:
         """Return what the next message says, which is of this kind.
 
         Raises:
@@ -71,7 +78,7 @@ class Incoming:
 
 
 async def greet(
-    stream: trio.abc.Stream, incoming: Incoming, keys: Sequence[bytes], home: str, dialled: str | None
+    stream: trio.abc.Stream, incoming: LinkReader, keys: Sequence[bytes], home: str, dialled: str | None
 ) -> str:
     """Tell who is at this end of a connection, and return who is at the other.
 
@@ -88,8 +95,8 @@ async def greet(
     """
     named = _name_keys(keys)
     said_here = encode(Hello(home, os.urandom(_NONCE_BYTES), [*named], VERSION))
-    await stream.send_all(encode_frames(Kind.HELLO, 0, said_here))
-    said_there = await incoming.expect(Kind.HELLO)
+    await stream.send_all(encode_frames(FrameKind.HELLO, 0, said_here))
+    said_there = await incoming.expect(FrameKind.HELLO)
     theirs = decode_hello(said_there)
     if dialled not in {None, theirs.home}:
         raise FrameError(f"{theirs.home} answers in the place of {dialled}")
@@ -106,8 +113,8 @@ async def greet(
         raise FrameError("whoever is there has none of the keys")
     key = named[name]
     proofs = [hmac.digest(key, role + said, "sha256") for role in (b"dialled", b"accepted")]
-    await stream.send_all(encode_frames(Kind.PROOF, 0, proofs[not first]))
-    if not hmac.compare_digest(await incoming.expect(Kind.PROOF), proofs[first]):
+    await stream.send_all(encode_frames(FrameKind.PROOF, 0, proofs[not first]))
+    if not hmac.compare_digest(await incoming.expect(FrameKind.PROOF), proofs[first]):
         raise FrameError("whoever is there does not have the key")
     incoming.trust()
     return theirs.home

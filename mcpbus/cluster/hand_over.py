@@ -6,13 +6,13 @@ from typing import Final
 
 import trio
 
-from mcpbus.cluster.chores import Chores
+from mcpbus.cluster.chores import BackgroundTasks
 from mcpbus.cluster.forwarding import ForwardedRequest
 from mcpbus.cluster.records import Records
 from mcpbus.core.hub import Hub
-from mcpbus.core.open_count import OpenCount
+from mcpbus.core.open_count import ActiveCounter
 from mcpbus.core.session import Session
-from mcpbus.core.session_messages import Hurry, Leave, Left
+from mcpbus.core.session_messages import SessionYielded, StopWaitingForWrites, YieldSession
 
 _TOGETHER: Final = 100
 """Idle sessions that are handed over in one step: more would keep others waiting for longer than a turn should take."""
@@ -20,8 +20,8 @@ _AT_ONCE: Final = 4
 """Steps that are under way at once: while the directory is asked in one, the process works at the next ones."""
 
 
-class HandOver:
-    """Hands the sessions of one process over; see `mcpbus.core.other_processes.Successors`.
+class SessionHandoffs:
+    """Hands the sessions of one process over; see `mcpbus.core.other_processes.SessionHandoff`.
 
     Args:
         records: The sessions, as they are kept.
@@ -32,17 +32,17 @@ class HandOver:
         begun: Whether the process ends: it takes nothing over any more.
     """
 
-    def __init__(self, records: Records, bus: Hub, chores: Chores) -> None:
+    def __init__(self, records: Records, bus: Hub, chores: BackgroundTasks) -> None:
         self.begun = False
         self._records = records
         self._bus = bus
         self._chores = chores
         self._gone: dict[str, trio.Event] = {}
-        self._going = OpenCount()
+        self._going = ActiveCounter()
         self._relayed: set[ForwardedRequest] = set()
 
     def has(self, name: str) -> bool:
-        """See `Successors`."""
+        """See `SessionHandoff`."""
         return name in self._gone
 
     def forget(self, name: str) -> None:
@@ -67,7 +67,7 @@ class HandOver:
             self._relayed.discard(forwarded)
 
     def begin(self) -> None:
-        """See `Successors`."""
+        """See `SessionHandoff`."""
         if not self.begun:  # what is relayed later is told when it begins
             self.begun = True
             for forwarded in self._relayed:
@@ -85,13 +85,13 @@ class HandOver:
             self._chores.start_soon(self._hand_over_idle, idle[first::_AT_ONCE])
 
     def hurry(self) -> None:
-        """See `Successors`."""
+        """See `SessionHandoff`."""
         self.begin()  # what has been initialized since then
         for session in self._bus.sessions.values():
-            session.address.tell(Hurry())
+            session.address.tell(StopWaitingForWrites())
 
     async def wait_none(self) -> None:
-        """See `Successors`."""
+        """See `SessionHandoff`."""
         await self._going.wait_none()
 
     async def _hand_over_idle(self, sessions: Sequence[Session]) -> None:
@@ -112,7 +112,7 @@ class HandOver:
     def _leave(self, session: Session) -> trio.Event:
         """Have nothing more be said to the client of a session; returns what is set once that is so."""
         silent = trio.Event()
-        session.address.tell(Leave(silent.set))
+        session.address.tell(YieldSession(silent.set))
         return silent
 
     async def _release_when(self, silent: trio.Event, session: Session) -> None:
@@ -123,7 +123,7 @@ class HandOver:
         try:
             pass_on = await self._records.release(sessions)
             for session in sessions:
-                session.address.tell(Left(pass_on.get(session.id)))
+                session.address.tell(SessionYielded(pass_on.get(session.id)))
         finally:
             for session in sessions:
                 self._gone[session.id].set()

@@ -6,16 +6,16 @@ from typing import Final
 import msgspec
 import trio
 
-from mcpbus.cluster.directory import Directory, Held, Ownership
+from mcpbus.cluster.directory import ClusterDirectory, SessionClaim, StoredHeldMessage
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Ledger
 from mcpbus.core.session import Session
-from mcpbus.core.session_messages import Restore, Stored, Taken
+from mcpbus.core.session_messages import HeldMessagesReleased, RestoreHeldMessage, Stored
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 
 
-class _Message(msgspec.Struct, array_like=True, frozen=True):
+class _HeldRecord(msgspec.Struct, array_like=True, frozen=True):
     """A message, as it is kept."""
 
     kind: str
@@ -24,15 +24,15 @@ class _Message(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(_Message).decode
-_KINDS: Final[Mapping[str, Kind]] = Kind.__members__
+_decode: Final = msgspec.msgpack.Decoder(_HeldRecord).decode
+_KINDS: Final[Mapping[str, MessageKind]] = MessageKind.__members__
 
 _AT_ONCE: Final = 500
 """Messages that the directory is told at once to keep no longer; while it is away there are ever more."""
 
 
-class HeldMessages:
-    """Keeps what is held for one session; a `mcpbus.core.session.SessionStash`.
+class DirectoryHeldStore:
+    """Keeps what is held for one session; a `mcpbus.core.session.SessionHeldStore`.
 
     Each message has a number for a name, higher than those before it, whichever process held them. What was sent to the directory leaves it
     before it is written to the client, also where it did not answer: so no client is told the same by two processes.
@@ -48,9 +48,9 @@ class HeldMessages:
     def __init__(
         self,
         session: Session,
-        directory: Directory,
-        ownership: Ownership,
-        write: Callable[["HeldMessages"], object],
+        directory: ClusterDirectory,
+        ownership: SessionClaim,
+        write: Callable[["DirectoryHeldStore"], object],
         after: int,
     ) -> None:
         self._session = session
@@ -65,18 +65,18 @@ class HeldMessages:
         self._closed = False
 
     def hold(self, message: OutboundMessage, seconds: float) -> str | None:
-        """See `SessionStash`."""
+        """See `SessionHeldStore`."""
         if self._closed:
             return None
         self._last += 1
         name = str(self._last)
-        data = _encode(_Message(message.kind.name, message.receipt.method, message.data))
+        data = _encode(_HeldRecord(message.kind.name, message.receipt.method, message.data))
         self._unwritten[name] = (data, trio.current_time() + seconds)
         self._write(self)
         return name
 
     def forget(self, names: Collection[str]) -> None:
-        """See `SessionStash`."""
+        """See `SessionHeldStore`."""
         for name in names:
             if self._unwritten.pop(name, None) is None or name in self._tried:
                 self._gone.add(name)
@@ -84,7 +84,7 @@ class HeldMessages:
             self._write(self)
 
     def take(self, names: Collection[str]) -> None:
-        """See `SessionStash`."""
+        """See `SessionHeldStore`."""
         self._taking = True
         self.forget(names)
         self._write(self)
@@ -111,7 +111,7 @@ class HeldMessages:
         unwritten, gone, taking = self._unwritten, self._gone, self._taking
         self._unwritten, self._gone, self._taking = {}, set(), False
         now = trio.current_time()
-        held = {name: Held(data, due - now) for name, (data, due) in unwritten.items()}
+        held = {name: StoredHeldMessage(data, due - now) for name, (data, due) in unwritten.items()}
         names, written = [*gone], False
         try:
             while len(names) > _AT_ONCE:
@@ -132,10 +132,10 @@ class HeldMessages:
         self._tried.clear()
         self._session.address.tell(Stored(held.keys()))
         if taking:
-            self._session.address.tell(Taken())
+            self._session.address.tell(HeldMessagesReleased())
 
 
-def restore(session: Session, ledger: Ledger, held: Mapping[str, Held]) -> None:
+def restore(session: Session, ledger: Ledger, held: Mapping[str, StoredHeldMessage]) -> None:
     """Have a session hold what another process has held for it, but for what is of a kind that only newer ones have."""
     for name in sorted(held, key=int):
         message = _decode(held[name].data)
@@ -144,4 +144,4 @@ def restore(session: Session, ledger: Ledger, held: Mapping[str, Held]) -> None:
             continue
         receipt = ledger.adopt(message.method)
         outbound = OutboundMessage(kind, Era.LEGACY, message.data, receipt)
-        session.address.tell(Restore(outbound, name, held[name].seconds))
+        session.address.tell(RestoreHeldMessage(outbound, name, held[name].seconds))

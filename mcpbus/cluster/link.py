@@ -12,18 +12,18 @@ import msgspec
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.cluster.frames import FrameError, Kind, encode_frames
-from mcpbus.cluster.greeting import MOST_BYTES, Incoming
-from mcpbus.cluster.quiet_requests import QuietRequests
-from mcpbus.core.containment import Contained
+from mcpbus.cluster.frames import FrameError, FrameKind, encode_frames
+from mcpbus.cluster.greeting import MOST_BYTES, LinkReader
+from mcpbus.cluster.quiet_requests import KeepAliveQueue
+from mcpbus.core.containment import ReportErrors
 
 _log = logging.getLogger("mcpbus")
 _CHANNELS: Final = 1 << 32
 _FAREWELL_SECONDS: Final = 1.0
 """How long it may take to end a link in order."""
-_OPENING: Final = frozenset({Kind.OPEN, Kind.TELL, Kind.ASK})
+_OPENING: Final = frozenset({FrameKind.OPEN, FrameKind.TELL, FrameKind.ASK})
 """The kinds of message with which a channel begins."""
-_OF_CHANNELS: Final = frozenset(Kind) - _OPENING - {Kind.GOODBYE}
+_OF_CHANNELS: Final = frozenset(FrameKind) - _OPENING - {FrameKind.GOODBYE}
 """Those that a channel takes."""
 _PINGS: Final = 6
 """How often each end says that it is there, in the time after which it would be given up."""
@@ -37,7 +37,7 @@ LOST: Final = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, *_UN
 """What ends a link."""
 
 
-class Channel(Protocol):
+class LinkChannel(Protocol):
     """One request on its way over a link."""
 
     def take(self, kind: int, payload: bytes, /) -> None:
@@ -47,7 +47,7 @@ class Channel(Protocol):
         """Take note that the link is dead."""
 
 
-class Service(Protocol):
+class LinkHandler(Protocol):
     """Who serves what comes over links."""
 
     def opened(self, link: "Link", channel: int, payload: bytes, /) -> EagerTask | None:
@@ -90,11 +90,11 @@ class Link:
     scope: trio.CancelScope
 
     def __init__(
-        self, incoming: Incoming, home: str, service: Service, *, dialled: bool, silence: float
+        self, incoming: LinkReader, home: str, service: LinkHandler, *, dialled: bool, silence: float
     ) -> None:
         self.home = home
         self.closed = False
-        self.quiet = QuietRequests()
+        self.quiet = KeepAliveQueue()
         self._stream = incoming.stream
         self._incoming = incoming
         self._service = service
@@ -103,7 +103,7 @@ class Link:
         self._last = self._parity
         self._taken = 1 - self._parity  # the last channel that the other end has opened
         self._leaving = False
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, LinkChannel] = {}
         self._unwritten = bytearray()
         self._unhurried = bytearray()
         self._lingering = trio.lowlevel.ParkingLot()
@@ -137,7 +137,7 @@ class Link:
         finally:
             self.closed = True
             for channel in tuple(self._channels.values()):
-                with Contained(self._report):
+                with ReportErrors(self._report):
                     channel.lose()
             self._channels.clear()
             await self._stream.close()
@@ -146,7 +146,7 @@ class Link:
         _log.error("a request was not told that the link to process %s is lost", self.home, exc_info=failure)
 
     def lose(self) -> None:
-        """See `mcpbus.transports.outlets.LateWriter`."""
+        """See `mcpbus.transports.outlets.CoalescedWriter`."""
         self.close()
 
     def close(self) -> None:
@@ -160,10 +160,10 @@ class Link:
         with trio.move_on_after(_FAREWELL_SECONDS):
             while not self.closed and any(number % 2 != self._parity for number in self._channels):
                 await self._answered.park()
-            self.send(Kind.GOODBYE, self._taken)
+            self.send(FrameKind.GOODBYE, self._taken)
             await self._lost.wait()
 
-    def send(self, kind: Kind, channel: int, payload: bytes = b"") -> None:
+    def send(self, kind: FrameKind, channel: int, payload: bytes = b"") -> None:
         """Send a message, unless the link is dead. If too much waits for whoever is there, it is from now on.
 
         It is written at the end of the turn: the link's own, or the scheduler's.
@@ -172,7 +172,7 @@ class Link:
         if not self.in_turn:
             self._something.unpark()
 
-    def _put(self, kind: Kind, channel: int, payload: bytes) -> None:
+    def _put(self, kind: FrameKind, channel: int, payload: bytes) -> None:
         if self.closed:
             return
         if self._unhurried:
@@ -182,7 +182,7 @@ class Link:
         if len(self._unwritten) > MOST_BYTES:
             self.close()
 
-    def send_with_next(self, kind: Kind, channel: int) -> None:
+    def send_with_next(self, kind: FrameKind, channel: int) -> None:
         """Send a message for which nobody waits, with the next one, or soon: one that comes alone costs as much as a request."""
         if self._stream.is_quick and not self.closed:
             if not self._unhurried:
@@ -193,9 +193,9 @@ class Link:
 
     def open(
         self,
-        channel: Channel,
+        channel: LinkChannel,
         payload: bytes,
-        kind: Kind = Kind.OPEN,
+        kind: FrameKind = FrameKind.OPEN,
         flush_last: "Callable[[Link], None] | None" = None,
     ) -> int:
         """Have a request served, or something told, and return the number of its channel.
@@ -220,7 +220,7 @@ class Link:
             flush_last(self)
         return number
 
-    def enter(self, number: int, channel: Channel) -> None:
+    def enter(self, number: int, channel: LinkChannel) -> None:
         """Have a channel take what comes for this number, in place of what took it before."""
         self._channels[number] = channel
 
@@ -264,7 +264,7 @@ class Link:
             self._heard = False
             await trio.sleep(self._silence / _PINGS)
             unheard = 0 if self._heard else unheard + 1
-            self.send(Kind.PING, 0)
+            self.send(FrameKind.PING, 0)
         raise FrameError(f"nothing came for {self._silence:g} s")
 
     async def _wait(self) -> bool:
@@ -305,11 +305,11 @@ class Link:
             channel.take(kind, payload)
         elif kind in _OPENING:
             return self._take_opening(kind, number, payload)
-        elif kind == Kind.GOODBYE:
+        elif kind == FrameKind.GOODBYE:
             self._part(number)
-        elif kind == Kind.CHANGED:
+        elif kind == FrameKind.CHANGED:
             self._service.changed(self, payload)
-        elif kind == Kind.SERVING:
+        elif kind == FrameKind.SERVING:
             self._service.serving(self)
         return None
 
@@ -319,9 +319,9 @@ class Link:
         if self._leaving:
             return None
         self._taken = number
-        if kind == Kind.OPEN:
+        if kind == FrameKind.OPEN:
             return self._service.opened(self, number, payload)
-        if kind == Kind.TELL:
+        if kind == FrameKind.TELL:
             self._service.tell(self, number, payload)
         else:
             self._service.asked(self, number, payload)
@@ -331,6 +331,6 @@ class Link:
         """Tell those channels that were opened after this one that nothing was done for them. The link is dead from now on."""
         for number, channel in tuple(self._channels.items()):
             if number % 2 == self._parity and 0 < (number - taken) % _CHANNELS < _CHANNELS // 2:
-                with Contained(self._report):
-                    channel.take(Kind.GOODBYE, b"")
+                with ReportErrors(self._report):
+                    channel.take(FrameKind.GOODBYE, b"")
         self._end(FrameError("it has said goodbye"))

@@ -9,24 +9,24 @@ import msgspec
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.messages import Answered, Said, Started, encode
+from mcpbus.cluster.messages import ResponsePiece, ResponseStarted, WholeResponse, encode
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.containment import Contained
+from mcpbus.core.containment import ReportErrors
 from mcpbus.core.pace import Pace
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.errors import internal_error
-from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.entered import Entered
-from mcpbus.transports.outlets import Entry, HttpRequest, LateWriter, Speaker
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.entered import RecordedResponse
+from mcpbus.transports.outlets import CoalescedWriter, HttpRequest, KeepAliveHandler, SettleableResponse
+from mcpbus.transports.rendering import StreamedResponse
 
 
 @attrs.frozen
-class Elsewhere:
+class ForwardTo:
     """A request is to be served by another process.
 
     Attributes:
@@ -36,59 +36,59 @@ class Elsewhere:
     home: str
 
 
-class Served(Protocol):
+class ClusterServedEndpoint(Protocol):
     """An endpoint, as those who are connected to other processes use it."""
 
-    def is_immediate(self, head: Head, /) -> bool:
+    def is_immediate(self, head: RequestHead, /) -> bool:
         """See `Endpoint.is_immediate`."""
 
-    def clears(self, head: Head, /) -> bool:
+    def clears(self, head: RequestHead, /) -> bool:
         """See `Endpoint.clears`."""
 
-    def is_here(self, head: Head, /) -> bool:
+    def is_here(self, head: RequestHead, /) -> bool:
         """Whether the session is here for which a request is, if it is for one."""
 
     def respond_here(
-        self, head: Head, body: bytes, outlet: "LinkedRequest", /, *, cleared: bool
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, outlet: "RemoteRequest", /, *, cleared: bool
+    ) -> HttpResponse | EagerTask | None:
         """Serve a request that is immediate, and whose session is here; see `Endpoint.respond`."""
 
-    async def serve_here(self, http: HttpRequest, /) -> Answer | Elsewhere | None:
+    async def serve_here(self, http: HttpRequest, /) -> HttpResponse | ForwardTo | None:
         """Serve a request, unless another process has its session; see `Endpoint.serve`."""
 
-    def entered(self, answer: Answer, /) -> Entered:
+    def entered(self, answer: HttpResponse, /) -> RecordedResponse:
         """See `Endpoint.entered`."""
 
-    def enter(self, answer: Answer, /) -> Entry | None:
+    def enter(self, answer: HttpResponse, /) -> SettleableResponse | None:
         """See `Endpoint.enter`."""
 
-    async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
+    async def stream(self, http: HttpRequest, opened: StreamedResponse, /) -> None:
         """See `Endpoint.stream`."""
 
-    def passes_on(self, head: Head, /) -> bool:
+    def passes_on(self, head: RequestHead, /) -> bool:
         """Whether the stream that answers a request does not end here: another process goes on with it."""
 
-    async def passed_on(self, head: Head, /) -> Elsewhere:
+    async def passed_on(self, head: RequestHead, /) -> ForwardTo:
         """Wait until that may be asked for it."""
 
-    def reconnect(self, head: Head, /) -> None:
+    def reconnect(self, head: RequestHead, /) -> None:
         """End the stream that answers a request, so that its client opens another one."""
 
 
-class Workplace(Protocol):
+class RequestHost(Protocol):
     """Where requests are served that come over links."""
 
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task that goes on when the link is lost."""
 
-    def report(self, head: Head, failure: BaseException, /) -> None:
+    def report(self, head: RequestHead, failure: BaseException, /) -> None:
         """Tell that the application failed."""
 
 
-class LinkedRequest(msgspec.Struct, eq=False):
+class RemoteRequest(msgspec.Struct, eq=False):
     """A request, where it is served: an `HttpRequest` whose client is connected to another process.
 
-    It is also the `ReadyOutlet` of one that is served in its link's turn.
+    It is also the `InlineResponseSink` of one that is served in its link's turn.
 
     Args:
         place: Where it is served.
@@ -101,7 +101,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
     Attributes:
         head: The request before its body.
         peer: From where it came.
-        scope: See `ReadyOutlet`: it encloses the task that begins to serve it.
+        scope: See `InlineResponseSink`: it encloses the task that begins to serve it.
     """
 
     bounds_writes: ClassVar[bool] = (
@@ -110,16 +110,16 @@ class LinkedRequest(msgspec.Struct, eq=False):
     cleared: ClassVar[bool] = False
     host: ClassVar[None] = None
 
-    _place: Workplace
-    _endpoint: Served
+    _place: RequestHost
+    _endpoint: ClusterServedEndpoint
     _link: Link
     _number: int
     _body: bytes
     _pace: Pace
-    head: Head
+    head: RequestHead
     peer: Peer
     scope: trio.CancelScope  # what waits may need it when another task takes what comes
-    _awaited: Speaker | None = None  # while the handler waits before anything is said
+    _awaited: KeepAliveHandler | None = None  # while the handler waits before anything is said
     _gone: bool = False  # the client, or nobody knows
     _left: trio.Event | None = None  # set then, if somebody waits for that
     _settled: trio.Event | None = None  # set then, and when what was said last was written
@@ -127,7 +127,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
     _started: bool = False
     _finished: bool = False
     _is_stream: bool = False
-    _entry: Entry | None = None
+    _entry: SettleableResponse | None = None
 
     # -- in a turn -------------------------------------------------------------------------------
 
@@ -140,22 +140,22 @@ class LinkedRequest(msgspec.Struct, eq=False):
         except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
             self.fail(failure)
             return None
-        if not isinstance(result, Answer):
+        if not isinstance(result, HttpResponse):
             return result
         self.finish(result)
         return None
 
     @property
     def gathers(self) -> bool:
-        """See `Outlet`."""
+        """See `ResponseSink`."""
         return self._link.in_turn and not self._pace.long
 
-    def open(self, opened: Opened) -> None:
-        """See `Outlet`."""
+    def open(self, opened: StreamedResponse) -> None:
+        """See `ResponseSink`."""
         self.answer_apart(partial(self._stream, opened))
 
-    def wait(self, request: Speaker, quiet: float) -> Self | None:
-        """See `Outlet`."""
+    def wait(self, request: KeepAliveHandler, quiet: float) -> Self | None:
+        """See `ResponseSink`."""
         if self._gone:
             return None
         self._awaited = request
@@ -163,7 +163,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
         return self
 
     def keep_alive(self) -> None:
-        """See `Quiet`. Where that fails the request is given up, with an error."""
+        """See `KeepAliveItem`. Where that fails the request is given up, with an error."""
         awaited = self._awaited
         if awaited is None:
             return
@@ -171,11 +171,11 @@ class LinkedRequest(msgspec.Struct, eq=False):
             awaited.keep_alive()
         except Exception as failure:  # noqa: BLE001 - there is no memory: the others of this link are not to blame
             self.fail(failure)
-            with Contained(self._report):
+            with ReportErrors(self._report):
                 awaited.cancel()
 
-    def flush_last(self, writer: LateWriter) -> None:
-        """See `WaitingOutlet`: in the scheduler's next turn."""
+    def flush_last(self, writer: CoalescedWriter) -> None:
+        """See `DeferredResponseSink`: in the scheduler's next turn."""
         self._place.start(_write, writer)
 
     def _wait_no_longer(self) -> None:
@@ -183,8 +183,8 @@ class LinkedRequest(msgspec.Struct, eq=False):
             self._awaited = None
             self._link.quiet.remove(self)
 
-    def finish(self, answer: Answer) -> None:
-        """See `ReadyOutlet`."""
+    def finish(self, answer: HttpResponse) -> None:
+        """See `InlineResponseSink`."""
         self._wait_no_longer()
         if len(answer.body) > SHORT_BYTES:
             self.answer_apart(partial(_answer_within, self._endpoint.entered(answer), answer))
@@ -194,24 +194,24 @@ class LinkedRequest(msgspec.Struct, eq=False):
         if self._gone:
             self._settle()
             return
-        self._link.send(Kind.ANSWER, self._number, encode(_answered(answer)))
+        self._link.send(FrameKind.ANSWER, self._number, encode(_answered(answer)))
 
     def fail(self, failure: BaseException) -> None:
-        """See `ReadyOutlet`."""
+        """See `InlineResponseSink`."""
         self._wait_no_longer()
         self._report(failure)
         self.end()
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        """See `ReadyOutlet`."""
+        """See `InlineResponseSink`."""
         self._wait_no_longer()
         self._place.start(self._answer_apart, answer)
 
-    async def _stream(self, opened: Opened, http: HttpRequest) -> None:
+    async def _stream(self, opened: StreamedResponse, http: HttpRequest) -> None:
         await self._endpoint.stream(http, opened)
 
     async def _answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        with Contained(self._report):
+        with ReportErrors(self._report):
             try:
                 await answer(self)
                 if self._is_stream and self._endpoint.passes_on(self.head):
@@ -228,7 +228,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
 
     async def _serve(self, http: HttpRequest) -> None:
         answer = await self._endpoint.serve_here(http)
-        if isinstance(answer, Elsewhere):
+        if isinstance(answer, ForwardTo):
             self.leave_to(answer.home)
         elif answer is not None:
             await _answer_within(self._endpoint.entered(answer), answer, http)
@@ -239,20 +239,20 @@ class LinkedRequest(msgspec.Struct, eq=False):
         body, self._body = self._body, b""
         return body if len(body) <= limit else None
 
-    async def answer(self, reply: Answer) -> None:
+    async def answer(self, reply: HttpResponse) -> None:
         """See `HttpRequest`."""
-        await self._say(Kind.ANSWER, _answered(reply))
+        await self._say(FrameKind.ANSWER, _answered(reply))
 
     async def start_stream(self, headers: HeaderList) -> None:
         """See `HttpRequest`."""
         self._started = self._is_stream = True
-        self._link.send(Kind.START, self._number, encode(Started(list(headers))))
+        self._link.send(FrameKind.START, self._number, encode(ResponseStarted(list(headers))))
 
     async def write(self, data: bytes, *, more: bool) -> None:
         """See `HttpRequest`. Returns when the client has it. A stream that another process goes on with has no end here."""
         if not more and self._endpoint.passes_on(self.head):
             return
-        await self._say(Kind.DATA, Said(data, more))
+        await self._say(FrameKind.DATA, ResponsePiece(data, more))
 
     async def disconnected(self) -> None:
         """See `HttpRequest`."""
@@ -262,7 +262,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
             self._left.set()
         await self._left.wait()
 
-    async def _say(self, kind: Kind, said: Any) -> None:
+    async def _say(self, kind: FrameKind, said: Any) -> None:
         self._started = True
         self._written = False
         self._settled = trio.Event()
@@ -280,34 +280,34 @@ class LinkedRequest(msgspec.Struct, eq=False):
         self._place.report(self.head, failure)
         if not self._started:
             self._started = True
-            self._link.send(Kind.ANSWER, self._number, encode(_answered(refusal(500, internal_error()))))
+            self._link.send(FrameKind.ANSWER, self._number, encode(_answered(refusal(500, internal_error()))))
 
     def leave_to(self, home: str) -> None:
         """Tell that another process says what is to be said next; who waits here for something to be written is told that it is not."""
         self._started = True
-        self._link.send(Kind.ELSEWHERE, self._number, home.encode())
+        self._link.send(FrameKind.ELSEWHERE, self._number, home.encode())
         self.lose()
 
     def end(self) -> None:
         """Tell that nothing more is said."""
-        self._link.send(Kind.END, self._number)
+        self._link.send(FrameKind.END, self._number)
         self._link.leave(self._number)
 
     def take(self, kind: int, _payload: bytes) -> None:
-        """See `Channel`."""
-        if kind == Kind.WRITTEN:
+        """See `LinkChannel`."""
+        if kind == FrameKind.WRITTEN:
             self._written = True
             if self._settled is not None:
                 self._settled.set()
             if self._finished:
                 self._settle()
-        elif kind == Kind.GONE:
+        elif kind == FrameKind.GONE:
             self.lose()
-        elif kind == Kind.RECONNECT:
+        elif kind == FrameKind.RECONNECT:
             self._endpoint.reconnect(self.head)
 
     def lose(self) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         self._gone = True
         for event in (self._left, self._settled):
             if event is not None:
@@ -318,7 +318,7 @@ class LinkedRequest(msgspec.Struct, eq=False):
         if awaited is not None:
             self._wait_no_longer()
             self._link.leave(self._number)
-            with Contained(self._report):
+            with ReportErrors(self._report):
                 awaited.cancel()
 
     def _settle(self) -> None:
@@ -327,15 +327,15 @@ class LinkedRequest(msgspec.Struct, eq=False):
             self._entry.settle(DELIVERED if self._written else LOST)
 
 
-async def _write(writer: LateWriter) -> None:
+async def _write(writer: CoalescedWriter) -> None:
     await trio.lowlevel.checkpoint()
     writer.write_now()
 
 
-async def _answer_within(entered: Entered, answer: Answer, http: HttpRequest) -> None:
+async def _answer_within(entered: RecordedResponse, answer: HttpResponse, http: HttpRequest) -> None:
     with entered:
         await http.answer(answer)
 
 
-def _answered(reply: Answer) -> Answered:
-    return Answered(reply.status, list(reply.headers), reply.body)
+def _answered(reply: HttpResponse) -> WholeResponse:
+    return WholeResponse(reply.status, list(reply.headers), reply.body)

@@ -7,10 +7,10 @@ import trio
 
 from mcpbus.cluster.directory import Cluster
 from mcpbus.cluster.frames import OtherVersionError
-from mcpbus.cluster.greeting import Incoming, greet
-from mcpbus.cluster.link import LOST, Link, Service
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.complaints import Complaints
+from mcpbus.cluster.greeting import LinkReader, greet
+from mcpbus.cluster.link import LOST, Link, LinkHandler
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.complaints import RateLimitedLogger
 
 _log = logging.getLogger("mcpbus")
 
@@ -23,7 +23,7 @@ _MOST_STRANGERS: Final = 64
 """Connections at once that have not been greeted."""
 
 
-class LinkedService(Service, Protocol):
+class LinkedService(LinkHandler, Protocol):
     """Who serves what comes over links, and hears of them."""
 
     def on_linked(self, link: Link, /) -> None:
@@ -33,7 +33,7 @@ class LinkedService(Service, Protocol):
         """Take note that a link is lost."""
 
 
-class Links:
+class LinkPool:
     """The links of one process.
 
     Args:
@@ -48,7 +48,7 @@ class Links:
     """
 
     def __init__(
-        self, cluster: Cluster, nursery: trio.Nursery, service: LinkedService, complaints: Complaints
+        self, cluster: Cluster, nursery: trio.Nursery, service: LinkedService, complaints: RateLimitedLogger
     ) -> None:
         self._cluster = cluster
         self._nursery = nursery
@@ -71,7 +71,7 @@ class Links:
         """Return a link to a process; None if it has ended.
 
         Raises:
-            Overloaded: It may be there, and cannot be reached.
+            ServerOverloaded: It may be there, and cannot be reached.
         """
         await trio.lowlevel.checkpoint()
         link = self.find(home)
@@ -124,8 +124,10 @@ class Links:
                     dial.link = await self._greet(stream, home)
         except OtherVersionError as why:
             self._complaints.warn("sessions, calls and tasks of another process cannot be asked for: %s", why)
-            dial.refused = Overloaded("The process that has this session, call or task is of another version")
-        except Overloaded as why:
+            dial.refused = ServerOverloaded(
+                "The process that has this session, call or task is of another version"
+            )
+        except ServerOverloaded as why:
             dial.refused = why
         except (*LOST, trio.TooSlowError) as why:  # it may be about to end
             _log.info("process %s cannot be reached: %s", home, why)
@@ -152,7 +154,7 @@ class Links:
     async def _greet(self, stream: trio.abc.Stream, dialled: str | None) -> Link:
         """Make a link of a connection."""
         try:
-            incoming = Incoming(stream)
+            incoming = LinkReader(stream)
             home = await greet(stream, incoming, self._cluster.keys, self._cluster.home, dialled)
         except BaseException:
             await trio.aclose_forcefully(stream)
@@ -191,9 +193,9 @@ class _Dial:
         self.done = trio.Event()
         self.link: Link | None = None
         self.ended = False
-        self.refused: Overloaded | None = None
+        self.refused: ServerOverloaded | None = None
 
 
-def unreachable() -> Overloaded:
+def unreachable() -> ServerOverloaded:
     """Return why a request is not served whose process cannot be reached."""
-    return Overloaded("The process that has this session, call or task cannot be reached")
+    return ServerOverloaded("The process that has this session, call or task cannot be reached")

@@ -1,13 +1,13 @@
 """Who has what is not where it was looked for: the directory is asked, and what nobody has any more is taken over."""
 
 from mcpbus.cluster.affinity import Affinity
-from mcpbus.cluster.directory import Kept, is_released
+from mcpbus.cluster.directory import StoredSession, is_released
 from mcpbus.cluster.mentions import listened_task, read_mentioned, session_of, task_of
 from mcpbus.cluster.node import Node
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
-from mcpbus.protocol.http.head_judge import HeadJudge
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.outlets import HttpRequest
 
@@ -22,13 +22,13 @@ class Locator:
         heads: Tells from where a request comes.
     """
 
-    def __init__(self, node: Node, bus: Hub, affinity: Affinity, heads: HeadJudge) -> None:
+    def __init__(self, node: Node, bus: Hub, affinity: Affinity, heads: HeadValidator) -> None:
         self._node = node
         self._bus = bus
         self._affinity = affinity
         self._heads = heads
 
-    async def find(self, http: HttpRequest, body: bytes, ended: str) -> str | Answer | None:
+    async def find(self, http: HttpRequest, body: bytes, ended: str) -> str | HttpResponse | None:
         """Find who has a session or a task that is not where it was looked for; take it over if nobody has it any more.
 
         Args:
@@ -40,7 +40,7 @@ class Locator:
             The process that has it; None if it is here, or nowhere; or why a request is refused.
 
         Raises:
-            Overloaded: There is no room for it; or the directory does not answer.
+            ServerOverloaded: There is no room for it; or the directory does not answer.
         """
         task, session = task_of(http.head) or listened_task(read_mentioned(body)), session_of(http.head)
         if task is not None and self._node.names.home_of(task) is not None:
@@ -74,11 +74,11 @@ class Locator:
             return asked[-1]
         return owner
 
-    async def _look_up(self, head: Head, session: str) -> Kept | None:
+    async def _look_up(self, head: RequestHead, session: str) -> StoredSession | None:
         """Look who has a session; None if nobody has, or where its client ends it and that cannot be known."""
         try:
             kept = await self._node.look(session)
-        except Overloaded:
+        except ServerOverloaded:
             if head.verb == "DELETE" and session in self._bus.sessions:
                 return None  # what is kept of it is removed later
             raise
@@ -92,7 +92,7 @@ class Locator:
         is_nobody = owner in {ended, self._node.home} or is_released(owner)
         return is_nobody and not self._node.hand_over.begun
 
-    async def _adopt(self, http: HttpRequest, session: str, kept: Kept) -> str | Answer | None:
+    async def _adopt(self, http: HttpRequest, session: str, kept: StoredSession) -> str | HttpResponse | None:
         principal, refused = await authorize(self._bus.backend, self._heads, http.head, http.peer)
         if refused is not None:
             return refused
@@ -102,5 +102,5 @@ class Locator:
         peer = self._heads.origin(http.head, http.peer)
         return self._elsewhere(await self._node.adoptions.adopt(kept, principal, peer))
 
-    def _elsewhere(self, kept: Kept | None) -> str | None:
+    def _elsewhere(self, kept: StoredSession | None) -> str | None:
         return None if kept is None or kept.ownership.home == self._node.home else kept.ownership.home

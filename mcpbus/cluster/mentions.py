@@ -9,10 +9,17 @@ import msgspec
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.headers import Headers, decode_mirrored
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import named_session
-from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode, decode_batch
+from mcpbus.protocol.jsonrpc import (
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
+    Undecodable,
+    decode,
+    decode_batch,
+)
 from mcpbus.protocol.messages import CancelledParams, decode_params
 
 _STATE: Final = b'"requestState"'
@@ -35,7 +42,7 @@ class _Listened(msgspec.Struct):
     task_ids: list[str] = msgspec.field(default=[], name="taskIds")
 
 
-class Mentioned(msgspec.Struct):
+class RequestTargets(msgspec.Struct):
     """What the params of a message say of where it belongs.
 
     Attributes:
@@ -47,11 +54,11 @@ class Mentioned(msgspec.Struct):
     notifications: _Listened = msgspec.field(default_factory=_Listened)
 
 
-class _Message(msgspec.Struct):
-    params: Mentioned
+class _TargetEnvelope(msgspec.Struct):
+    params: RequestTargets
 
 
-_decode_message = msgspec.json.Decoder(_Message).decode
+_decode_message = msgspec.json.Decoder(_TargetEnvelope).decode
 
 
 def names_nothing(headers: Headers, body: bytes) -> bool:
@@ -61,7 +68,7 @@ def names_nothing(headers: Headers, body: bytes) -> bool:
     return said is not None and said.method in _ANYWHERE and body.find(_STATE) < 0
 
 
-def named_in_head(head: Head, options: HttpOptions) -> str | None:
+def named_in_head(head: RequestHead, options: HttpOptions) -> str | None:
     """Return what the head of a request names: a task, a session of HTTP+SSE, or one of Streamable HTTP."""
     task = task_of(head)
     if task is not None:
@@ -71,7 +78,7 @@ def named_in_head(head: Head, options: HttpOptions) -> str | None:
     return session_of(head)
 
 
-def task_of(head: Head) -> str | None:
+def task_of(head: RequestHead) -> str | None:
     """Return the task that the head of a request names."""
     method = head.headers.raw(b"mcp-method")
     if not isinstance(method, bytes) or not method.startswith(_OF_TASKS):
@@ -82,7 +89,7 @@ def task_of(head: Head) -> str | None:
         return None  # whoever judges it says why
 
 
-def read_mentioned(body: bytes) -> Mentioned | None:
+def read_mentioned(body: bytes) -> RequestTargets | None:
     """Return what a body says of where it belongs, if it says anything of that."""
     if body.find(_STATE) < 0 and body.find(_TASKS) < 0:
         return None
@@ -92,12 +99,14 @@ def read_mentioned(body: bytes) -> Mentioned | None:
         return None  # whoever judges it says why
 
 
-def listened_task(params: Mentioned | None) -> str | None:
+def listened_task(params: RequestTargets | None) -> str | None:
     """Return the first task of a listen."""
     return None if params is None else next(iter(params.notifications.task_ids), None)
 
 
-def read_messages(body: bytes) -> Sequence[Request | Notification | Response | Undecodable]:
+def read_messages(
+    body: bytes,
+) -> Sequence[JsonRpcRequest | JsonRpcNotification | JsonRpcResponse | Undecodable]:
     """Return the messages of a body; none if it is no message and no batch of some."""
     try:
         return [decode(body)]
@@ -116,10 +125,12 @@ def is_for_nobody(body: bytes, session: Session) -> bool:
     return bool(said) and all(_has_nobody(each, session) for each in said)
 
 
-def _has_nobody(message: Request | Notification | Response | Undecodable, session: Session) -> bool:
-    if isinstance(message, Response):
+def _has_nobody(
+    message: JsonRpcRequest | JsonRpcNotification | JsonRpcResponse | Undecodable, session: Session
+) -> bool:
+    if isinstance(message, JsonRpcResponse):
         return message.id not in session.questions
-    if not isinstance(message, Notification) or message.method != "notifications/cancelled":
+    if not isinstance(message, JsonRpcNotification) or message.method != "notifications/cancelled":
         return False
     try:
         cancelled = decode_params(CancelledParams, message.params)
@@ -128,6 +139,6 @@ def _has_nobody(message: Request | Notification | Response | Undecodable, sessio
     return session.in_flight.find(cancelled.request_id) is None
 
 
-def session_of(head: Head) -> str | None:
+def session_of(head: RequestHead) -> str | None:
     """Return the session of Streamable HTTP that the head of a request names, if it names exactly one."""
     return named_session(head.headers)

@@ -48,7 +48,7 @@ class ForwardedHead(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         endpoint: Which of the endpoints is to serve it; the first one that was made is 0.
-        verb: See `Head`.
+        verb: See `RequestHead`.
         path: Likewise.
         query: Likewise.
         root: Likewise.
@@ -63,7 +63,7 @@ class ForwardedHead(msgspec.Struct, array_like=True, frozen=True):
     fields: Fields
 
 
-class Answered(msgspec.Struct, array_like=True, frozen=True):
+class WholeResponse(msgspec.Struct, array_like=True, frozen=True):
     """A whole answer; see `Answer`."""
 
     status: int
@@ -71,25 +71,25 @@ class Answered(msgspec.Struct, array_like=True, frozen=True):
     body: bytes
 
 
-class Started(msgspec.Struct, array_like=True, frozen=True):
+class ResponseStarted(msgspec.Struct, array_like=True, frozen=True):
     """The head of an answer of status 200 in pieces."""
 
     headers: Fields
 
 
-class Said(msgspec.Struct, array_like=True, frozen=True):
+class ResponsePiece(msgspec.Struct, array_like=True, frozen=True):
     """A piece of an answer, the last one unless `more`."""
 
     data: bytes
     more: bool
 
 
-class Tell(msgspec.Struct, array_like=True, frozen=True):
+class SendToSession(msgspec.Struct, array_like=True, frozen=True):
     """What is to be said to the client of a session.
 
     Attributes:
         session: The session.
-        kind: What it is, the value of a `mcpbus.protocol.routes.Kind`; None if nothing is, and the session is to end.
+        kind: What it is, the value of a `mcpbus.protocol.routes.MessageKind`; None if nothing is, and the session is to end.
         method: Its method.
         data: The encoded JSON-RPC notification.
         level: The level of a log line.
@@ -107,7 +107,7 @@ class Tell(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Changed(msgspec.Struct, array_like=True, frozen=True):
-    """A change; see `mcpbus.core.notification.Change`.
+    """A change; see `mcpbus.core.notification.ChangeEvent`.
 
     Attributes:
         list: Which list, a `ListName`; None if it is a resource.
@@ -124,7 +124,7 @@ class Fates(msgspec.Struct, array_like=True, frozen=True):
     """What became of a change.
 
     Attributes:
-        fates: How many copies have which fate: its verdict and its reason, as in `Told`, and the number.
+        fates: How many copies have which fate: its verdict and its reason, as in `SendFate`, and the number.
         known: Whether it is known, or was forgotten.
     """
 
@@ -132,7 +132,7 @@ class Fates(msgspec.Struct, array_like=True, frozen=True):
     known: bool = False
 
 
-class Told(msgspec.Struct, array_like=True, frozen=True):
+class SendFate(msgspec.Struct, array_like=True, frozen=True):
     """What became of it; see `mcpbus.core.receipt.Fate`. In words, so that newer processes can have more of them."""
 
     verdict: str
@@ -143,11 +143,11 @@ encode = msgspec.msgpack.Encoder().encode
 decode_hello = msgspec.msgpack.Decoder(Hello).decode
 decode_open = msgspec.msgpack.Decoder(Open).decode
 decode_head = msgspec.msgpack.Decoder(ForwardedHead).decode
-decode_answered = msgspec.msgpack.Decoder(Answered).decode
-decode_started = msgspec.msgpack.Decoder(Started).decode
-decode_said = msgspec.msgpack.Decoder(Said).decode
-decode_tell = msgspec.msgpack.Decoder(Tell).decode
+decode_answered = msgspec.msgpack.Decoder(WholeResponse).decode
+decode_started = msgspec.msgpack.Decoder(ResponseStarted).decode
+decode_said = msgspec.msgpack.Decoder(ResponsePiece).decode
+decode_tell = msgspec.msgpack.Decoder(SendToSession).decode
 decode_changed = msgspec.msgpack.Decoder(Changed).decode
 decode_number = msgspec.msgpack.Decoder(int).decode
 decode_fates = msgspec.msgpack.Decoder(Fates).decode
-decode_told = msgspec.msgpack.Decoder(Told).decode
+decode_told = msgspec.msgpack.Decoder(SendFate).decode

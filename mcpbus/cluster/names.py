@@ -25,7 +25,7 @@ def new_home() -> str:
     return secrets.token_urlsafe(_HOME_BYTES)
 
 
-class Names:
+class SignedIds:
     """Makes the names of one process, and reads those of all.
 
     Args:

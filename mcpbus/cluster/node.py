@@ -12,30 +12,30 @@ from typing import Any, Final, get_args
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.cluster.adoption import Adoptions
-from mcpbus.cluster.chores import Chores
-from mcpbus.cluster.directory import Cluster, Kept
+from mcpbus.cluster.adoption import SessionTakeover
+from mcpbus.cluster.chores import BackgroundTasks
+from mcpbus.cluster.directory import Cluster, StoredSession
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.forwarded_heads import ForwardedHeads
-from mcpbus.cluster.frames import Kind
-from mcpbus.cluster.hand_over import HandOver
+from mcpbus.cluster.frames import FrameKind
+from mcpbus.cluster.hand_over import SessionHandoffs
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.linked_request import LinkedRequest, Served
-from mcpbus.cluster.links import Links
+from mcpbus.cluster.linked_request import ClusterServedEndpoint, RemoteRequest
+from mcpbus.cluster.links import LinkPool
 from mcpbus.cluster.messages import Changed, decode_changed, decode_open, encode
-from mcpbus.cluster.names import Names
+from mcpbus.cluster.names import SignedIds
 from mcpbus.cluster.records import Records
-from mcpbus.cluster.remote_sessions import RemoteSessions
-from mcpbus.cluster.rounds import Rounds
-from mcpbus.cluster.told_changes import Elsewhere, ToldChanges
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.complaints import Complaints
+from mcpbus.cluster.remote_sessions import ClusterSessions
+from mcpbus.cluster.rounds import DirectoryRounds
+from mcpbus.cluster.told_changes import ChangeFates, RemoteChangeFates
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.complaints import RateLimitedLogger
 from mcpbus.core.hub import Hub
 from mcpbus.core.lease import Lease
-from mcpbus.core.notification import Change
+from mcpbus.core.notification import ChangeEvent
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Broadcast
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.refusals import plain
@@ -65,24 +65,24 @@ class Node:
         links: Its links to the others.
     """
 
-    adoptions: Adoptions
-    hand_over: HandOver
-    remote_sessions: RemoteSessions
+    adoptions: SessionTakeover
+    hand_over: SessionHandoffs
+    remote_sessions: ClusterSessions
 
     def __init__(self, cluster: Cluster, nursery: trio.Nursery) -> None:
         self.home = cluster.home
-        self.names = Names(cluster.home, cluster.keys)
-        self._chores = Chores(nursery)
+        self.names = SignedIds(cluster.home, cluster.keys)
+        self._chores = BackgroundTasks(nursery)
         self.records = Records(cluster.directory, cluster.home, self._chores)
         self._cluster = cluster
         self._nursery = nursery
         self._bus: Hub | None = None
-        self._endpoints: list[Served] = []
+        self._endpoints: list[ClusterServedEndpoint] = []
         self.heads = ForwardedHeads(self._endpoints)
         self._context = copy_context()
-        self._complaints = Complaints(_log)
-        self.links = Links(cluster, nursery, self, self._complaints)
-        self._told_changes = ToldChanges(self)
+        self._complaints = RateLimitedLogger(_log)
+        self.links = LinkPool(cluster, nursery, self, self._complaints)
+        self._told_changes = ChangeFates(self)
         self._homes: frozenset[str] = frozenset()
         self._serves = False
         self._work: trio.Nursery | None = None  # what runs for the others
@@ -99,10 +99,10 @@ class Node:
         bus.tell_elsewhere = self._tell_elsewhere
         directory = self._cluster.directory
         bus.session_directory.records = self.records
-        bus.rounds = Rounds(directory, self.records, bus.parked_calls.sealer, self._chores)
-        self.adoptions = Adoptions(directory, self.records, self.home, bus)
-        self.hand_over = bus.session_directory.successors = HandOver(self.records, bus, self._chores)
-        self.remote_sessions = bus.remote_sessions = RemoteSessions(
+        bus.rounds = DirectoryRounds(directory, self.records, bus.parked_calls.sealer, self._chores)
+        self.adoptions = SessionTakeover(directory, self.records, self.home, bus)
+        self.hand_over = bus.session_directory.successors = SessionHandoffs(self.records, bus, self._chores)
+        self.remote_sessions = bus.remote_sessions = ClusterSessions(
             self, self.names, bus, self.records, self._cluster.patience
         )
         bus.say_in_order = self.remote_sessions.say_in_order
@@ -118,7 +118,7 @@ class Node:
         self._serves = True
         self._nursery.start_soon(self._keep_looking)
 
-    def enter(self, endpoint: Served) -> int:
+    def enter(self, endpoint: ClusterServedEndpoint) -> int:
         """Enter an endpoint, and return the number by which the others know it; they all make the same ones in the same order."""
         self._endpoints.append(endpoint)
         return len(self._endpoints) - 1
@@ -147,14 +147,14 @@ class Node:
         return self.links.find(home)
 
     async def reach(self, home: str) -> Link | None:
-        """Return a link to a process; see `Links.reach`."""
+        """Return a link to a process; see `LinkPool.reach`."""
         return await self.links.reach(home)
 
     def on_linked(self, link: Link) -> None:
         """See `mcpbus.cluster.links.LinkedService`."""
         self._homes |= {link.home}
         if self._serves and link.home != self.home:
-            link.send(Kind.SERVING, 0)
+            link.send(FrameKind.SERVING, 0)
 
     def on_link_lost(self, link: Link) -> None:
         """See `mcpbus.cluster.links.LinkedService`."""
@@ -188,16 +188,16 @@ class Node:
                     nursery.start_soon(self._try_to_reach, home)
 
     async def _try_to_reach(self, home: str) -> None:
-        with suppress(Overloaded):  # the log has it
+        with suppress(ServerOverloaded):  # the log has it
             await self.reach(home)
 
     # -- sessions of processes that have ended ---------------------------------------------------
 
-    async def look(self, session: str) -> Kept | None:
+    async def look(self, session: str) -> StoredSession | None:
         """Return what is kept of a session; None if there is no such session, or it has just ended here.
 
         Raises:
-            Overloaded: The directory does not answer.
+            ServerOverloaded: The directory does not answer.
         """
         with self.records.asking():
             kept = await self._cluster.directory.look(session)
@@ -206,11 +206,11 @@ class Node:
     # -- requests of others ----------------------------------------------------------------------
 
     def opened(self, link: Link, channel: int, payload: bytes) -> EagerTask | None:
-        """See `mcpbus.cluster.link.Service`."""
+        """See `mcpbus.cluster.link.LinkHandler`."""
         asked = decode_open(payload)
         known = self.heads.read(asked.head)
         peer, pace = Peer.at(asked.peer), known.pace
-        request = LinkedRequest(
+        request = RemoteRequest(
             self, known.endpoint, link, channel, asked.body, pace, known.head, peer, link.scope
         )
         link.enter(channel, request)
@@ -230,7 +230,7 @@ class Node:
         if self._work is not None:
             self._work.start_soon(function, *args)
 
-    def report(self, head: Head, failure: BaseException) -> None:
+    def report(self, head: RequestHead, failure: BaseException) -> None:
         """Tell that the application failed."""
         verb, path = plain(head.verb), plain(head.path)
         _log.error("the application raised while it served %s %s", verb, path, exc_info=failure)
@@ -239,46 +239,48 @@ class Node:
         """Return any process but some.
 
         Raises:
-            Overloaded: None can be reached.
+            ServerOverloaded: None can be reached.
         """
         homes = [home for home in self.links.by_home if home not in but and self.link(home) is not None]
         if not homes:
-            raise Overloaded("The server is shutting down")
+            raise ServerOverloaded("The server is shutting down")
         return random.choice(homes)  # noqa: S311 - it is no secret
 
     def tell(self, link: Link, channel: int, payload: bytes) -> None:
-        """See `mcpbus.cluster.link.Service`."""
+        """See `mcpbus.cluster.link.LinkHandler`."""
         self.remote_sessions.tell(link, channel, payload)
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def _tell_elsewhere(self, change: Change) -> Elsewhere:
+    def _tell_elsewhere(self, change: ChangeEvent) -> RemoteChangeFates:
         number = self._told_changes.next_number()
         payload = encode(Changed(change.list, change.uri, number))
         told: dict[str, Link] = {}
         for home in self.links.by_home:
             link = self.link(home)
             if link is not None and home != self.home:
-                link.send(Kind.CHANGED, 0, payload)
+                link.send(FrameKind.CHANGED, 0, payload)
                 told[home] = link
         untold = self._homes.difference(told, [self.home])
         return self._told_changes.elsewhere(number, told, len(untold))
 
     def changed(self, link: Link, payload: bytes) -> None:
-        """See `mcpbus.cluster.link.Service`."""
+        """See `mcpbus.cluster.link.LinkHandler`."""
         if self._bus is not None:
             said = decode_changed(payload)
             name = None if said.list is None else _LISTS.get(said.list)
             # Newer processes may have more lists, of which nobody here wants to hear.
-            broadcast = self._bus.tell_here(Change(name, said.uri)) if name == said.list else Broadcast(())
+            broadcast = (
+                self._bus.tell_here(ChangeEvent(name, said.uri)) if name == said.list else Broadcast(())
+            )
             self._told_changes.keep(link.home, said.number, broadcast)
 
     def asked(self, link: Link, channel: int, payload: bytes) -> None:
-        """See `mcpbus.cluster.link.Service`."""
+        """See `mcpbus.cluster.link.LinkHandler`."""
         self._told_changes.asked(link, channel, payload)
 
     def serving(self, link: Link) -> None:
-        """See `mcpbus.cluster.link.Service`. With another link to the same process nothing was missed, as long as that lasts."""
+        """See `mcpbus.cluster.link.LinkHandler`. With another link to the same process nothing was missed, as long as that lasts."""
         if self._serves and self.link(link.home) is link:
             self._tell_all_here()
 
@@ -287,9 +289,9 @@ class Node:
         bus = self._bus
         if bus is not None:
             for name in _LISTS.values():
-                bus.tell_here(Change(name))
+                bus.tell_here(ChangeEvent(name))
             for uri in bus.topics.uris:
-                bus.tell_here(Change(None, uri))
+                bus.tell_here(ChangeEvent(None, uri))
 
 
 @asynccontextmanager

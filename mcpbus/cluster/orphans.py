@@ -5,7 +5,7 @@ from collections.abc import Collection
 import trio
 
 
-class Orphans:
+class DeadNodes:
     """Tells of processes that have ended long ago."""
 
     def __init__(self) -> None:

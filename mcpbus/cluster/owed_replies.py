@@ -6,10 +6,18 @@ import msgspec
 
 from mcpbus.cluster.mentions import read_messages
 from mcpbus.protocol.errors import INTERNAL_ERROR, process_lost
-from mcpbus.protocol.http.messages import Answer, Head, answer, status_of
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, status_of
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.sse import HEADERS, EventDecoder, encode_events
-from mcpbus.protocol.jsonrpc import Request, RequestId, Response, Undecodable, decode, encode_error, is_batch
+from mcpbus.protocol.jsonrpc import (
+    JsonRpcRequest,
+    JsonRpcResponse,
+    RequestId,
+    Undecodable,
+    decode,
+    encode_error,
+    is_batch,
+)
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.transports import answers
 
@@ -29,7 +37,7 @@ _READS: Final = frozenset(
 _split_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class OwedReplies:
+class UnsentResponses:
     """The replies to one POST, of which some may have been said.
 
     Only of a batch it is read what was said: the reply of a single request is the end of its answer.
@@ -41,7 +49,7 @@ class OwedReplies:
 
     __slots__ = ("_body", "_events", "_head", "_is_batch", "_said")
 
-    def __init__(self, head: Head, body: bytes) -> None:
+    def __init__(self, head: RequestHead, body: bytes) -> None:
         self._head = head
         self._body = body
         self._is_batch = is_batch(body)
@@ -60,13 +68,13 @@ class OwedReplies:
         for element in _split_array(b"[%b]" % piece[1:]):
             self._said += _replies_to(bytes(element))
 
-    def whole(self) -> Answer | None:
+    def whole(self) -> HttpResponse | None:
         """Return an answer that says of each request that it is lost; None if none had an effect, so that all may be asked again."""
         lost = self._lost()
         if not lost or all(method in _READS for method in self._methods()):
             return None
         if not self._head.headers.accepted.json:
-            return Answer(200, HEADERS, encode_events(lost))
+            return HttpResponse(200, HEADERS, encode_events(lost))
         if self._is_batch:
             return answers.whole(b"[%b]" % b",".join(lost))
         revision = LATEST if claims_modern(self._head.headers) else LATEST_LEGACY
@@ -87,13 +95,13 @@ class OwedReplies:
         return [encode_error(owed, process_lost()) for owed in self._owed()]
 
     def _methods(self) -> list[str]:
-        return [each.method for each in read_messages(self._body) if isinstance(each, Request)]
+        return [each.method for each in read_messages(self._body) if isinstance(each, JsonRpcRequest)]
 
     def _owed(self) -> list[RequestId | None]:
         """Return the ids of what has had no reply."""
         messages = read_messages(self._body)
-        owed = [each.id for each in messages if isinstance(each, Request | Undecodable)]
-        if not any(isinstance(each, Request) for each in messages):
+        owed = [each.id for each in messages if isinstance(each, JsonRpcRequest | Undecodable)]
+        if not any(isinstance(each, JsonRpcRequest) for each in messages):
             return []  # nothing has begun
         for said in self._said:
             if said in owed:
@@ -104,4 +112,4 @@ class OwedReplies:
 def _replies_to(message: bytes) -> list[RequestId | None]:
     """Return the id of the request to which a message is the reply."""
     said = decode(message)
-    return [said.id] if isinstance(said, Response) else []
+    return [said.id] if isinstance(said, JsonRpcResponse) else []

@@ -6,13 +6,13 @@ from functools import partial
 from typing import Protocol
 
 from mcpbus.cluster.forwarding import ForwardedRequest
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import decode_answered
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, Fate
-from mcpbus.transports.entered_answer import EnteredAnswer
-from mcpbus.transports.outlets import HttpRequest, ReadyOutlet, WaitingOutlet
+from mcpbus.transports.entered_answer import LedgerResponse
+from mcpbus.transports.outlets import DeferredResponseSink, HttpRequest, InlineResponseSink
 
 
 class GoOn(Protocol):
@@ -22,7 +22,7 @@ class GoOn(Protocol):
         """Answer it."""
 
 
-class QuickRelay:
+class InlineForward:
     """Has a request served over a link, and its answer written by its outlet.
 
     Args:
@@ -34,7 +34,7 @@ class QuickRelay:
     __slots__ = ("_asked", "_go_on", "_left", "_link", "_number", "_outlet")
 
     _number: int
-    _outlet: WaitingOutlet
+    _outlet: DeferredResponseSink
 
     def __init__(self, link: Link, asked: bytes, go_on: GoOn) -> None:
         self._link = link
@@ -43,7 +43,7 @@ class QuickRelay:
         self._left = False
         self._number = -1
 
-    def ask(self, outlet: ReadyOutlet) -> None:
+    def ask(self, outlet: InlineResponseSink) -> None:
         """Ask. No schedule point."""
         ready = outlet.wait(self, math.inf)
         if ready is None:
@@ -53,8 +53,8 @@ class QuickRelay:
             self._number = self._link.open(self, self._asked, flush_last=ready.flush_last)
 
     def take(self, kind: int, payload: bytes) -> None:
-        """See `Channel`."""
-        if kind != Kind.ANSWER or len(payload) > SHORT_BYTES:
+        """See `LinkChannel`."""
+        if kind != FrameKind.ANSWER or len(payload) > SHORT_BYTES:
             self._answer_apart().take(kind, payload)
             return
         said = decode_answered(payload)
@@ -63,17 +63,17 @@ class QuickRelay:
         self._outlet.finish(answer)
 
     def lose(self) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         self._answer_apart().lose()
 
     def keep_alive(self) -> None:
-        """See `Speaker`. Who serves it says when its client is told anything."""
+        """See `KeepAliveHandler`. Who serves it says when its client is told anything."""
 
     def cancel(self) -> None:
-        """See `Speaker`."""
+        """See `KeepAliveHandler`."""
         self._left = True
         if self._number >= 0:
-            self._link.send(Kind.GONE, self._number)
+            self._link.send(FrameKind.GONE, self._number)
             self._link.leave(self._number)
 
     def _answer_apart(self) -> ForwardedRequest:
@@ -82,7 +82,7 @@ class QuickRelay:
         return forwarded
 
 
-class RelayedAnswer(EnteredAnswer, frozen=True, gc=False, kw_only=True):
+class RelayedAnswer(LedgerResponse, frozen=True, gc=False, kw_only=True):
     """An answer of another process, in whose books it is.
 
     It knows nothing of its request, which has it: of what knows each other in a circle, this would not be found.
@@ -97,4 +97,4 @@ class RelayedAnswer(EnteredAnswer, frozen=True, gc=False, kw_only=True):
 
     def settle(self, fate: Fate) -> None:
         """Tell that process what has become of it."""
-        self.link.send_with_next(Kind.WRITTEN if fate is DELIVERED else Kind.GONE, self.number)
+        self.link.send_with_next(FrameKind.WRITTEN if fate is DELIVERED else FrameKind.GONE, self.number)

@@ -10,7 +10,7 @@ _HAS_DESCRIPTORS: Final = os.name == "posix"
 """Elsewhere a socket is nothing to read and write."""
 
 
-class QuickStream:
+class NonblockingStream:
     """A connection, as its link uses it.
 
     `trio.SocketStream` asks the kernel first whether something is there, which mostly is not so; and each write is a turn of the

@@ -6,21 +6,21 @@ from typing import Protocol
 import trio
 
 
-class Quiet(Protocol):
+class KeepAliveItem(Protocol):
     """A request to which nothing was said yet."""
 
     def keep_alive(self) -> None:
         """Say something without meaning. No schedule point; nothing is raised."""
 
 
-class QuietRequests:
+class KeepAliveQueue:
     """They, in the order in which that is due: a bus has one time for all of its requests."""
 
     def __init__(self) -> None:
-        self._due: dict[Quiet, float] = {}
+        self._due: dict[KeepAliveItem, float] = {}
         self._some = trio.lowlevel.ParkingLot()
 
-    def add(self, request: Quiet, seconds: float) -> None:
+    def add(self, request: KeepAliveItem, seconds: float) -> None:
         """Keep a request alive after so many seconds."""
         if seconds == math.inf:
             return
@@ -28,7 +28,7 @@ class QuietRequests:
             self._some.unpark()
         self._due[request] = trio.current_time() + seconds
 
-    def remove(self, request: Quiet) -> None:
+    def remove(self, request: KeepAliveItem) -> None:
         """Take note that something was said to a request, or that there is nobody to hear it."""
         self._due.pop(request, None)
 

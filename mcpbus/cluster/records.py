@@ -9,16 +9,22 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from mcpbus.cluster.chores import Chores
-from mcpbus.cluster.directory import Directory, FencedError, Held, Ownership, unreachable_directory
-from mcpbus.cluster.held_messages import HeldMessages, restore
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.complaints import Complaints
-from mcpbus.core.open_count import OpenCount
+from mcpbus.cluster.chores import BackgroundTasks
+from mcpbus.cluster.directory import (
+    ClusterDirectory,
+    FencedError,
+    SessionClaim,
+    StoredHeldMessage,
+    unreachable_directory,
+)
+from mcpbus.cluster.held_messages import DirectoryHeldStore, restore
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.core.open_count import ActiveCounter
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import LOST, MOVED, Fate
-from mcpbus.core.session import Session, Stage
-from mcpbus.core.session_messages import TakenOver
+from mcpbus.core.session import Session, SessionStage
+from mcpbus.core.session_messages import SessionTakenOver
 from mcpbus.core.stash import SayElsewhere
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.principals import digest_of
@@ -55,7 +61,7 @@ DIRECTORY_SECONDS: Final = 1.0
 """How long a directory may take to answer."""
 
 
-class _Entry:
+class _RecordEntry:
     """A session that is here.
 
     Attributes:
@@ -70,20 +76,20 @@ class _Entry:
         found: The names of all that.
     """
 
-    def __init__(self, ownership: Ownership, *, created: bool) -> None:
+    def __init__(self, ownership: SessionClaim, *, created: bool) -> None:
         self.ownership = ownership
         self.created = created
         self.lock = trio.Lock()
         self.due = False
         self.leaving = False
-        self.held: HeldMessages | None = None
+        self.held: DirectoryHeldStore | None = None
         self.writing = False
         self.last = 0
         self.found: Collection[str] = ()
 
 
 class Records:
-    """Keeps the sessions of one process in the directory; see `mcpbus.core.other_processes.SessionRecords`.
+    """Keeps the sessions of one process in the directory; see `mcpbus.core.other_processes.SessionStore`.
 
     Args:
         directory: Keeps them.
@@ -94,23 +100,23 @@ class Records:
         pass_on: Has a message said by who has a session now, given by what this process had it, the message, and its name if it may be kept.
     """
 
-    pass_on: Callable[[Ownership, OutboundMessage, str | None], object]
+    pass_on: Callable[[SessionClaim, OutboundMessage, str | None], object]
 
-    def __init__(self, directory: Directory, home: str, chores: Chores) -> None:
+    def __init__(self, directory: ClusterDirectory, home: str, chores: BackgroundTasks) -> None:
         self._directory = directory
         self._home = home
         self._chores = chores
-        self._entries: dict[str, _Entry] = {}
-        self._leaving: dict[str, _Entry] = {}
-        self._writes = OpenCount()
-        self._complaints = Complaints(_log)
+        self._entries: dict[str, _RecordEntry] = {}
+        self._leaving: dict[str, _RecordEntry] = {}
+        self._writes = ActiveCounter()
+        self._complaints = RateLimitedLogger(_log)
 
     @contextmanager
     def asking(self) -> Iterator[None]:
         """Ask the directory for something within the block.
 
         Raises:
-            Overloaded: It did not answer, or not in time.
+            ServerOverloaded: It did not answer, or not in time.
         """
         try:
             with trio.fail_after(DIRECTORY_SECONDS):
@@ -121,7 +127,7 @@ class Records:
             raise unreachable_directory() from error
 
     @property
-    def ownerships(self) -> list[Ownership]:
+    def ownerships(self) -> list[SessionClaim]:
         """By what this process has its sessions."""
         return [entry.ownership for entry in self._entries.values()]
 
@@ -129,32 +135,32 @@ class Records:
         """Whether a session has ended here, and is still to be forgotten."""
         return name in self._leaving
 
-    def enter(self, ownership: Ownership) -> None:
+    def enter(self, ownership: SessionClaim) -> None:
         """Have a session that was taken over."""
-        self._entries[ownership.name] = _Entry(ownership, created=True)
+        self._entries[ownership.name] = _RecordEntry(ownership, created=True)
 
-    def restore(self, session: Session, held: Mapping[str, Held]) -> None:
+    def restore(self, session: Session, held: Mapping[str, StoredHeldMessage]) -> None:
         """Have a session that was taken over hold what was held for its client."""
         entry = self._entries[session.id]
         entry.last, entry.found = max(map(int, held), default=0), frozenset(held)
         restore(session, session.bus.ledger, held)
 
-    def stash_of(self, session: Session) -> HeldMessages | None:
-        """See `SessionRecords`."""
+    def stash_of(self, session: Session) -> DirectoryHeldStore | None:
+        """See `SessionStore`."""
         entry = self._entries.get(session.id)
         if entry is None or entry.leaving:
             return None
         if entry.held is None:
             write = partial(self._write_soon, session, entry)
-            entry.held = HeldMessages(session, self._directory, entry.ownership, write, entry.last)
+            entry.held = DirectoryHeldStore(session, self._directory, entry.ownership, write, entry.last)
         return entry.held
 
-    def _write_soon(self, session: Session, entry: _Entry, held: HeldMessages) -> None:
+    def _write_soon(self, session: Session, entry: _RecordEntry, held: DirectoryHeldStore) -> None:
         if not entry.writing and self._entries.get(session.id) is entry:
             entry.writing = True
             self._chores.start_soon(self._write_held, session, entry, held)
 
-    async def _write_held(self, session: Session, entry: _Entry, held: HeldMessages) -> None:
+    async def _write_held(self, session: Session, entry: _RecordEntry, held: DirectoryHeldStore) -> None:
         try:
             while held.is_due and self._entries.get(session.id) is entry:
                 try:
@@ -162,7 +168,7 @@ class Records:
                         await held.write(self._ask)
                 except FencedError:
                     self._lose(session)
-                except Overloaded:
+                except ServerOverloaded:
                     await trio.sleep(DIRECTORY_SECONDS)
         finally:
             entry.writing = False
@@ -173,7 +179,7 @@ class Records:
         Returns:
             What has a message said by who takes them over, by session; see `pass_on`. Some may not have been here any more.
         """
-        leaving: list[Ownership] = []
+        leaving: list[SessionClaim] = []
         for session in sessions:
             entry = self._entries.get(session.id)
             if entry is not None:
@@ -184,7 +190,7 @@ class Records:
             self._entries.pop(ownership.name, None)
         return {ownership.name: partial(self.pass_on, ownership) for ownership in leaving}
 
-    async def _complete(self, session: Session, entry: _Entry) -> None:
+    async def _complete(self, session: Session, entry: _RecordEntry) -> None:
         """Write what is still to be kept of a session, if there is anything, and keep nothing more of it."""
         entry.leaving = True
         if entry.held is not None:
@@ -193,14 +199,14 @@ class Records:
             with suppress(FencedError):  # somebody else has it
                 await _until_answered(self._write_rest, session, entry)
 
-    async def _write_rest(self, session: Session, entry: _Entry) -> None:
+    async def _write_rest(self, session: Session, entry: _RecordEntry) -> None:
         if entry.due and self._entries.get(session.id) is entry:
             await self._keep_due(session, entry)
         async with entry.lock:
             if entry.held is not None and entry.held.is_due:
                 await entry.held.write(self._ask)
 
-    async def _let_go(self, ownerships: Sequence[Ownership]) -> None:
+    async def _let_go(self, ownerships: Sequence[SessionClaim]) -> None:
         with self.asking():
             await self._directory.release(ownerships)
 
@@ -209,12 +215,12 @@ class Records:
             await answer
 
     async def keep(self, session: Session) -> None:
-        """See `SessionRecords`."""
+        """See `SessionStore`."""
         entry = self._entries.get(session.id)
-        if entry is None and session.stage is not Stage.REGISTERING:
+        if entry is None and session.stage is not SessionStage.REGISTERING:
             raise _elsewhere()
         if entry is None:
-            entry = _Entry(Ownership(session.id, self._home), created=False)
+            entry = _RecordEntry(SessionClaim(session.id, self._home), created=False)
             self._entries[session.id] = entry
         try:
             with self.asking():  # and waiting for who asks it already
@@ -225,7 +231,7 @@ class Records:
             self._lose(session)
             raise _elsewhere() from None
 
-    async def _write(self, entry: _Entry, record: bytes) -> None:
+    async def _write(self, entry: _RecordEntry, record: bytes) -> None:
         if entry.created:
             await self._directory.update(entry.ownership, record)
         else:
@@ -233,28 +239,28 @@ class Records:
             entry.created = True
 
     def note(self, session: Session) -> None:
-        """See `SessionRecords`."""
+        """See `SessionStore`."""
         entry = self._entries.get(session.id)
         if entry is not None and not entry.due:
             entry.due = True
             self._chores.start_soon(self._keep_soon, session, entry)
 
-    async def _keep_soon(self, session: Session, entry: _Entry) -> None:
+    async def _keep_soon(self, session: Session, entry: _RecordEntry) -> None:
         while entry.due and self._entries.get(session.id) is entry:
             try:
                 await self._keep_due(session, entry)
-            except Overloaded:
+            except ServerOverloaded:
                 await trio.sleep(DIRECTORY_SECONDS)
 
-    async def _keep_due(self, session: Session, entry: _Entry) -> None:
+    async def _keep_due(self, session: Session, entry: _RecordEntry) -> None:
         try:
             await self.keep(session)
-        except Overloaded:
+        except ServerOverloaded:
             entry.due = True
             raise
 
     def drop(self, session: Session) -> bool:
-        """See `SessionRecords`."""
+        """See `SessionStore`."""
         entry = self._entries.pop(session.id, None)
         if entry is None:
             return False
@@ -263,7 +269,7 @@ class Records:
         self._chores.start_soon(self._remove, session.id, entry)
         return True
 
-    async def _remove(self, name: str, entry: _Entry) -> None:
+    async def _remove(self, name: str, entry: _RecordEntry) -> None:
         try:
             async with entry.lock:
                 with suppress(FencedError):
@@ -272,7 +278,7 @@ class Records:
             del self._leaving[name]
             self._writes.ended()
 
-    async def _forget(self, entry: _Entry) -> None:
+    async def _forget(self, entry: _RecordEntry) -> None:
         with self.asking():
             await self._directory.remove(entry.ownership)
 
@@ -294,7 +300,7 @@ class Records:
             return LOST
         return MOVED if name in entry.found else None
 
-    def heed(self, session: Session, found: Ownership) -> None:
+    def heed(self, session: Session, found: SessionClaim) -> None:
         """Take note of who has a session that is here, as the directory has it."""
         entry = self._entries.get(session.id)
         # The directory may have lost a later epoch.
@@ -316,8 +322,8 @@ class Records:
             await self._writes.wait_none()
 
 
-def _elsewhere() -> Overloaded:
-    return Overloaded("Another process has this session now; try again")
+def _elsewhere() -> ServerOverloaded:
+    return ServerOverloaded("Another process has this session now; try again")
 
 
 async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> None:
@@ -325,7 +331,7 @@ async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> No
     while True:
         try:
             await ask(*args)
-        except Overloaded:
+        except ServerOverloaded:
             await trio.sleep(DIRECTORY_SECONDS)
         else:
             return
@@ -333,7 +339,7 @@ async def _until_answered(ask: Callable[..., Awaitable[None]], *args: Any) -> No
 
 async def _leave_to(session: Session, pass_on: SayElsewhere) -> None:
     await trio.lowlevel.checkpoint()
-    session.address.tell(TakenOver(pass_on))
+    session.address.tell(SessionTakenOver(pass_on))
 
 
 def _describe(session: Session) -> SessionRecord:

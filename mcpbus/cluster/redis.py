@@ -1,4 +1,4 @@
-"""How processes on any machines serve as one through Redis or Valkey: ``server.open(cluster=Redis("redis://redis"))``."""
+"""How processes on any machines serve as one through Redis or Valkey: ``server.open(cluster=RedisReplicas("redis://redis"))``."""
 
 import hmac
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +14,7 @@ from mcpbus.cluster import tcp
 from mcpbus.cluster.directory import Cluster
 from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.greeting import MOST_KEYS
-from mcpbus.cluster.tcp import Place, TlsPair
+from mcpbus.cluster.tcp import HostPort, TlsPair
 from mcpbus.core.stores.redis_url import check_redis_url
 from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.keywords import explained
@@ -35,7 +35,7 @@ def _check_url(_: object, __: object, url: str) -> None:
 
 
 def _check_namespace(_: object, __: object, namespace: str) -> None:
-    check_text("Redis", namespace=namespace)
+    check_text("RedisReplicas", namespace=namespace)
     if not (0 < len(namespace) <= _LONGEST_NAMESPACE and namespace.isprintable()) or set("{} ") & {
         *namespace
     }:
@@ -43,25 +43,25 @@ def _check_namespace(_: object, __: object, namespace: str) -> None:
 
 
 def _check_lease(_: object, __: object, lease: float) -> None:
-    check_numbers("Redis", lease=lease)
+    check_numbers("RedisReplicas", lease=lease)
     if not 1 <= lease <= 3600:
         raise ValueError(f"lease is {lease!r}: it is from 1 to 3600 seconds")
 
 
 def _check_place(_: object, field: "attrs.Attribute[Any]", place: str | None) -> None:
     if place is not None:
-        check_text("Redis", **{field.name: place})
-        Place.parse(place)
+        check_text("RedisReplicas", **{field.name: place})
+        HostPort.parse(place)
 
 
 def _check_tls(_: object, __: object, tls: Any) -> None:
     if tls is not None and not isinstance(tls, TlsPair):
-        raise TypeError(f"Redis: tls is a TlsPair(...), and this is of type {type(tls).__name__}")
+        raise TypeError(f"RedisReplicas: tls is a TlsPair(...), and this is of type {type(tls).__name__}")
 
 
 @explained
 @attrs.frozen
-class Redis:
+class RedisReplicas:
     """Replicas: processes on any machines that serve the same server, and find each other in Redis or Valkey.
 
     They speak to each other over TCP, and prove to each other that they have one of the server's `state_keys`, from which their keys are
@@ -90,13 +90,13 @@ class Redis:
         Raises:
             ValueError: They cannot; the message says what to write.
         """
-        link = Place.parse(self.link)
+        link = HostPort.parse(self.link)
         if link.port:
             host = str(attrs.evolve(link, port=0))
             raise ValueError(
                 f"link is {self.link!r}: each worker listens for the others on a port of its own, so write {host!r}"
             )
-        if self.advertise is not None and Place.parse(self.advertise).port:
+        if self.advertise is not None and HostPort.parse(self.advertise).port:
             host = self.advertise.rpartition(":")[0]
             raise ValueError(
                 f"advertise is {self.advertise!r}: each worker has a port of its own, so write the host alone, {host!r}"
@@ -116,7 +116,7 @@ class Redis:
         # coredis takes longer to import than all else together: for most of a second nobody else would have a turn.
         module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis_connection")
         redis: RedisConnection = module.RedisConnection(self.url)
-        link = Place.parse(self.link)
+        link = HostPort.parse(self.link)
         if len(secrets) > MOST_KEYS:
             raise JoinError(
                 f"replicas can tell each other of {MOST_KEYS} state_keys, and there are {len(secrets)}"
@@ -131,7 +131,7 @@ class Redis:
         finally:
             redis.close()
 
-    async def _meet(self, redis: "RedisConnection", link: Place, secrets: Sequence[bytes]) -> Cluster:
+    async def _meet(self, redis: "RedisConnection", link: HostPort, secrets: Sequence[bytes]) -> Cluster:
         from mcpbus.cluster.redis_directory import RedisDirectory  # noqa: PLC0415
 
         try:
@@ -157,10 +157,10 @@ class Redis:
             forget=directory.forget,
         )
 
-    async def _find_place(self, link: Place) -> Place:
+    async def _find_place(self, link: HostPort) -> HostPort:
         if self.advertise is not None:
-            return Place.parse(self.advertise)
+            return HostPort.parse(self.advertise)
         if not link.is_any:
             return attrs.evolve(link, port=0)
         host = urlsplit(self.url).hostname
-        return Place(_LOOPBACK if host is None else await tcp.own_address(host), 0)
+        return HostPort(_LOOPBACK if host is None else await tcp.own_address(host), 0)

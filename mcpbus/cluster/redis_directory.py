@@ -16,14 +16,14 @@ from mcpbus.cluster import tcp
 from mcpbus.cluster.directory import (
     Accept,
     FencedError,
-    Held,
-    Kept,
-    Ownership,
+    SessionClaim,
+    StoredHeldMessage,
+    StoredSession,
     released_home,
     unreachable_directory,
 )
 from mcpbus.cluster.errors import JoinError
-from mcpbus.cluster.tcp import Place, TlsPair
+from mcpbus.cluster.tcp import HostPort, TlsPair
 from mcpbus.core.lease import Lease, elapsed
 from mcpbus.core.stores.redis_commands import RedisError, Script, Value
 from mcpbus.core.stores.redis_connection import RedisConnection
@@ -53,7 +53,7 @@ _REFILL: Final = 2
 
 
 class RedisDirectory:
-    """A `Directory` in Redis or Valkey.
+    """A `ClusterDirectory` in Redis or Valkey.
 
     A process is there as long as it renews its lease. Whose lease has lapsed may live nevertheless, cut off or paused: what it
     had is given to others, and epochs keep it from writing.
@@ -72,8 +72,8 @@ class RedisDirectory:
         redis: RedisConnection,
         prefix: str,
         *,
-        link: Place,
-        advertise: Place,
+        link: HostPort,
+        advertise: HostPort,
         lease: float,
         tls: TlsPair | None,
     ) -> None:
@@ -118,7 +118,7 @@ class RedisDirectory:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         self._granted = lease
         listener = await tcp.listen(self._link)
         port = listener.socket.getsockname()[1]
@@ -138,7 +138,7 @@ class RedisDirectory:
             with trio.move_on_after(1, shield=True):
                 await self.forget(home)
 
-    async def _keep_renewing(self, home: str, place: Place) -> None:
+    async def _keep_renewing(self, home: str, place: HostPort) -> None:
         while True:
             await trio.sleep(self._lease * _RENEW)
             try:
@@ -146,7 +146,7 @@ class RedisDirectory:
             except RedisError:
                 continue  # the connection says so to the log
 
-    async def _renew(self, home: str, place: Place) -> None:
+    async def _renew(self, home: str, place: HostPort) -> None:
         keys = [f"{self._prefix}:{name}" for name in (f"r:{home}", "R", "E")]
         milliseconds = round(self._lease * 1000)
         asked_at = elapsed()
@@ -196,36 +196,38 @@ class RedisDirectory:
             return  # its lease lapses
 
     async def homes(self) -> Collection[str]:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         homes = await self._redis.run(scripts.HOMES, [f"{self._prefix}:R"])
         return [home.decode() for home in homes]
 
     async def dial(self, home: str) -> trio.abc.Stream | None:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         try:
             place = await self._redis.call("GET", f"{self._prefix}:r:{home}")
         except RedisError as error:
             raise unreachable_directory() from error
-        return None if place is None else await tcp.dial(Place.parse(place.split()[0].decode()), self._tls)
+        return None if place is None else await tcp.dial(HostPort.parse(place.split()[0].decode()), self._tls)
 
     # -- sessions --------------------------------------------------------------------------------
 
-    async def create(self, ownership: Ownership, record: bytes) -> None:
-        """See `Directory`."""
+    async def create(self, ownership: SessionClaim, record: bytes) -> None:
+        """See `ClusterDirectory`."""
         await self._write(scripts.CREATE, ownership, record, self._milliseconds)
 
-    async def update(self, ownership: Ownership, record: bytes) -> None:
-        """See `Directory`. What Redis has lost is put back."""
+    async def update(self, ownership: SessionClaim, record: bytes) -> None:
+        """See `ClusterDirectory`. What Redis has lost is put back."""
         if await self._write(scripts.UPDATE, ownership, record, self._milliseconds) == scripts.MISSING:
             await self._check_loss()
             await self.create(ownership, record)
 
-    async def remove(self, ownership: Ownership) -> None:
-        """See `Directory`."""
+    async def remove(self, ownership: SessionClaim) -> None:
+        """See `ClusterDirectory`."""
         await self._write(scripts.REMOVE, ownership)
 
-    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
-        """See `Directory`."""
+    async def hold(
+        self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
+    ) -> None:
+        """See `ClusterDirectory`."""
         said: list[Value] = [len(held)]
         for name, each in held.items():
             said += [name, max(1, round(min(each.seconds, _LONGEST_SECONDS) * 1000)), each.data]
@@ -233,13 +235,13 @@ class RedisDirectory:
             await self._check_loss()
             raise OSError("Redis has lost the session, and is to be told of it before")
 
-    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
-        """See `Directory`."""
+    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
+        """See `ClusterDirectory`."""
         if await self._write(scripts.HOLD, ownership, 0, *names) == scripts.MISSING:
             await self._check_loss()
 
-    async def release(self, ownerships: Sequence[Ownership]) -> None:
-        """See `Directory`."""
+    async def release(self, ownerships: Sequence[SessionClaim]) -> None:
+        """See `ClusterDirectory`."""
         for first in range(0, len(ownerships), _AT_ONCE):
             some = ownerships[first : first + _AT_ONCE]
             asked: list[Value] = [some[0].home, released_home(some[0].home)]
@@ -259,15 +261,15 @@ class RedisDirectory:
         if await self._redis.call("GET", f"{self._prefix}:E") == self._data_set:
             raise FencedError
 
-    async def _write(self, script: Script, ownership: Ownership, *arguments: Value) -> int:
+    async def _write(self, script: Script, ownership: SessionClaim, *arguments: Value) -> int:
         said: list[Value] = [ownership.home, ownership.epoch, *arguments]
         done = await self._redis.run(script, self._keys(ownership.name), said)
         if done == scripts.FENCED:
             raise FencedError
         return int(done)
 
-    async def look(self, name: str) -> Kept | None:
-        """See `Directory`."""
+    async def look(self, name: str) -> StoredSession | None:
+        """See `ClusterDirectory`."""
         kept = _kept(name, await self._redis.run(scripts.LOOK, self._keys(name)))
         if kept is None and await self._may_be_put_back():
             raise OSError("Redis has lost what it knew, and is told it anew")
@@ -278,20 +280,20 @@ class RedisDirectory:
         data_set = await self._redis.call("GET", f"{self._prefix}:E")
         return data_set != self._found_data_set or trio.current_time() < self._refilled_at
 
-    async def claim(self, name: str, ended: str, home: str) -> Kept | None:  # noqa: ARG002 - its lease tells
-        """See `Directory`."""
+    async def claim(self, name: str, ended: str, home: str) -> StoredSession | None:  # noqa: ARG002 - its lease tells
+        """See `ClusterDirectory`."""
         asked: list[Value] = [home, f"{self._prefix}:r:", self._milliseconds]
         return _kept(name, await self._redis.run(scripts.CLAIM, self._keys(name), asked))
 
     async def use_round(self, name: str, user: str, seconds: float) -> bool:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         place, milliseconds = f"{self._prefix}:q:{name}", max(1, round(seconds * 1000))
         if await self._redis.call("SET", place, user, "NX", "PX", milliseconds) is not None:
             return True
         return bool(await self._redis.call("GET", place) == user.encode())
 
-    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:
-        """See `Directory`."""
+    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
+        """See `ClusterDirectory`."""
         self._seconds = min(seconds + _OUTLAST_SECONDS, _LONGEST_SECONDS)
         now, found = trio.current_time(), self._found_data_set
         # As long as others put back what Redis had lost, there may be a later epoch than this process has put back before them.
@@ -320,7 +322,7 @@ class RedisDirectory:
                 self._be_sure()
         return doubtful
 
-    async def _tend(self, sessions: Sequence[Ownership]) -> list[str]:
+    async def _tend(self, sessions: Sequence[SessionClaim]) -> list[str]:
         keys = [self._keys(session.name)[0] for session in sessions]
         asked: list[Value] = [sessions[0].home, self._milliseconds]
         asked += [session.epoch for session in sessions]
@@ -340,7 +342,7 @@ def _new_name() -> str:
     return secrets.token_hex(8)
 
 
-def _kept(name: str, found: Sequence[Any] | None) -> Kept | None:
+def _kept(name: str, found: Sequence[Any] | None) -> StoredSession | None:
     """Read what Redis tells of a session."""
     if found is None:
         return None
@@ -348,5 +350,5 @@ def _kept(name: str, found: Sequence[Any] | None) -> Kept | None:
     held = {}
     for each, message in zip(messages[::2], messages[1::2], strict=True):
         expires, _, data = message.partition(b" ")
-        held[each.decode()] = Held(data, (int(expires) - now) / 1000)
-    return Kept(Ownership(name, owner.decode(), int(epoch)), record, held)
+        held[each.decode()] = StoredHeldMessage(data, (int(expires) - now) / 1000)
+    return StoredSession(SessionClaim(name, owner.decode(), int(epoch)), record, held)

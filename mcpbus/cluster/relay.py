@@ -5,24 +5,24 @@ from collections.abc import Callable
 
 import trio
 
-from mcpbus.cluster.forwarding import ElsewhereError, ForwardedRequest, LinkLostError
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.forwarding import ForwardedRequest, LinkLostError, RedirectToNodeError
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.messages import decode_answered, decode_said, decode_started
-from mcpbus.cluster.owed_replies import OwedReplies
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import Budget
+from mcpbus.cluster.owed_replies import UnsentResponses
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.limits import SLICE_BYTES
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.errors import internal_error
-from mcpbus.protocol.http.messages import Answer, refusal
+from mcpbus.protocol.http.messages import HttpResponse, refusal
 from mcpbus.protocol.http.sse import EVENT_STREAM
 from mcpbus.transports import answers
-from mcpbus.transports.entered import Entered
+from mcpbus.transports.entered import RecordedResponse
 from mcpbus.transports.outlets import HttpRequest
 from mcpbus.transports.response import bounded
 
 
-class Relayed(enum.Enum):
+class RelayProgress(enum.Enum):
     """How far an answer has got."""
 
     WHOLE = "whole"
@@ -38,11 +38,11 @@ async def relay(
     http: HttpRequest,
     body: bytes,
     forwarded: ForwardedRequest,
-    budget: Budget,
+    budget: MemoryBudget,
     *,
     goes_on: bool,
     write_deadline: float,
-) -> Relayed:
+) -> RelayProgress:
     """Write an answer to its client as it comes.
 
     Args:
@@ -57,20 +57,20 @@ async def relay(
         trio.BrokenResourceError: The client has gone, or takes too little; or the link was lost in the middle, and that cannot be said.
     """
     first = relayed = None
-    with Entered(None, budget, len(body)):  # it is held until the answer has ended
+    with RecordedResponse(None, budget, len(body)):  # it is held until the answer has ended
         try:
             first = await forwarded.next()
         except LinkLostError:
-            return Relayed.UNSAID
-        except ElsewhereError:
-            return Relayed.ELSEWHERE
+            return RelayProgress.UNSAID
+        except RedirectToNodeError:
+            return RelayProgress.ELSEWHERE
         relayed = await _relay(http, body, forwarded, budget, first, goes_on, write_deadline)
     if relayed is not None:
         return relayed
     if first is None:
         why = "Too much is kept in memory, and this request would be the largest; try again later"
-        await http.answer(answers.overload(Overloaded(why)))
-        return Relayed.WHOLE
+        await http.answer(answers.overload(ServerOverloaded(why)))
+        return RelayProgress.WHOLE
     raise trio.BrokenResourceError("too much is kept in memory, and for this request the most")
 
 
@@ -78,48 +78,48 @@ async def _relay(  # noqa: PLR0917 - called in one place
     http: HttpRequest,
     body: bytes,
     forwarded: ForwardedRequest,
-    budget: Budget,
+    budget: MemoryBudget,
     first: tuple[int, bytes],
     goes_on: bool,
     write_deadline: float,
-) -> Relayed:
+) -> RelayProgress:
     kind, payload = first
-    if kind == Kind.ANSWER:
+    if kind == FrameKind.ANSWER:
         said = decode_answered(payload)
-        with Entered(None, budget, len(said.body)):
-            await http.answer(Answer(said.status, said.headers, said.body))
+        with RecordedResponse(None, budget, len(said.body)):
+            await http.answer(HttpResponse(said.status, said.headers, said.body))
             forwarded.written(more=False)
-    elif kind == Kind.START:
+    elif kind == FrameKind.START:
         headers = decode_started(payload).headers
         await http.start_stream(headers)
-        owed = OwedReplies(http.head, body)
+        owed = UnsentResponses(http.head, body)
         is_stream = EVENT_STREAM in headers
         try:
             note = owed.note_events if is_stream else owed.note_elements
             await _write_pieces(http, forwarded, note, budget.reached, write_deadline)
-        except (LinkLostError, ElsewhereError):
+        except (LinkLostError, RedirectToNodeError):
             if goes_on:
-                return Relayed.BEGUN
+                return RelayProgress.BEGUN
             end = owed.last_events() if is_stream else owed.last_elements()
             if not end:
                 raise trio.BrokenResourceError("who served it was lost in the middle of the answer") from None
             await http.write(end, more=False)
     else:
         await http.answer(refusal(502, internal_error()))
-    return Relayed.WHOLE
+    return RelayProgress.WHOLE
 
 
 async def _write_pieces(
     http: HttpRequest,
     forwarded: ForwardedRequest,
     note: Callable[[bytes], None],
-    reached: ReachedLimits,
+    reached: LimitMonitor,
     write_deadline: float,
 ) -> None:
     more = True
     while more:
         kind, payload = await forwarded.next()
-        if kind != Kind.DATA:
+        if kind != FrameKind.DATA:
             raise trio.BrokenResourceError("who serves it has left it in the middle of the answer")
         said = decode_said(payload)
         more = said.more
@@ -134,7 +134,7 @@ async def _write_pieces(
 
 
 async def _write_slice(
-    http: HttpRequest, data: bytes, more: bool, reached: ReachedLimits, write_deadline: float
+    http: HttpRequest, data: bytes, more: bool, reached: LimitMonitor, write_deadline: float
 ) -> None:
     with bounded(http, reached, write_deadline, http.peer) as deadline:
         await http.write(data, more=more)

@@ -3,15 +3,15 @@
 import secrets
 from contextlib import suppress
 
-from mcpbus.cluster.chores import Chores
-from mcpbus.cluster.directory import Directory
+from mcpbus.cluster.chores import BackgroundTasks
+from mcpbus.cluster.directory import ClusterDirectory
 from mcpbus.cluster.records import Records
-from mcpbus.core.admission import Overloaded
-from mcpbus.protocol.request_state import RoundState, Sealer
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.protocol.request_state import RoundState, StateSealer
 
 
-class Rounds:
-    """Uses rounds up in the directory; see `mcpbus.core.other_processes.SharedRounds`.
+class DirectoryRounds:
+    """Uses rounds up in the directory; see `mcpbus.core.other_processes.RoundRegistry`.
 
     Args:
         directory: Knows which were used.
@@ -20,14 +20,16 @@ class Rounds:
         chores: Where it is written what nobody waits for.
     """
 
-    def __init__(self, directory: Directory, records: Records, sealer: Sealer, chores: Chores) -> None:
+    def __init__(
+        self, directory: ClusterDirectory, records: Records, sealer: StateSealer, chores: BackgroundTasks
+    ) -> None:
         self._directory = directory
         self._records = records
         self._sealer = sealer
         self._chores = chores
 
     async def use(self, state: RoundState) -> bool:
-        """See `SharedRounds`."""
+        """See `RoundRegistry`."""
         user = secrets.token_urlsafe(8)
         with self._records.asking():
             return await self._directory.use_round(
@@ -35,9 +37,9 @@ class Rounds:
             )
 
     def note(self, state: RoundState) -> None:
-        """See `SharedRounds`."""
+        """See `RoundRegistry`."""
         self._chores.start_soon(self._note, state)
 
     async def _note(self, state: RoundState) -> None:
-        with suppress(Overloaded):  # the log has it
+        with suppress(ServerOverloaded):  # the log has it
             await self.use(state)

@@ -14,8 +14,15 @@ import attrs
 import msgspec
 import trio
 
-from mcpbus.cluster.directory import Accept, FencedError, Held, Kept, Ownership, released_home
-from mcpbus.cluster.orphans import Orphans
+from mcpbus.cluster.directory import (
+    Accept,
+    FencedError,
+    SessionClaim,
+    StoredHeldMessage,
+    StoredSession,
+    released_home,
+)
+from mcpbus.cluster.orphans import DeadNodes
 from mcpbus.cluster.used_rounds import UsedRounds
 from mcpbus.core.lease import Lease
 
@@ -40,8 +47,8 @@ _decode = msgspec.msgpack.Decoder(_File).decode
 
 
 @attrs.frozen
-class SocketFolder:
-    """A `Directory` of the processes that listen in a folder.
+class FolderDirectory:
+    """A `ClusterDirectory` of the processes that listen in a folder.
 
     That one of them has ended is known at once: nobody listens on its socket any more. Before, nobody takes anything of it over. So who has a
     session is told by the folder in which its file is, and epochs say nothing.
@@ -54,42 +61,44 @@ class SocketFolder:
     path: Path
     records: Path
     _rounds: UsedRounds = attrs.field(init=False, repr=False)
-    _orphans: Orphans = attrs.field(factory=Orphans, init=False, repr=False)
+    _orphans: DeadNodes = attrs.field(factory=DeadNodes, init=False, repr=False)
 
     @_rounds.default
     def _in_rounds(self) -> UsedRounds:
         return UsedRounds(self.path / "rounds")
 
-    async def create(self, ownership: Ownership, record: bytes) -> None:
-        """See `Directory`."""
+    async def create(self, ownership: SessionClaim, record: bytes) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         self._make_folder(ownership.home)
         self._write(ownership, _File(record, {}))
 
-    async def update(self, ownership: Ownership, record: bytes) -> None:
-        """See `Directory`."""
+    async def update(self, ownership: SessionClaim, record: bytes) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         self._write(ownership, _File(record, self._read(ownership).held))
 
-    async def remove(self, ownership: Ownership) -> None:
-        """See `Directory`."""
+    async def remove(self, ownership: SessionClaim) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         self._place(ownership).unlink(missing_ok=True)
 
-    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
-        """See `Directory`."""
+    async def hold(
+        self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
+    ) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         file, now = self._read(ownership), time.monotonic()
         file.held.update({name: (each.data, now + each.seconds) for name, each in held.items()})
         self._write_without(ownership, file, gone)
 
-    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
-        """See `Directory`."""
+    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         self._write_without(ownership, self._read(ownership), names)
 
-    async def release(self, ownerships: Sequence[Ownership]) -> None:
-        """See `Directory`."""
+    async def release(self, ownerships: Sequence[SessionClaim]) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         for ownership in ownerships:
             free = released_home(ownership.home)
@@ -105,31 +114,33 @@ class SocketFolder:
             return False
         return True
 
-    async def look(self, name: str) -> Kept | None:
-        """See `Directory`."""
+    async def look(self, name: str) -> StoredSession | None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         for _ in range(2):  # it may have gone from one place to another one meanwhile
             for folder in self._folders():
                 with suppress(FileNotFoundError):
                     file, now = _decode((folder / name).read_bytes()), time.monotonic()
-                    held = {each: Held(data, due - now) for each, (data, due) in file.held.items()}
-                    return Kept(Ownership(name, folder.name), file.record, held)
+                    held = {
+                        each: StoredHeldMessage(data, due - now) for each, (data, due) in file.held.items()
+                    }
+                    return StoredSession(SessionClaim(name, folder.name), file.record, held)
         return None
 
-    async def claim(self, name: str, ended: str, home: str) -> Kept | None:
-        """See `Directory`."""
+    async def claim(self, name: str, ended: str, home: str) -> StoredSession | None:
+        """See `ClusterDirectory`."""
         self._make_folder(home)
         with suppress(FileNotFoundError):
             (self.records / ended / name).rename(self.records / home / name)
         return await self.look(name)
 
     async def use_round(self, name: str, user: str, seconds: float) -> bool:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         return self._rounds.use(name, user, seconds)
 
-    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:  # noqa: ARG002 - they are here
-        """See `Directory`."""
+    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:  # noqa: ARG002 - they are here
+        """See `ClusterDirectory`."""
         kept = {folder.name for folder in self._folders()}
         for home in self._orphans.left(kept.difference(await self.homes()), seconds):
             with suppress(FileNotFoundError):
@@ -148,21 +159,21 @@ class SocketFolder:
         _check_ours(self.records)
         (self.records / home).mkdir(exist_ok=True)
 
-    def _place(self, ownership: Ownership) -> Path:
+    def _place(self, ownership: SessionClaim) -> Path:
         return self.records / ownership.home / ownership.name
 
-    def _read(self, ownership: Ownership) -> _File:
+    def _read(self, ownership: SessionClaim) -> _File:
         try:
             return _decode(self._place(ownership).read_bytes())
         except FileNotFoundError:
             raise FencedError from None
 
-    def _write_without(self, ownership: Ownership, file: _File, gone: Collection[str]) -> None:
+    def _write_without(self, ownership: SessionClaim, file: _File, gone: Collection[str]) -> None:
         for name in gone:
             file.held.pop(name, None)
         self._write(ownership, file)
 
-    def _write(self, ownership: Ownership, file: _File) -> None:
+    def _write(self, ownership: SessionClaim, file: _File) -> None:
         place = self._place(ownership)
         written = place.with_name(f"{place.name}.new")
         written.write_bytes(_encode(file))
@@ -176,7 +187,7 @@ class SocketFolder:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """See `Directory`. Where somebody has removed the socket it listens on another one, as soon as there is a folder for it."""
+        """See `ClusterDirectory`. Where somebody has removed the socket it listens on another one, as soon as there is a folder for it."""
         place = self.path / home
         async with trio.open_nursery() as nursery:
             await nursery.start(_serve, place, accept)
@@ -189,13 +200,13 @@ class SocketFolder:
                         await nursery.start(_serve, place, accept)
 
     async def homes(self) -> Collection[str]:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         _check_ours(self.path)
         return [place.name for place in self.path.iterdir() if place.is_socket()]
 
     async def dial(self, home: str) -> trio.abc.Stream | None:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         try:
             _check_ours(self.path)
             return await trio.open_unix_socket(str(self.path / home))

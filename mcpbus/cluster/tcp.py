@@ -19,7 +19,7 @@ _ANY_PORT: Final = 9
 
 
 @attrs.frozen
-class Place:
+class HostPort:
     """Where somebody listens.
 
     Attributes:
@@ -68,7 +68,7 @@ class TlsPair:
     client: ssl.SSLContext
 
 
-async def listen(place: Place) -> trio.SocketListener:
+async def listen(place: HostPort) -> trio.SocketListener:
     """Listen for links.
 
     Raises:
@@ -94,7 +94,7 @@ async def serve(
     await trio.serve_listeners(take, [listener])
 
 
-async def dial(place: Place, tls: TlsPair | None) -> trio.abc.Stream:
+async def dial(place: HostPort, tls: TlsPair | None) -> trio.abc.Stream:
     """Connect to a place.
 
     Raises:

@@ -10,10 +10,10 @@ from typing import Any, Final, Protocol
 import trio
 
 from mcpbus.cluster.courier import fate_of
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import Fates, decode_fates, decode_number, encode
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.receipt import Broadcast, Fate
 from mcpbus.protocol.routes import Reason
 
@@ -27,7 +27,7 @@ _UNREACHABLE: Final = Fate.discarded(Reason.UNREACHABLE)
 _UNKNOWN: Final[Mapping[Fate, int]] = {_UNREACHABLE: 1}
 
 
-class Others(Protocol):
+class ChangePeers(Protocol):
     """Leads to the other processes that serve as one; see `mcpbus.cluster.node.Node`."""
 
     async def reach(self, home: str, /) -> Link | None:
@@ -37,14 +37,14 @@ class Others(Protocol):
         """Run a task until this process ends."""
 
 
-class ToldChanges:
+class ChangeFates:
     """The changes that this process tells the others, and those that they tell it.
 
     Args:
         others: Leads to them.
     """
 
-    def __init__(self, others: Others) -> None:
+    def __init__(self, others: ChangePeers) -> None:
         self._others = others
         self._last = 0
         self._kept: OrderedDict[tuple[str, int], Broadcast] = OrderedDict()
@@ -63,7 +63,7 @@ class ToldChanges:
             _, oldest = self._kept.popitem(last=False)
             self._held -= 1 + len(oldest)
 
-    def elsewhere(self, number: int, told: Mapping[str, Link], untold: int) -> "Elsewhere":
+    def elsewhere(self, number: int, told: Mapping[str, Link], untold: int) -> "RemoteChangeFates":
         """Return what tells the fates of a change of this process.
 
         Args:
@@ -71,21 +71,21 @@ class ToldChanges:
             told: The processes that were told, and over which links.
             untold: How many others could not be.
         """
-        return Elsewhere(self._others, number, told, untold)
+        return RemoteChangeFates(self._others, number, told, untold)
 
     def asked(self, link: Link, channel: int, payload: bytes) -> None:
-        """See `mcpbus.cluster.link.Service`."""
+        """See `mcpbus.cluster.link.LinkHandler`."""
         broadcast = self._kept.get((link.home, decode_number(payload)))
         if broadcast is None:
-            link.send(Kind.FATES, channel, encode(Fates([])))
+            link.send(FrameKind.FATES, channel, encode(Fates([])))
         else:
-            answer = _Answer(link, channel, broadcast)
+            answer = _FateReplyChannel(link, channel, broadcast)
             link.enter(channel, answer)
             self._others.start(answer.run)
 
 
-class _Answer:
-    """Tells what became of all copies, once it is known, or nobody asks any more; a `mcpbus.cluster.link.Channel`."""
+class _FateReplyChannel:
+    """Tells what became of all copies, once it is known, or nobody asks any more; a `mcpbus.cluster.link.LinkChannel`."""
 
     def __init__(self, link: Link, channel: int, broadcast: Broadcast) -> None:
         self._link = link
@@ -102,30 +102,30 @@ class _Answer:
                 for f, n in fates.items()
                 if f
             ]
-            self._link.send(Kind.FATES, self._channel, encode(Fates(said, known=True)))
+            self._link.send(FrameKind.FATES, self._channel, encode(Fates(said, known=True)))
         self._link.leave(self._channel)
 
     def take(self, kind: int, _payload: bytes) -> None:
-        """See `Channel`."""
-        if kind == Kind.GONE:
+        """See `LinkChannel`."""
+        if kind == FrameKind.GONE:
             self._asked.cancel()
 
     def lose(self) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         self._asked.cancel()
 
 
-class Elsewhere:
-    """The fates of a change in the other processes; see `mcpbus.core.receipt.Elsewhere`."""
+class RemoteChangeFates:
+    """The fates of a change in the other processes; see `mcpbus.core.receipt.RemoteFates`."""
 
-    def __init__(self, others: Others, number: int, told: Mapping[str, Link], untold: int) -> None:
+    def __init__(self, others: ChangePeers, number: int, told: Mapping[str, Link], untold: int) -> None:
         self._others = others
         self._number = number
         self._told = told
         self._untold = untold
 
     async def settled(self) -> Mapping[Fate, int]:
-        """See `mcpbus.core.receipt.Elsewhere`."""
+        """See `mcpbus.core.receipt.RemoteFates`."""
         counts = Counter({_UNREACHABLE: self._untold} if self._untold else {})
 
         async def ask(home: str, over: Link) -> None:
@@ -140,7 +140,7 @@ class Elsewhere:
         for attempt in range(_ATTEMPTS):
             try:
                 link = await self._others.reach(home)
-            except Overloaded:
+            except ServerOverloaded:
                 link = None
             if link is None:
                 break
@@ -164,13 +164,13 @@ def _count(told: Fates) -> Mapping[Fate, int]:
 
 
 class _Question:
-    """Asks a process for the fates of a change; a `mcpbus.cluster.link.Channel`."""
+    """Asks a process for the fates of a change; a `mcpbus.cluster.link.LinkChannel`."""
 
     def __init__(self, link: Link, number: int) -> None:
         self._done = trio.Event()
         self._told: Fates | None = None
         self._link = link
-        self._channel = link.open(self, encode(number), Kind.ASK)
+        self._channel = link.open(self, encode(number), FrameKind.ASK)
         if link.closed:
             self.lose()
 
@@ -180,16 +180,16 @@ class _Question:
             await self._done.wait()
         finally:
             if not self._done.is_set():
-                self._link.send(Kind.GONE, self._channel)
+                self._link.send(FrameKind.GONE, self._channel)
             self._link.leave(self._channel)
         return self._told
 
     def take(self, kind: int, payload: bytes) -> None:
-        """See `Channel`."""
-        if kind == Kind.FATES:
+        """See `LinkChannel`."""
+        if kind == FrameKind.FATES:
             self._told = decode_fates(payload)
         self._done.set()
 
     def lose(self) -> None:
-        """See `Channel`."""
+        """See `LinkChannel`."""
         self._done.set()

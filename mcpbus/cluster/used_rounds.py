@@ -20,7 +20,7 @@ class UsedRounds:
         self._swept = time.monotonic()
 
     def use(self, name: str, user: str, seconds: float) -> bool:
-        """See `Directory.use_round`."""
+        """See `ClusterDirectory.use_round`."""
         self._folder.mkdir(exist_ok=True)
         if time.monotonic() - self._swept > _SWEEP_SECONDS:
             self._sweep()

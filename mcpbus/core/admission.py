@@ -1,7 +1,7 @@
 # ruff: noqa: SLF001 - a slot is part of the tables that it stands in
 """Who may come in: the requests in flight, counted and bounded before anything is allocated for them.
 
-A `Slot` is taken before a request's actors exist and given back by the request actor's end, however it ends.
+A `RequestSlot` is taken before a request's actors exist and given back by the request actor's end, however it ends.
 An `InFlight` table belongs to each legacy session and to each shared channel, where ids are unique while in
 flight; on modern and stateless HTTP every POST stands alone and two of them may carry the same id.
 """
@@ -14,14 +14,14 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.core.budget import Budget
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.shares import NoRoomError, check_room, kept
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId
 
 
-class Overloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the request
+class ServerOverloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the request
     """A bound is reached, or the server is shutting down.
 
     Attributes:
@@ -34,15 +34,15 @@ class Overloaded(ProtocolError):  # noqa: N818 - the state, not a fault of the r
         super().__init__(INTERNAL_ERROR, why)
 
 
-class PastShare(Overloaded):
+class QuotaExceeded(ServerOverloaded):
     """There would be room for somebody else."""
 
     status: ClassVar[int] = 429
 
 
-def overloaded(full: NoRoomError, why: str) -> Overloaded:
+def overloaded(full: NoRoomError, why: str) -> ServerOverloaded:
     """Return what to refuse a client with for whom there is no room."""
-    return PastShare(why) if full.past_share else Overloaded(why)
+    return QuotaExceeded(why) if full.past_share else ServerOverloaded(why)
 
 
 class InFlight:
@@ -59,7 +59,7 @@ class InFlight:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._slots: dict[Hashable, Slot] = {}
+        self._slots: dict[Hashable, RequestSlot] = {}
         self._idle: trio.Event | None = None
         self.last_active = float("-inf")
 
@@ -82,7 +82,7 @@ class InFlight:
                 f"Request id {request_id!r} is still in flight; an id may be used again once it was answered"
             )
         if len(self._slots) >= self._limit:
-            raise PastShare(f"Too many requests in flight: at most {self._limit} in one session")
+            raise QuotaExceeded(f"Too many requests in flight: at most {self._limit} in one session")
 
     async def wait_idle(self) -> None:
         """Wait until none is in flight."""
@@ -92,7 +92,7 @@ class InFlight:
             await self._idle.wait()
 
 
-class Owned(Protocol):
+class QuotaOwned(Protocol):
     """What is counted to somebody."""
 
     @property
@@ -100,13 +100,13 @@ class Owned(Protocol):
         """To whom."""
 
 
-class CountedTo(msgspec.Struct, frozen=True):
+class QuotaKey(msgspec.Struct, frozen=True):
     """What is counted to somebody, and no more of it: for what lasts longer than its request is of use."""
 
     owner: Hashable
 
 
-class Addressed(Protocol):
+class HasAddress(Protocol):
     """What can be reached."""
 
     @property
@@ -114,7 +114,7 @@ class Addressed(Protocol):
         """Where."""
 
 
-class Slot(msgspec.Struct, eq=False):
+class RequestSlot(msgspec.Struct, eq=False):
     """The place of one request in flight.
 
     Attributes:
@@ -124,9 +124,9 @@ class Slot(msgspec.Struct, eq=False):
     _admission: "Admission"
     _table: InFlight | None
     _id: Hashable
-    _whose: Owned
+    _whose: QuotaOwned
     _counted_to: Hashable = None
-    request: Addressed | None = None
+    request: HasAddress | None = None
 
     @property
     def address(self) -> Address[object] | None:
@@ -189,11 +189,11 @@ class Admission:
     def __init__(
         self,
         limit: int,
-        budget: Budget | None = None,
+        budget: MemoryBudget | None = None,
         *,
         option: str = "max_requests",
         what: str = "requests in flight",
-        reached: ReachedLimits | None = None,
+        reached: LimitMonitor | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self._now = now
@@ -202,20 +202,20 @@ class Admission:
         self._few = self._many - kept(limit)
         self._option = option
         self._what = what
-        self._reached = reached or ReachedLimits()
-        self._budget = Budget(math.inf, self._reached) if budget is None else budget
+        self._reached = reached or LimitMonitor()
+        self._budget = MemoryBudget(math.inf, self._reached) if budget is None else budget
         self._counts: dict[Hashable, int] | None = None
-        self._slots: dict[Slot, None] = {}
+        self._slots: dict[RequestSlot, None] = {}
         self._idle: trio.Event | None = None
         self.closed = False
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def __iter__(self) -> Iterator[Slot]:
+    def __iter__(self) -> Iterator[RequestSlot]:
         return iter(tuple(self._slots))
 
-    def admit(self, request_id: Hashable, table: InFlight | None, whose: Owned) -> Slot:
+    def admit(self, request_id: Hashable, table: InFlight | None, whose: QuotaOwned) -> RequestSlot:
         """Take a place for a request.
 
         Args:
@@ -224,7 +224,7 @@ class Admission:
             whose: Tells to whom it is counted.
 
         Raises:
-            Overloaded: There is none left for its owner, or nobody may come in; see `check`.
+            ServerOverloaded: There is none left for its owner, or nobody may come in; see `check`.
             ProtocolError: -32600: the id is in flight already.
         """
         if self.closed or self._budget.full:
@@ -234,7 +234,7 @@ class Admission:
             self._check_share(whose.owner)
         if table is not None and (request_id in table._slots or len(table._slots) >= table._limit):
             self._check_table(table, request_id, whose)
-        slot = Slot(self, table, request_id, whose)
+        slot = RequestSlot(self, table, request_id, whose)
         slots[slot] = None
         if self._counts is not None:
             self._count(self._counts, slot)
@@ -255,15 +255,15 @@ class Admission:
             why = f"Too many {self._what}: at most {self._limit} on this server"
             raise overloaded(full, why) from None
 
-    def _check_table(self, table: InFlight, request_id: Hashable, whose: Owned) -> None:
+    def _check_table(self, table: InFlight, request_id: Hashable, whose: QuotaOwned) -> None:
         try:
             table.check(request_id)
-        except PastShare:
+        except QuotaExceeded:
             self._reached.note("max_requests_per_session", whose.owner, "a request was refused")
             raise
 
     @staticmethod
-    def _count(counts: dict[Hashable, int], slot: Slot) -> None:
+    def _count(counts: dict[Hashable, int], slot: RequestSlot) -> None:
         owner = slot._counted_to = slot._whose.owner
         counts[owner] = counts.get(owner, 0) + 1
 
@@ -284,12 +284,12 @@ class Admission:
             owner: Who does.
 
         Raises:
-            Overloaded: The server is shutting down, or keeps as much for its clients as it may.
+            ServerOverloaded: The server is shutting down, or keeps as much for its clients as it may.
         """
         if self.closed:
-            raise Overloaded("The server is shutting down")
+            raise ServerOverloaded("The server is shutting down")
         if self._budget.full:
-            raise Overloaded(self._budget.refusal(owner))
+            raise ServerOverloaded(self._budget.refusal(owner))
 
     async def wait_idle(self) -> None:
         """Wait until no request is in flight."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from mcpbus.core.open_questions import OpenQuestions
-from mcpbus.core.pending_questions import Ask
-from mcpbus.features.asking.errors import InvalidAnswerError
+from mcpbus.core.open_questions import InputRequestQuota
+from mcpbus.core.pending_questions import InputRound
+from mcpbus.features.asking.errors import InvalidInputError
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.request_state import RoundState
 
@@ -15,7 +15,7 @@ _TRAVELLING_BYTES = 1024 * 1024
 """Of answers in a state. It has to fit into the body of a retry, beside the new answers."""
 
 
-class Answers(msgspec.Struct):
+class InputResponses(msgspec.Struct):
     """The answers of one call, and what its runs leave to each other.
 
     Attributes:
@@ -28,11 +28,11 @@ class Answers(msgspec.Struct):
     given: dict[str, Any] = msgspec.field(default_factory=dict)
     used: dict[str, bytes] = msgspec.field(default_factory=dict)
     state: Any = None
-    open: OpenQuestions = msgspec.field(default_factory=OpenQuestions)
+    open: InputRequestQuota = msgspec.field(default_factory=InputRequestQuota)
     _keys: dict[str, int] = msgspec.field(default_factory=dict)
 
     @classmethod
-    def brought(cls, state: RoundState | None, responses: Mapping[str, Any]) -> "Answers":
+    def brought(cls, state: RoundState | None, responses: Mapping[str, Any]) -> "InputResponses":
         """What a client has brought to a call that is run anew: what earlier rounds were answered, and its new answers."""
         answers = cls()
         if state is not None:
@@ -60,14 +60,14 @@ class Answers(msgspec.Struct):
         self._keys.clear()
         self.state = state
 
-    def fill(self, ask: Ask) -> None:
+    def fill(self, ask: InputRound) -> None:
         """Answer questions with what has come; one whose answer cannot be used stays open."""
         for key in ask.open:
             if key in self.given:
                 answer = self.given.pop(key)
                 try:
                     ask.answer(key, answer)
-                except InvalidAnswerError:
+                except InvalidInputError:
                     continue
                 self.used[key] = jsontypes.encode(answer)
 

@@ -7,11 +7,11 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import Services
+from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
 from mcpbus.protocol.http.authentication import Authenticate, Authorizer
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import CallReader, Routing
 from mcpbus.protocol.results import Tail
@@ -42,7 +42,7 @@ class Backend(Protocol):
     @property
     def tails(self) -> Mapping[Revision, Tail]: ...  # noqa: D102
 
-    def open(self, bus: Services, /) -> AbstractAsyncContextManager[object]:
+    def open(self, bus: BusServices, /) -> AbstractAsyncContextManager[object]:
         """Open it for a bus: entered before anything is served, and left after the drain."""
 
     def open_to_all(self) -> None:
@@ -78,7 +78,7 @@ class Backend(Protocol):
         """
 
     def needed_scopes(
-        self, request: Request, routing: Routing, session: Session | None, principal: object, /
+        self, request: JsonRpcRequest, routing: Routing, session: Session | None, principal: object, /
     ) -> Collection[str]:
         """The scopes that a request needs its sender's token to allow, besides what every one needs; see `auth`.
 

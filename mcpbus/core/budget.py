@@ -1,7 +1,7 @@
 """What a bus keeps in memory for its clients: counted in bytes in one place, and bounded together.
 
 Each bound of one stream, one session or one request leaves open what ten thousand of them may keep. So whoever keeps
-something for a client that waits, or makes others wait, has an `Account` and says how much it is. Where all of it is more
+something for a client that waits, or makes others wait, has an `MemoryAccount` and says how much it is. Where all of it is more
 than there may be, those that hold the most are told to end, until there is room again: nobody goes for being small. What
 they hold counts until they have let go of it; should that be too much by itself, newcomers are refused meanwhile.
 
@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.large import PART_BYTES
 
@@ -29,8 +29,8 @@ _HEAVIEST: Final = 1 + PART_BYTES
 """What one byte of JSON comes to at most, as `weigh` has it."""
 
 
-class Account:
-    """What one stream, session, call or body holds. Made by `Budget.account`; one that holds nothing can be forgotten.
+class MemoryAccount:
+    """What one stream, session, call or body holds. Made by `MemoryBudget.account`; one that holds nothing can be forgotten.
 
     Attributes:
         held: Bytes.
@@ -41,7 +41,7 @@ class Account:
     __slots__ = ("_budget", "end", "held", "leaving", "owner", "what")
 
     def __init__(
-        self, budget: "Budget", what: str, owner: Hashable, end: Callable[[], object] | None
+        self, budget: "MemoryBudget", what: str, owner: Hashable, end: Callable[[], object] | None
     ) -> None:
         self._budget = budget
         self.held = 0
@@ -86,10 +86,10 @@ class Account:
         self.end = None  # who holds it is held by this, and should not wait for the garbage collector
 
     def __repr__(self) -> str:
-        return f"<Account of {self.what}: {self.held} bytes>"
+        return f"<MemoryAccount of {self.what}: {self.held} bytes>"
 
 
-class Budget:
+class MemoryBudget:
     """What all of it may be together.
 
     Args:
@@ -105,19 +105,19 @@ class Budget:
 
     __slots__ = ("_accounts", "_ending", "_leaving", "full", "held", "limit", "line", "reached")
 
-    def __init__(self, limit: float, reached: ReachedLimits) -> None:
+    def __init__(self, limit: float, reached: LimitMonitor) -> None:
         self.limit = limit
         self.held = 0
         self.full = False
         self.line = trio.Lock()
         self.reached = reached
-        self._accounts: dict[Account, None] = {}  # those that hold something
+        self._accounts: dict[MemoryAccount, None] = {}  # those that hold something
         self._leaving = 0  # held by those that were told to end
         self._ending = False
 
     def account(
         self, what: str, end: Callable[[], object] | None = None, *, owner: Hashable = None
-    ) -> Account:
+    ) -> MemoryAccount:
         """Open an account.
 
         Args:
@@ -126,7 +126,7 @@ class Budget:
                 for what is not to end for others' sake.
             owner: For whom it is held.
         """
-        return Account(self, what, owner, end)
+        return MemoryAccount(self, what, owner, end)
 
     def check(self, size: int, owner: Hashable) -> None:
         """Refuse what would be too much by itself.
@@ -148,7 +148,7 @@ class Budget:
         """Whether JSON of so many bytes fits in, whatever it says: then nobody has to weigh what is over in a moment."""
         return self.held + _HEAVIEST * size <= self.limit
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[MemoryAccount]:
         """Return those that hold something."""
         return list(self._accounts)
 
@@ -157,7 +157,7 @@ class Budget:
         self.reached.note("memory_bytes", owner, "a newcomer was refused")
         return "Too much waits for clients that do not read; try again later"
 
-    def _add(self, account: Account, size: int) -> None:
+    def _add(self, account: MemoryAccount, size: int) -> None:
         self.held += size
         if account.leaving:
             self._leaving += size
@@ -171,7 +171,7 @@ class Budget:
 
     def _end_largest(self) -> None:
         """Tell those that hold the most to end: the largest of whoever has most in all, so that nobody goes for one who has more."""
-        holdings: dict[Hashable, list[Account]] = {}
+        holdings: dict[Hashable, list[MemoryAccount]] = {}
         for account in self._accounts:
             if not account.leaving:
                 holdings.setdefault(account if account.owner is None else account.owner, []).append(account)
@@ -188,7 +188,7 @@ class Budget:
                 heappush(heap, (total if account.end is None else total + account.held, at, accounts))
             self._end(account)
 
-    def _end(self, account: Account) -> None:
+    def _end(self, account: MemoryAccount) -> None:
         held = account.held
         if account.end is not None and not account.leaving and held:
             account.leaving = True

@@ -8,7 +8,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 
 
-class Burst:
+class InlineNotifications:
     """Drafted notifications: few, and less than half of what may wait for a client.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 from mcpbus_actors import (
-    Cell,
+    ActorContext,
     Failed,
     LazyActor,
     Outcome,
@@ -27,15 +27,15 @@ from mcpbus_actors import (
     Timer,
 )
 
-from mcpbus.core.answers import Answers
-from mcpbus.core.budget import Account
-from mcpbus.core.carriers import ByTask, Carrier, Silence
-from mcpbus.core.parked_calls import ParkedCall
-from mcpbus.core.pending_questions import Ask, Asks, Required, Withdraw
+from mcpbus.core.answers import InputResponses
+from mcpbus.core.budget import MemoryAccount
+from mcpbus.core.carriers import MessageSink, NullSink, TaskSink
+from mcpbus.core.parked_calls import SuspendedCall
+from mcpbus.core.pending_questions import InputNeeded, InputRound, InputRounds, InputWithdrawn
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import Services
-from mcpbus.core.signals import CancelCall, End, Finished, HandOver, Park, Resume
-from mcpbus.core.stream import Stream
+from mcpbus.core.services import BusServices
+from mcpbus.core.signals import BecomeTask, CancelCall, FailRequest, Finished, Park, Resume
+from mcpbus.core.stream import MessageStream
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.schemas import jsontypes
@@ -54,11 +54,11 @@ _SHORT_BYTES = 1024
 _TOO_MUCH = "The request was ended because the server keeps too much in memory, and for it the most"
 
 
-class _Lapse(msgspec.Struct, frozen=True):
+class _SuspensionExpired(msgspec.Struct, frozen=True):
     """Nobody came back in time."""
 
 
-class _GiveWay(msgspec.Struct, frozen=True):
+class _Evicted(msgspec.Struct, frozen=True):
     """Others need the room."""
 
 
@@ -80,7 +80,7 @@ class Handler(Protocol):
     def task_support(self) -> TaskSupport | None:
         """How the call may become a task; None if it may not."""
 
-    async def run(self, call: "Call", /) -> bytes | InputRequired:
+    async def run(self, call: "CallActor", /) -> bytes | InputRequired:
         """Run, once.
 
         Returns:
@@ -100,7 +100,7 @@ def read_failure(outcome: Outcome) -> ProtocolError:
     return internal_error()
 
 
-class Call(LazyActor[object], kw_only=True, eq=False):
+class CallActor(LazyActor[object], kw_only=True, eq=False):
     """One run of a handler; see the module.
 
     Attributes:
@@ -115,18 +115,18 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         account: Where it is counted what it keeps in memory, if that is worth it.
     """
 
-    bus: Services
+    bus: BusServices
     context: RequestContext
     handler: Handler
-    carrier: Carrier | ByTask | Silence = Silence(Reason.FAILED)
-    stream: Stream | None = None
+    carrier: MessageSink | TaskSink | NullSink = NullSink(Reason.FAILED)
+    stream: MessageStream | None = None
     task: Task | None = None
     task_id: str | None = None
     beginning: bool = False
-    account: Account | None = None
-    _answers: Answers | None = None
+    account: MemoryAccount | None = None
+    _answers: InputResponses | None = None
     _name: str | None = None
-    _asks: Asks | None = None
+    _asks: InputRounds | None = None
     _lapse_timer: Timer | None = None
     _result: bytes | ProtocolError | None = None
 
@@ -148,10 +148,10 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _make_room(self) -> None:
         """End, and tell why by what carries it. One that has not begun is refused instead."""
-        if isinstance(self.carrier, Silence):
+        if isinstance(self.carrier, NullSink):
             self.cancel()
         elif self.task is not None:
-            self.carrier.address.tell(End(_TOO_MUCH))
+            self.carrier.address.tell(FailRequest(_TOO_MUCH))
 
     @property
     def gives_up(self) -> bool:
@@ -169,20 +169,20 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         return self.bus.tails[self.context.revision]
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> InputResponses:
         """What its handler was answered, and is to be; most are never asked for it."""
         if self._answers is None:
-            self._answers = Answers()
+            self._answers = InputResponses()
         return self._answers
 
     @answers.setter
-    def answers(self, answers: Answers) -> None:
+    def answers(self, answers: InputResponses) -> None:
         self._answers = answers
 
     @property
     def speechless(self) -> bool:
         """Whether what is said now reaches nobody."""
-        return isinstance(self.carrier, Silence)
+        return isinstance(self.carrier, NullSink)
 
     @property
     def direct(self) -> bool:
@@ -192,7 +192,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     def engage(self, message: object) -> bool:
         """Tell it something, and return whether it took it: not once it has ended, or its request without it."""
         if not self.active:
-            if isinstance(self.carrier, Carrier):
+            if isinstance(self.carrier, MessageSink):
                 self.carrier.address  # noqa: B018 - if its client turns out to have gone, it ends
             if self.speechless:
                 return False
@@ -207,12 +207,12 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     def _report(self, message: object) -> None:
         """Tell whoever carries it."""
-        if not isinstance(self.carrier, Silence):
+        if not isinstance(self.carrier, NullSink):
             self.carrier.address.tell(message)
 
     # -- life ------------------------------------------------------------------------------------
 
-    def activated(self, cell: Cell[object]) -> None:
+    def activated(self, cell: ActorContext[object]) -> None:
         """Take over the handler's task."""
         if self.task is not None:
             cell.adopt(self.task)
@@ -220,7 +220,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = message.outcome
         result = outcome.value if isinstance(outcome, Succeeded) else read_failure(outcome)
-        if isinstance(result, Required):
+        if isinstance(result, InputNeeded):
             result = self._require([result.ask], result.state)
         if self._lapse_timer is None:
             self._finish(result, cancelled=isinstance(message.outcome, TaskCancelled))
@@ -232,13 +232,13 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         self._report(Finished(result, cancelled=cancelled))
         self.stop()
 
-    def _answer_with_questions(self, message: Required) -> None:
+    def _answer_with_questions(self, message: InputNeeded) -> None:
         self._finish(self._require([message.ask], message.state))
 
     def _give_way(self) -> None:
-        self.address.tell(_GiveWay())
+        self.address.tell(_Evicted())
 
-    def _lapse(self, message: _Lapse) -> None:
+    def _lapse(self, message: _SuspensionExpired) -> None:
         self.bus.reached.note(
             "parked_timeout",
             self.context.owner,
@@ -247,7 +247,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         )
         self._cancel(message)
 
-    def _cancel(self, _message: CancelCall | _Lapse | _GiveWay) -> None:
+    def _cancel(self, _message: CancelCall | _SuspensionExpired | _Evicted) -> None:
         self._leave_parking()
         if self._result is None and self.task is not None:
             self.task.cancel()
@@ -262,21 +262,21 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     # -- questions -------------------------------------------------------------------------------
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: InputRound) -> None:
         if self._asks is None:
-            self._asks = Asks()
+            self._asks = InputRounds()
         asks = self._asks
         if not self.direct:
             if not asks and self._lapse_timer is None:
                 # What is asked in the same turn goes out together.
                 self.cell.after(0, Park())
-        elif not isinstance(self.carrier, Silence):
+        elif not isinstance(self.carrier, NullSink):
             self._report(ask)
         else:
             ask.fail(cannot_ask(self.carrier.reason.value))
         asks.add(ask)
 
-    def _withdraw(self, message: Withdraw) -> None:
+    def _withdraw(self, message: InputWithdrawn) -> None:
         if self._asks is not None:
             self._asks.discard(message.ask)
         self._report(message)
@@ -285,10 +285,10 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         asks = list(self._asks or ())
         if not asks or self.speechless or self.beginning or self._lapse_timer is not None:
             return
-        self._lapse_timer = self.cell.after(self.bus.parked_calls.timeout, _Lapse())
+        self._lapse_timer = self.cell.after(self.bus.parked_calls.timeout, _SuspensionExpired())
         self._report(Finished(self._require(asks, None), parked=True))
 
-    def _require(self, asks: Sequence[Ask], author: bytes | None) -> bytes:
+    def _require(self, asks: Sequence[InputRound], author: bytes | None) -> bytes:
         """Make the result that asks: for another run, if an `author` left a state for that; otherwise the call parks."""
         again = author is not None
         if self._name is None:
@@ -307,7 +307,7 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
         result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.tail.input_required
         if not again:
-            parked = ParkedCall(name, self, self.context.principal, self._give_way, self.context.owner)
+            parked = SuspendedCall(name, self, self.context.principal, self._give_way, self.context.owner)
             self.bus.parked_calls.park(self._name, parked)
             self.count(len(result))
         return result
@@ -323,9 +323,9 @@ class Call(LazyActor[object], kw_only=True, eq=False):
         if self._asks:
             self.cell.after(0, Park())
 
-    def _hand_over(self, message: HandOver) -> None:
+    def _hand_over(self, message: BecomeTask) -> None:
         self._report(Finished(message.result, parked=True))
-        self.carrier, self.beginning = ByTask(message.task, self.bus), False
+        self.carrier, self.beginning = TaskSink(message.task, self.bus), False
         # Another part of the handler asked meanwhile: its question is the task's first.
         for ask in self._asks or ():
             self._report(ask)
@@ -348,13 +348,13 @@ class Call(LazyActor[object], kw_only=True, eq=False):
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         TaskEnded: _task_ended,
-        Required: _answer_with_questions,
+        InputNeeded: _answer_with_questions,
         CancelCall: _cancel,
-        _Lapse: _lapse,
-        _GiveWay: _cancel,
-        Ask: _ask,
-        Withdraw: _withdraw,
+        _SuspensionExpired: _lapse,
+        _Evicted: _cancel,
+        InputRound: _ask,
+        InputWithdrawn: _withdraw,
         Park: _park,
         Resume: _resume,
-        HandOver: _hand_over,
+        BecomeTask: _hand_over,
     }

@@ -4,11 +4,11 @@ import msgspec
 from mcpbus_actors import Address, LazyActor
 
 from mcpbus.core.notification import OutboundNotification, Progress
-from mcpbus.core.services import Services
+from mcpbus.core.services import BusServices
 from mcpbus.protocol.routes import Reason
 
 
-class Carrier(LazyActor[object], eq=False):
+class MessageSink(LazyActor[object], eq=False):
     """The request by which a call speaks to its client."""
 
     def say(self, said: OutboundNotification | Progress) -> bool:
@@ -20,7 +20,7 @@ class Carrier(LazyActor[object], eq=False):
         raise NotImplementedError
 
 
-class ByTask(msgspec.Struct, frozen=True):
+class TaskSink(msgspec.Struct, frozen=True):
     """Carries a call that has become a task.
 
     Attributes:
@@ -29,17 +29,17 @@ class ByTask(msgspec.Struct, frozen=True):
     """
 
     address: Address[object]
-    bus: Services
+    bus: BusServices
 
     def say(self, said: OutboundNotification | Progress) -> bool:
-        """See `Carrier.say`."""
+        """See `MessageSink.say`."""
         said.receipt.enter()
         self.bus.make_way(said.data)
         self.address.tell(said)
         return said.receipt.fate is not None
 
 
-class Silence(msgspec.Struct, frozen=True):
+class NullSink(msgspec.Struct, frozen=True):
     """Carries a call that reaches nobody.
 
     Attributes:
@@ -49,7 +49,7 @@ class Silence(msgspec.Struct, frozen=True):
     reason: Reason
 
     def say(self, said: OutboundNotification | Progress) -> bool:
-        """See `Carrier.say`. It is discarded."""
+        """See `MessageSink.say`. It is discarded."""
         said.receipt.enter()
         said.receipt.discard(self.reason)
         return True

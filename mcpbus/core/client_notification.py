@@ -9,9 +9,9 @@ from contextvars import copy_context
 from typing import Any
 
 import msgspec
-from mcpbus_actors import Address, Cell
+from mcpbus_actors import ActorContext, Address
 
-from mcpbus.core.admission import Slot
+from mcpbus.core.admission import RequestSlot
 from mcpbus.core.session import Session
 from mcpbus.core.signals import InputEnded
 
@@ -45,7 +45,9 @@ class NotificationActor:
 
     __slots__ = ("_cell",)
 
-    def __init__(self, cell: Cell[object], slot: Slot, run: Callable[[], Awaitable[object]]) -> None:
+    def __init__(
+        self, cell: ActorContext[object], slot: RequestSlot, run: Callable[[], Awaitable[object]]
+    ) -> None:
         self._cell = cell
         slot.request = self
         cell.on_stop(lambda _: slot.release())

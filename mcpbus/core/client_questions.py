@@ -8,21 +8,21 @@ import msgspec
 from mcpbus_actors import Address
 
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
-from mcpbus.core.pending_questions import Ask, Withdraw
+from mcpbus.core.pending_questions import InputRound, InputWithdrawn
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
-from mcpbus.core.signals import Answered, Reported
-from mcpbus.features.asking.errors import AskError, ClientRefusedError, cannot_ask, invalid_answer
+from mcpbus.core.signals import InputProgressReceived, InputResponseReceived
+from mcpbus.features.asking.errors import InputRefusedError, InputRequestError, cannot_ask, invalid_answer
 from mcpbus.features.schemas import jsontypes
-from mcpbus.protocol.jsonrpc import RequestId, Response, encode_id, encode_notification, encode_request
+from mcpbus.protocol.jsonrpc import JsonRpcResponse, RequestId, encode_id, encode_notification, encode_request
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.nesting import TOO_DEEP, nests_too_deeply
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.protocol.routes import MessageKind, Reason
 
 
-class ClientQuestions:
+class LegacyInputRequests:
     """The questions of one request, or those of a session that no request asks.
 
     Args:
@@ -43,8 +43,8 @@ class ClientQuestions:
         send: Callable[[OutboundMessage], None],
         *,
         used: dict[str, bytes] | None = None,
-        question: Kind = Kind.QUESTION,
-        withdrawal: Kind = Kind.WITHDRAWAL,
+        question: MessageKind = MessageKind.QUESTION,
+        withdrawal: MessageKind = MessageKind.WITHDRAWAL,
     ) -> None:
         self._session = session
         self._asker = asker
@@ -52,14 +52,14 @@ class ClientQuestions:
         self._used = used
         self._question = question
         self._withdrawal = withdrawal
-        self._open: dict[RequestId, tuple[Ask, str, Receipt]] = {}
+        self._open: dict[RequestId, tuple[InputRound, str, Receipt]] = {}
         # So that to give one up takes no look at all the others.
-        self._of: dict[Ask, dict[RequestId, None]] = {}
+        self._of: dict[InputRound, dict[RequestId, None]] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: InputRound) -> None:
         """Ask what is asked together."""
         if self._session.input_ended is not None:
             ask.fail(cannot_ask(self._session.input_ended))
@@ -78,17 +78,17 @@ class ClientQuestions:
                 params = _with_token(params, question_id)
             data = encode_request(question_id, method, params)
             refused = partial(self._refused, question_id)
-            kind = self._question if ask.via is None else Kind.QUESTION
+            kind = self._question if ask.via is None else MessageKind.QUESTION
             self._put(ask, OutboundMessage(kind, Era.LEGACY, data, receipt, refused=refused))
 
-    def hear(self, message: Answered | Reported | Withdraw) -> None:
+    def hear(self, message: InputResponseReceived | InputProgressReceived | InputWithdrawn) -> None:
         """Take what the client, or whoever asked, says of one of them."""
         match message:
-            case Answered(response=response):
+            case InputResponseReceived(response=response):
                 self._answered(response)
-            case Reported(params=said):
+            case InputProgressReceived(params=said):
                 self._reported(said)
-            case Withdraw(ask=ask):
+            case InputWithdrawn(ask=ask):
                 self._give_up(ask, cannot_ask("the question was withdrawn"))
 
     def _reported(self, said: ProgressParams) -> None:
@@ -97,7 +97,7 @@ class ClientQuestions:
         if asked is not None:
             asked[0].report(said)
 
-    def _answered(self, response: Response) -> None:
+    def _answered(self, response: JsonRpcResponse) -> None:
         """Take an answer; one that nobody waits for any more is dropped."""
         asked = self._forget(response.id)
         if asked is None:
@@ -109,12 +109,12 @@ class ClientQuestions:
             if response.error is not None:
                 error = response.error
                 data = None if error.data is msgspec.UNSET else _read(error.data)
-                raise ClientRefusedError(error.code, error.message, data)
+                raise InputRefusedError(error.code, error.message, data)
             answer = _read(response.result or b"null")
             ask.answer(key, answer)
             if self._used is not None:
                 self._used[key] = jsontypes.encode(answer)
-        except AskError as error:
+        except InputRequestError as error:
             self._give_up(ask, error)
 
     def end(self, why: str) -> None:
@@ -128,7 +128,7 @@ class ClientQuestions:
         for ask in tuple(self._of):
             self._give_up(ask, cannot_ask(why))
 
-    def _give_up(self, ask: Ask, error: AskError) -> None:
+    def _give_up(self, ask: InputRound, error: InputRequestError) -> None:
         """Fail what was asked together, and tell the client that the rest needs no answer."""
         ask.fail(error)
         self._withdraw(tuple(self._of.get(ask, ())))
@@ -146,10 +146,10 @@ class ClientQuestions:
                 receipt = self._session.bus.ledger.enter("notifications/cancelled")
                 if asked[0].via is not None and asked[0].via.stopped:
                     asked[0].via = None
-                kind = self._withdrawal if asked[0].via is None else Kind.WITHDRAWAL
+                kind = self._withdrawal if asked[0].via is None else MessageKind.WITHDRAWAL
                 self._put(asked[0], Withdrawal(kind, Era.LEGACY, data, receipt, question=asked[2]))
 
-    def _put(self, ask: Ask, message: OutboundMessage) -> None:
+    def _put(self, ask: InputRound, message: OutboundMessage) -> None:
         """Send a message on the stream of the request that the questions go by, or on that of their asker."""
         if ask.via is None:
             self._send(message)
@@ -161,7 +161,7 @@ class ClientQuestions:
         if asked is not None:
             self._give_up(asked[0], cannot_ask(reason.value))
 
-    def _forget(self, question_id: RequestId | None) -> tuple[Ask, str, Receipt] | None:
+    def _forget(self, question_id: RequestId | None) -> tuple[InputRound, str, Receipt] | None:
         if question_id is None:
             return None
         self._session.questions.pop(question_id, None)
@@ -185,7 +185,7 @@ def _read(text: bytes | msgspec.Raw) -> Any:
     """Read what a client answers.
 
     Raises:
-        AskError: values are nested too deeply in it, or a number is beyond any float: that is JSON, and has been passed on as such.
+        InputRequestError: values are nested too deeply in it, or a number is beyond any float: that is JSON, and has been passed on as such.
     """
     if nests_too_deeply(text):
         raise invalid_answer(TOO_DEEP)

@@ -26,7 +26,7 @@ class _Kind:
     unsaid: int = 0
 
 
-class Complaints:
+class RateLimitedLogger:
     """Lines about the clients of one server: of each kind a few in a minute, and how many there were besides.
 
     Args:

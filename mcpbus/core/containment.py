@@ -12,8 +12,8 @@ import msgspec
 from mcpbus_actors import split_failure
 
 
-class Contained(msgspec.Struct):
-    """Reports what its block raises, and ends it there: ``with Contained(report): ...``.
+class ReportErrors(msgspec.Struct):
+    """Reports what its block raises, and ends it there: ``with ReportErrors(report): ...``.
 
     A `KeyboardInterrupt` and the cancellation of the task that is in the block go on; see `split_failure`.
 
@@ -41,7 +41,7 @@ class Contained(msgspec.Struct):
             del error, failure, rest  # their tracebacks hold this frame: without this, a cycle
 
 
-class ExceptionsOnly(msgspec.Struct):
+class WrapBaseExceptions(msgspec.Struct):
     """Makes an exception of whatever its block raises that is none, for those who deal with exceptions.
 
     A `KeyboardInterrupt` and the cancellation of the task that is in the block go on as they are; see `split_failure`.
@@ -73,7 +73,7 @@ def run_each(what: str, steps: Iterable[Callable[[], object]]) -> None:
     """
     failures: list[BaseException] = []
     for step in steps:
-        with Contained(failures.append):
+        with ReportErrors(failures.append):
             step()
     if failures:
         raise BaseExceptionGroup(f"{what} failed in part", failures)
@@ -90,6 +90,6 @@ async def run_lasting(function: Callable[[], Awaitable[object]], what: str) -> N
         RuntimeError: It has ended by itself, or by a `Cancelled` that was not meant for it, which a nursery would swallow.
         Exception: What it raised.
     """
-    with ExceptionsOnly(what):
+    with WrapBaseExceptions(what):
         await function()
     raise RuntimeError(f"{what} has ended, though nothing has cancelled it")

@@ -8,12 +8,12 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core import notification
-from mcpbus.core.call import Call
-from mcpbus.core.carriers import Carrier
+from mcpbus.core.call import CallActor
+from mcpbus.core.carriers import MessageSink
 from mcpbus.core.hub import Hub, hub_of
 from mcpbus.core.notification import OutboundNotification, Params, Progress
 from mcpbus.core.open_questions import answered_within
-from mcpbus.core.pending_questions import Ask
+from mcpbus.core.pending_questions import InputRound
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
@@ -21,19 +21,19 @@ from mcpbus.core.signals import CloseConnection
 from mcpbus.core.state import PrincipalT, StateT, state_of
 from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
 from mcpbus.features.asking.errors import cannot_ask
-from mcpbus.features.asking.interface import Asking
-from mcpbus.features.asking.questions import OnProgress, Question
+from mcpbus.features.asking.interface import InputRequests
+from mcpbus.features.asking.questions import InputRequest, OnProgress
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.extensions import declared_settings
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 from mcpbus.protocol.validators import check_told_seconds
 
 T = TypeVar("T")
 
-_LOG = Kind.LOG
+_LOG = MessageKind.LOG
 
 
 class ClientInfo(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class ClientInfo(msgspec.Struct, frozen=True):
         return declared_settings(self.capabilities, identifier)
 
 
-class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
+class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
     """One run of a handler, as the handler sees it.
 
     It is a ``Context[Database]`` where the lifespan yields a `Database`, and a ``Context[Database, Principal]`` where those who ask are
@@ -72,7 +72,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
 
     asynchronous = True
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CallActor) -> None:
         self._bus = call.bus
         self._call = call
         self._in_a_row = 0
@@ -224,7 +224,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
             ValueError: The protocol's core defines `method`, or it is no notification.
             TypeError: `params` is not JSON.
         """
-        said = notification.custom(self._bus.ledger, Kind.CUSTOM, method, params)
+        said = notification.custom(self._bus.ledger, MessageKind.CUSTOM, method, params)
         await self._say(said)
         return said.receipt
 
@@ -273,15 +273,17 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         self._bus.check_handler_thread()
         check_told_seconds("close_stream()", 0, retry=retry)
         call = self._call
-        if isinstance(call.carrier, Carrier) and call.context.revision.priming:
+        if isinstance(call.carrier, MessageSink) and call.context.revision.priming:
             call.carrier.tell(CloseConnection(retry))
         await trio.lowlevel.checkpoint()
 
-    def prepare(self, questions: Mapping[str, Question], on_progress: OnProgress | None = None) -> Ask:
+    def prepare(
+        self, questions: Mapping[str, InputRequest], on_progress: OnProgress | None = None
+    ) -> InputRound:
         """Make questions ready to be asked. For the bus.
 
         Raises:
-            CannotAskError: They are too many, the revision does not have one of them, or the client did not declare that it can
+            InputUnavailableError: They are too many, the revision does not have one of them, or the client did not declare that it can
                 be asked.
             TypeError: One of them holds what is not JSON.
         """
@@ -294,7 +296,7 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
 
     async def _ask(
         self,
-        questions: Mapping[Any, Question],
+        questions: Mapping[Any, InputRequest],
         timeout: float | None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
@@ -318,25 +320,27 @@ class Context(Asking, HandlerContext, Generic[StateT, PrincipalT]):
         self._call.carrier.say(said)
         return said.receipt
 
-    def relay_questions(self, questions: Mapping[str | None, Question]) -> Awaitable[list[Any]]:
+    def relay_questions(self, questions: Mapping[str | None, InputRequest]) -> Awaitable[list[Any]]:
         """Ask what somebody else asks, together; to be awaited for the answers, in this order. For the bus.
 
         Raises:
-            AskError: As for `Asking`.
+            InputRequestError: As for `InputRequests`.
         """
         return self._ask(questions, None)
 
-    def relay_for_session(self, questions: Mapping[str | None, Question]) -> Awaitable[list[Any]]:
+    def relay_for_session(self, questions: Mapping[str | None, InputRequest]) -> Awaitable[list[Any]]:
         """Ask questions that belong to the legacy session, on the stream of this call, which they outlive. For the bus.
 
         Raises:
-            AskError: As for `Asking`.
+            InputRequestError: As for `InputRequests`.
         """
         call = self._call
         session = call.context.legacy_session
         assert session is not None  # noqa: S101 - the caller has it
         carrier = call.carrier
-        return session.relay_questions(questions, carrier.address if isinstance(carrier, Carrier) else None)
+        return session.relay_questions(
+            questions, carrier.address if isinstance(carrier, MessageSink) else None
+        )
 
     def within(self, server: object) -> "Context[Any]":
         """Return the context as handlers of a mounted server are given it. For the bus."""
@@ -385,7 +389,7 @@ class _MountedContext(Context[Any]):
 
     __slots__ = ("_state",)
 
-    def __init__(self, call: Call, state: Any) -> None:
+    def __init__(self, call: CallActor, state: Any) -> None:
         super().__init__(call)
         self._state = state
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from mcpbus.core.stores.breaker import Breaker, StoreDownError
+from mcpbus.core.stores.breaker import CircuitBreaker, StoreDownError
 from mcpbus.core.stores.protocol import EventStore
 from mcpbus.core.stream_names import name_request, request_elsewhere
 from mcpbus.protocol.jsonrpc import RequestId
@@ -79,7 +79,9 @@ class EventLog:
         "used",
     )
 
-    def __init__(self, store: EventStore, breaker: Breaker, session: str, name: str, *, primes: bool) -> None:
+    def __init__(
+        self, store: EventStore, breaker: CircuitBreaker, session: str, name: str, *, primes: bool
+    ) -> None:
         self._store = store
         self._breaker = breaker
         self.session = session

@@ -4,17 +4,17 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextvars import copy_context
 from typing import Any, Final
 
-from mcpbus_actors import Address, Cell, System
+from mcpbus_actors import ActorContext, ActorSystem, Address
 
-from mcpbus.core.open_count import OpenCount
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.shares import NoRoomError, Shares
 
 _CUT_SHORT: Final = "what ran when a session had ended was cut short for another one's"
 _NOT_RUN: Final = "what runs when a session has ended was not run"
 
 
-class Farewells:
+class SessionEndHooks:
     """What runs for sessions that have ended, by their owners.
 
     Args:
@@ -23,11 +23,11 @@ class Farewells:
         reached: Where that is noted.
     """
 
-    def __init__(self, system: System, limit: int, reached: ReachedLimits) -> None:
+    def __init__(self, system: ActorSystem, limit: int, reached: LimitMonitor) -> None:
         self._system = system
         self._reached = reached
         self._shares: Shares[Address[Any]] = Shares(limit)
-        self._open = OpenCount()
+        self._open = ActiveCounter()
 
     def begin(self, owner: Hashable, run: Callable[[], Awaitable[object]]) -> None:
         """Run what there is for a session.
@@ -44,7 +44,7 @@ class Farewells:
         if displaced is not None:
             self._reached.note("max_sessions", owner, _CUT_SHORT)
             displaced.tell(None)
-        self._system.spawn(_Farewell, self, owner, run)
+        self._system.spawn(_SessionEndHook, self, owner, run)
 
     def entered(self, owner: Hashable, one: Address[Any]) -> None:
         """Count one, for itself."""
@@ -61,13 +61,17 @@ class Farewells:
         await self._open.wait_none()
 
 
-class _Farewell:
+class _SessionEndHook:
     """The actor that runs it for one session, and ends with it; or when it is told anything else."""
 
     __slots__ = ("_cell",)
 
     def __init__(
-        self, cell: Cell[object], farewells: Farewells, owner: Hashable, run: Callable[[], Awaitable[object]]
+        self,
+        cell: ActorContext[object],
+        farewells: SessionEndHooks,
+        owner: Hashable,
+        run: Callable[[], Awaitable[object]],
     ) -> None:
         self._cell = cell
         farewells.entered(owner, cell.address)

@@ -1,6 +1,6 @@
 """The hub: what every transport attaches to, and the place from which a change is told to all who want to hear of it.
 
-Transports are thin: each turns its bytes into `dispatcher.serve`, and a `Stream` back into bytes.
+Transports are thin: each turns its bytes into `dispatcher.serve`, and a `MessageStream` back into bytes.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
@@ -9,42 +9,42 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import trio
-from mcpbus_actors import Address, DeadLetter, System, open_system
+from mcpbus_actors import ActorSystem, Address, DeadLetter, open_system
 
 from mcpbus.core import mailboxes
 from mcpbus.core.backend import Backend
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.limits import Limits
-from mcpbus.core.notification import RESOURCE_UPDATED, Change
-from mcpbus.core.open_count import OpenCount
-from mcpbus.core.other_processes import RemoteSessions, SharedRounds
+from mcpbus.core.notification import RESOURCE_UPDATED, ChangeEvent
+from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.other_processes import RemoteSessionLookup, RoundRegistry
 from mcpbus.core.outbox import Outbox
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.remote_session import RemoteSession
-from mcpbus.core.services import Services
+from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
-from mcpbus.core.session_directory import SessionDirectory
-from mcpbus.core.signals import End
+from mcpbus.core.session_directory import SessionManager
+from mcpbus.core.signals import FailRequest
 from mcpbus.core.statistics import Statistics
-from mcpbus.core.stores.breaker import Breaker
-from mcpbus.core.stores.forgetting import Forgetting
+from mcpbus.core.stores.breaker import CircuitBreaker
+from mcpbus.core.stores.forgetting import ForgetQueue
 from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import EventStore, TaskStore
-from mcpbus.core.stream import Stream
-from mcpbus.core.tasks.directory import TaskDirectory
+from mcpbus.core.stream import MessageStream
+from mcpbus.core.tasks.directory import TaskManager
 from mcpbus.core.time_slice import TimeSlice
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.owners import Peer
-from mcpbus.protocol.request_state import Sealer
-from mcpbus.protocol.routes import Kind, StreamKind
+from mcpbus.protocol.request_state import StateSealer
+from mcpbus.protocol.routes import MessageKind, StreamKind
 from mcpbus.protocol.validators import check_text
 
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
 
 
-class Hub(Services):
+class Hub(BusServices):
     """An opened server, to which every transport attaches. Made by `open_hub`.
 
     Attributes:
@@ -65,11 +65,11 @@ class Hub(Services):
     def __init__(
         self,
         backend: Backend,
-        system: System,
+        system: ActorSystem,
         limits: Limits,
         state: Any,
         *,
-        sealer: Sealer,
+        sealer: StateSealer,
         event_store: EventStore | None,
         task_store: TaskStore | None,
         process: str | None,
@@ -79,18 +79,18 @@ class Hub(Services):
         self.backend = backend
         self.time_slice = TimeSlice(self)
         self.event_store = event_store
-        self.event_breaker = Breaker("event store", limits, self.reached)
-        self.tasks = TaskDirectory(self, MemoryTaskStore() if task_store is None else task_store)
-        self.session_directory = SessionDirectory(
+        self.event_breaker = CircuitBreaker("event store", limits, self.reached)
+        self.tasks = TaskManager(self, MemoryTaskStore() if task_store is None else task_store)
+        self.session_directory = SessionManager(
             self,
             backend,
-            None if event_store is None else Forgetting(system, event_store, limits.store_pause),
+            None if event_store is None else ForgetQueue(system, event_store, limits.store_pause),
         )
         self.sessions: Mapping[str, Session] = self.session_directory.by_id
-        self._streams = OpenCount()
+        self._streams = ActiveCounter()
         self.abandon: Callable[[], Awaitable[None]] | None = None
-        self.rounds: SharedRounds | None = None
-        self.remote_sessions: RemoteSessions | None = None
+        self.rounds: RoundRegistry | None = None
+        self.remote_sessions: RemoteSessionLookup | None = None
         self.draining = False
         self._drained = False
 
@@ -101,29 +101,29 @@ class Hub(Services):
 
         `Server.add_tool` and `Server.remove_tool` do so by themselves.
         """
-        return self._tell_all(Change("tools"))
+        return self._tell_all(ChangeEvent("tools"))
 
     def prompts_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of prompts has changed."""
-        return self._tell_all(Change("prompts"))
+        return self._tell_all(ChangeEvent("prompts"))
 
     def resources_changed(self) -> Broadcast:
         """Tell every client that wants to know that the list of resources or templates has changed."""
-        return self._tell_all(Change("resources"))
+        return self._tell_all(ChangeEvent("resources"))
 
     def resource_updated(self, uri: str) -> Broadcast:
         """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
         check_text("bus.resource_updated()", uri=uri)
-        return self._tell_all(Change(None, uri))
+        return self._tell_all(ChangeEvent(None, uri))
 
-    def _tell_all(self, change: Change) -> Broadcast:
+    def _tell_all(self, change: ChangeEvent) -> Broadcast:
         """Tell a change here and elsewhere; the receipts are for those here."""
         broadcast = self.tell_here(change)
         if self.tell_elsewhere is not None:
             broadcast.elsewhere = (self.tell_elsewhere(change),)
         return broadcast
 
-    def tell_here(self, change: Change) -> Broadcast:
+    def tell_here(self, change: ChangeEvent) -> Broadcast:
         """Tell a change to the clients of this process."""
         if change.list is not None:
             return self.list_changed(change.list)
@@ -133,7 +133,7 @@ class Hub(Services):
     def tell_update(self, uri: str, recipients: Iterable[Address[object]]) -> Broadcast:
         """Tell some sessions and listens that the contents of a resource have changed."""
         data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
-        return self.publish(recipients, RESOURCE_UPDATED, Kind.RESOURCE_UPDATED, data, key, uri)
+        return self.publish(recipients, RESOURCE_UPDATED, MessageKind.RESOURCE_UPDATED, data, key, uri)
 
     def list_changed(self, name: ListName) -> Broadcast:
         """Tell every client that wants to know that a list has changed."""
@@ -178,7 +178,7 @@ class Hub(Services):
             return self.session_directory.find_own(session_id, principal)
         return await self.remote_sessions.find(session_id, principal)
 
-    def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, Stream]:
+    def open_channel(self, principal: object, peer: Peer, *, timed: bool) -> tuple[Session, MessageStream]:
         """Open a connection that carries everything: its session, which may never be initialized, and its stream.
 
         Args:
@@ -194,7 +194,7 @@ class Hub(Services):
         stream.owner = owner
         return self.session_directory.open_channel(principal, owner, stream, timed=timed), stream
 
-    def open_stream(self, kind: StreamKind, session: Session | None = None) -> Stream:
+    def open_stream(self, kind: StreamKind, session: Session | None = None) -> MessageStream:
         """Open a stream. For transports.
 
         Args:
@@ -203,7 +203,7 @@ class Hub(Services):
         """
         limits = self.limits
         outbox = Outbox(limits.outbox_items, limits.outbox_bytes)
-        stream = Stream(
+        stream = MessageStream(
             self.system, kind=kind, limits=limits, budget=self.budget, outbox=outbox, _open=self._streams
         )
         if session is not None:
@@ -217,7 +217,9 @@ class Hub(Services):
             stream.address  # noqa: B018 - it is active from the beginning
         return stream
 
-    def open_log(self, kind: StreamKind, session: Session, stream: Stream | None = None) -> EventLog | None:
+    def open_log(
+        self, kind: StreamKind, session: Session, stream: MessageStream | None = None
+    ) -> EventLog | None:
         """Open the log of a session's stream, or of an answer without one; None where nothing is kept for clients that come back."""
         revision = session.revision
         if self.event_store is None or revision is None:
@@ -278,7 +280,7 @@ class Hub(Services):
         self.tasks.close()
         for slot in self.listens:
             if slot.address is not None:
-                slot.address.tell(End("The server is shutting down"))
+                slot.address.tell(FailRequest("The server is shutting down"))
         self.session_directory.let_go()
         with trio.move_on_after(seconds) as patience:
             await self.admission.wait_idle()
@@ -288,7 +290,7 @@ class Hub(Services):
             self.reached.note("drain_seconds", None, "what still ran at the shutdown was ended")
         for slot in self.admission:
             if slot.address is not None:
-                slot.address.tell(End("The server is shutting down"))
+                slot.address.tell(FailRequest("The server is shutting down"))
         await self.session_directory.end_all(_FLUSH_SECONDS)
         self.tasks.end_all()
         with trio.move_on_after(_FLUSH_SECONDS):
@@ -299,7 +301,7 @@ class Hub(Services):
             await self.session_directory.wait_farewells()
 
 
-def hub_of(services: Services) -> Hub:
+def hub_of(services: BusServices) -> Hub:
     """Return the hub that a call's services are a part of."""
     assert isinstance(services, Hub)  # noqa: S101 - nothing else spawns what serves calls
     return services
@@ -327,7 +329,7 @@ async def open_hub(
     limits: Limits,
     state: Any,
     *,
-    sealer: Sealer,
+    sealer: StateSealer,
     event_store: EventStore | None,
     task_store: TaskStore | None,
     drain_seconds: float,
@@ -347,7 +349,7 @@ async def open_hub(
         process: Names this process among those that serve with it; None if there are no others.
     """
     raised: Exception | None = None
-    tasks: TaskDirectory | None = None
+    tasks: TaskManager | None = None
     try:
         async with open_system(backend.name, mailboxes.settle, mailboxes.expendable) as system:
             hub = kind(

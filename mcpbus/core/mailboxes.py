@@ -10,23 +10,23 @@ reply, a handler for an answer, a session for its end. It needs no bound of its 
   its connection until the mailboxes have been worked off; see `mcpbus_actors.Address.tell`.
 """
 
-from mcpbus_actors import DeadLetter, Discard
+from mcpbus_actors import DeadLetter, DeadLetterReason
 
-from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
+from mcpbus.core.notification import OutboundNotification, Progress, UnencodableNotification
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
-from mcpbus.core.pending_questions import Ask
-from mcpbus.core.session_messages import Leave
-from mcpbus.core.stream import Returned
-from mcpbus.core.writer import TakeOver
+from mcpbus.core.pending_questions import InputRound
+from mcpbus.core.session_messages import YieldSession
+from mcpbus.core.stream import UnsentReturned
+from mcpbus.core.writer import WriterTakeOver
 from mcpbus.features.asking.errors import cannot_ask
 from mcpbus.protocol.routes import Reason
 
 _LOSSES = {
-    Discard.FULL: Reason.OVERFLOW,
-    Discard.STOPPED: Reason.FINISHED,
-    Discard.FAILED: Reason.FAILED,
-    Discard.CLOSED: Reason.SESSION_ENDED,
-    Discard.LATE: Reason.FINISHED,
+    DeadLetterReason.FULL: Reason.OVERFLOW,
+    DeadLetterReason.STOPPED: Reason.FINISHED,
+    DeadLetterReason.FAILED: Reason.FAILED,
+    DeadLetterReason.CLOSED: Reason.SESSION_ENDED,
+    DeadLetterReason.LATE: Reason.FINISHED,
 }
 
 
@@ -44,14 +44,14 @@ def settle(letter: DeadLetter) -> None:
         case OutboundNotification() | Progress():
             if message.receipt.fate is None:
                 message.receipt.discard(reason)
-        case Unsaid() if message.said.receipt.fate is None:
+        case UnencodableNotification() if message.said.receipt.fate is None:
             message.said.receipt.discard(reason)
-        case Ask():
+        case InputRound():
             message.fail(cannot_ask("its request, or its session, has ended"))
-        case TakeOver():
+        case WriterTakeOver():
             message.writer.grant()
-        case Leave():
+        case YieldSession():
             message.done()
-    for unsent in message.waiting if isinstance(message, Returned) else [message]:
+    for unsent in message.waiting if isinstance(message, UnsentReturned) else [message]:
         if isinstance(unsent, OutboundMessage) and unsent.receipt.fate is None:
             unsent.discard(reason)

@@ -15,7 +15,7 @@ from mcpbus.protocol.json_faults import with_place
 from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 from mcpbus.protocol.validators import check_text
 
 MESSAGE = "notifications/message"
@@ -36,7 +36,7 @@ Params: TypeAlias = dict[str, Any] | msgspec.Raw | None
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])  # it looks at the members, and makes nothing of them
 
 
-class Change(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ChangeEvent(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What has changed, for whoever wants to hear of it.
 
     Attributes:
@@ -60,7 +60,7 @@ class OutboundNotification(msgspec.Struct, frozen=True, gc=False):
         uri: The resource that was updated.
     """
 
-    kind: Kind
+    kind: MessageKind
     receipt: Receipt
     data: bytes
     key: Hashable = None
@@ -80,7 +80,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
         data: Both, and what is being done, as the members of a JSON object and its closing brace.
     """
 
-    kind: ClassVar[Kind] = Kind.PROGRESS
+    kind: ClassVar[MessageKind] = MessageKind.PROGRESS
     key: ClassVar[str] = PROGRESS
 
     receipt: Receipt
@@ -94,7 +94,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
         return encode_value(_Report(self.progress, self.total))[1:]
 
 
-class Unsaid(msgspec.Struct, frozen=True):
+class UnencodableNotification(msgspec.Struct, frozen=True):
     """What was said, and of which no message could be made: that is a defect of the bus.
 
     Attributes:
@@ -112,7 +112,7 @@ class _Report(msgspec.Struct, gc=False, omit_defaults=True):
     message: str | None = None
 
 
-def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -> OutboundNotification:
+def log(ledger: Ledger, kind: MessageKind, level: str, data: Any, logger: str | None) -> OutboundNotification:
     """Make a log line.
 
     Raises:
@@ -129,7 +129,7 @@ def log(ledger: Ledger, kind: Kind, level: str, data: Any, logger: str | None) -
     return OutboundNotification(kind, Receipt(MESSAGE, ledger), encoded + b"}}", None, severity)
 
 
-def custom(ledger: Ledger, kind: Kind, method: str, params: Params) -> OutboundNotification:
+def custom(ledger: Ledger, kind: MessageKind, method: str, params: Params) -> OutboundNotification:
     """Make a notification that the protocol's core does not define.
 
     Raises:
@@ -155,7 +155,7 @@ def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
     check_text("session.resource_updated()", uri=uri)
     data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
     return OutboundNotification(
-        Kind.RESOURCE_UPDATED, Receipt(RESOURCE_UPDATED, ledger), data, key, None, uri
+        MessageKind.RESOURCE_UPDATED, Receipt(RESOURCE_UPDATED, ledger), data, key, None, uri
     )
 
 
@@ -170,7 +170,7 @@ def _check_object(raw: msgspec.Raw) -> None:
 def elicitation_complete(ledger: Ledger, elicitation_id: str) -> OutboundNotification:
     """Make the news that what an elicitation by URL was for has been done."""
     encoded = encode_notification(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
-    return OutboundNotification(Kind.SESSION_CUSTOM, Receipt(ELICITATION_COMPLETE, ledger), encoded)
+    return OutboundNotification(MessageKind.SESSION_CUSTOM, Receipt(ELICITATION_COMPLETE, ledger), encoded)
 
 
 def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:

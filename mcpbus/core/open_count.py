@@ -3,7 +3,7 @@
 import trio
 
 
-class OpenCount:
+class ActiveCounter:
     """How many are open, for whoever waits until the last one has done what it had to."""
 
     __slots__ = ("_count", "_none")

@@ -7,10 +7,10 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from mcpbus.core.pending_questions import Ask, Withdraw
-from mcpbus.core.services import Services
+from mcpbus.core.pending_questions import InputRound, InputWithdrawn
+from mcpbus.core.services import BusServices
 from mcpbus.features.asking.errors import cannot_ask, timed_out, undeclared
-from mcpbus.features.asking.questions import OnProgress, Question
+from mcpbus.features.asking.questions import InputRequest, OnProgress
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.validators import check_numbers
 
@@ -18,7 +18,7 @@ MOST_ANSWERS: Final = 1_000
 """How many answers one request may bring, and so how many questions may be open of one call, or of a session outside any."""
 
 
-class OpenQuestions(msgspec.Struct, gc=False):
+class InputRequestQuota(msgspec.Struct, gc=False):
     """Counts the questions of one call, or of a session outside any, that somebody waits for the answers to.
 
     Attributes:
@@ -29,15 +29,15 @@ class OpenQuestions(msgspec.Struct, gc=False):
 
     def prepare(
         self,
-        questions: Mapping[str, Question],
+        questions: Mapping[str, InputRequest],
         capabilities: Mapping[str, Any],
         revision: Revision,
         on_progress: OnProgress | None = None,
-    ) -> Ask:
+    ) -> InputRound:
         """Make questions ready to be asked, beside those that are open, a client that declared these capabilities.
 
         Raises:
-            CannotAskError: They are too many, the revision does not have one of them, or the client did not declare that it can
+            InputUnavailableError: They are too many, the revision does not have one of them, or the client did not declare that it can
                 be asked.
             TypeError: One of them holds what is not JSON.
         """
@@ -51,10 +51,10 @@ class OpenQuestions(msgspec.Struct, gc=False):
                 required[name] = required.get(name, {}) | needed
         if required:
             raise undeclared(required, revision)
-        return Ask(questions, revision, on_progress)
+        return InputRound(questions, revision, on_progress)
 
     @contextmanager
-    def waiting(self, ask: Ask, tell: Callable[[Withdraw], object]) -> Iterator[None]:
+    def waiting(self, ask: InputRound, tell: Callable[[InputWithdrawn], object]) -> Iterator[None]:
         """Count what has been prepared, in whose block it is asked and waited for. What is still open at its end is withdrawn."""
         self.count += len(ask.questions)
         try:
@@ -62,18 +62,18 @@ class OpenQuestions(msgspec.Struct, gc=False):
         finally:
             self.count -= len(ask.questions)
             if ask.open:
-                tell(Withdraw(ask))
+                tell(InputWithdrawn(ask))
 
 
 def answered_within(
-    services: Services, owner: Hashable, timeout: float | None, era: Era
+    services: BusServices, owner: Hashable, timeout: float | None, era: Era
 ) -> AbstractContextManager[None]:
     """Bound how long a client has for its answers: so many seconds, and at most as many as the bus allows.
 
     A modern one comes back with them when it likes, and a call that is parked has a bound of its own.
 
     Raises:
-        AnswerTimeoutError: They are over.
+        InputTimeoutError: They are over.
         TypeError: `timeout` is no number.
     """
     if timeout is not None:
@@ -82,7 +82,7 @@ def answered_within(
 
 
 @contextmanager
-def _at_most(services: Services, owner: Hashable, timeout: float | None) -> Iterator[None]:
+def _at_most(services: BusServices, owner: Hashable, timeout: float | None) -> Iterator[None]:
     ceiling = services.limits.ask_timeout
     seconds = ceiling if timeout is None else min(timeout, ceiling)
     try:

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.session import Session
-from mcpbus.core.stash import SessionStash
+from mcpbus.core.stash import SessionHeldStore
 from mcpbus.protocol.request_state import RoundState
 
 
@@ -12,7 +12,7 @@ class SessionMovedError(Exception):
     """Another process goes on with a session, which was here when it was begun to look into a request for it."""
 
 
-class SessionRecords(Protocol):
+class SessionStore(Protocol):
     """Keeps what others need to go on with sessions over HTTP."""
 
     async def keep(self, session: Session, /) -> None:
@@ -28,11 +28,11 @@ class SessionRecords(Protocol):
     def drop(self, session: Session, /) -> bool:
         """Forget a session, and return whether it was kept: if not, another process has it. Raises nothing."""
 
-    def stash_of(self, session: Session, /) -> SessionStash | None:
+    def stash_of(self, session: Session, /) -> SessionHeldStore | None:
         """Return where what is held for a session's client is kept; None if the session is not kept."""
 
 
-class SharedRounds(Protocol):
+class RoundRegistry(Protocol):
     """Knows which rounds of calls were used, in whatever process."""
 
     async def use(self, state: RoundState, /) -> bool:
@@ -46,7 +46,7 @@ class SharedRounds(Protocol):
         """Use a round up, as soon as that can be: its call goes on here. Raises nothing."""
 
 
-class Successors(Protocol):
+class SessionHandoff(Protocol):
     """Other processes, which go on with sessions over HTTP when this one ends."""
 
     def begin(self) -> None:
@@ -62,7 +62,7 @@ class Successors(Protocol):
         """Whether a session is theirs: it is handed over as soon as it has no request in flight, or has been."""
 
 
-class RemoteSessions(Protocol):
+class RemoteSessionLookup(Protocol):
     """The sessions over HTTP that other processes have."""
 
     async def find(self, session_id: str, principal: object, /) -> Session | RemoteSession | None:

@@ -12,23 +12,23 @@ from typing import TypeAlias
 
 import msgspec
 
-from mcpbus.core.receipt import Place, Receipt, enter_all, move_all
+from mcpbus.core.receipt import Location, Receipt, enter_all, move_all
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import IN_REQUEST, Kind, Reason, StreamKind
+from mcpbus.protocol.routes import IN_REQUEST, MessageKind, Reason, StreamKind
 
 OVERHEAD_BYTES = 128
 """What a queued message costs beside its data, roughly, in bytes."""
 
 BOUNDED = IN_REQUEST | {
-    Kind.QUESTION,
-    Kind.SESSION_QUESTION,
-    Kind.SESSION_LOG,
-    Kind.SESSION_CUSTOM,
-    Kind.LIST_CHANGED,
-    Kind.RESOURCE_UPDATED,
-    Kind.TASK,
+    MessageKind.QUESTION,
+    MessageKind.SESSION_QUESTION,
+    MessageKind.SESSION_LOG,
+    MessageKind.SESSION_CUSTOM,
+    MessageKind.LIST_CHANGED,
+    MessageKind.RESOURCE_UPDATED,
+    MessageKind.TASK,
 }
 """What handlers and programs say, of which there may be any number. Of the other kinds, requests bound it."""
 _STREAMS = {
@@ -37,9 +37,9 @@ _STREAMS = {
     StreamKind.LISTEN: "a listen",
     StreamKind.DUPLEX: "a connection",
 }
-_LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
+_LOGS = frozenset({MessageKind.LOG, MessageKind.SESSION_LOG})
 _Said: TypeAlias = tuple[RequestId | None, Hashable]
-_OUTBOX, _WRITING = Place.OUTBOX, Place.WRITING
+_OUTBOX, _WRITING = Location.OUTBOX, Location.WRITING
 
 
 class OutboundMessage(msgspec.Struct, eq=False, gc=False):
@@ -59,7 +59,7 @@ class OutboundMessage(msgspec.Struct, eq=False, gc=False):
         refused: Told why, if it is a request to the client that is refused; its sender must not wait for ever.
     """
 
-    kind: Kind
+    kind: MessageKind
     era: Era
     data: bytes
     receipt: Receipt
@@ -107,7 +107,7 @@ class Withdrawal(OutboundMessage, eq=False, gc=False, kw_only=True):
     @property
     def due(self) -> bool:
         """Whether the question is more than something that waits beside it: only then is there anything to withdraw."""
-        return self.question.place is not Place.OUTBOX
+        return self.question.place is not Location.OUTBOX
 
 
 class Outbox:

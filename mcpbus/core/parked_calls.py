@@ -6,18 +6,18 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.protocol.errors import ProtocolError, invalid_params
-from mcpbus.protocol.principals import Owner
-from mcpbus.protocol.request_state import Binding, RoundState, Sealer
+from mcpbus.protocol.principals import BoundPrincipal
+from mcpbus.protocol.request_state import Binding, RoundState, StateSealer
 
 T = TypeVar("T")
 
 _MOST_CONSUMED = 100_000
 
 
-class ParkedCall(msgspec.Struct, Generic[T], frozen=True):
+class SuspendedCall(msgspec.Struct, Generic[T], frozen=True):
     """A call that waits.
 
     Attributes:
@@ -35,7 +35,7 @@ class ParkedCall(msgspec.Struct, Generic[T], frozen=True):
     owner: Hashable = None
 
 
-class ParkedCalls(Generic[T]):
+class SuspendedCalls(Generic[T]):
     """The calls of one bus that wait, oldest first.
 
     Nothing assumes that a retry comes: each call has its own time limit, and beyond `limit` the oldest goes of whoever has
@@ -49,20 +49,20 @@ class ParkedCalls(Generic[T]):
     """
 
     def __init__(
-        self, sealer: Sealer, limit: int, timeout: float, reached: ReachedLimits | None = None
+        self, sealer: StateSealer, limit: int, timeout: float, reached: LimitMonitor | None = None
     ) -> None:
         self.sealer = sealer
         self.timeout = timeout
         self._reached = reached
         self._shares: Shares[str] = Shares(limit)
-        self._calls: dict[str, ParkedCall[T]] = {}
+        self._calls: dict[str, SuspendedCall[T]] = {}
         self._consumed: OrderedDict[bytes, float] = OrderedDict()  # used rounds, and when they lapse
         self._forgotten = 0.0
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def park(self, call: str, parked: ParkedCall[T]) -> None:
+    def park(self, call: str, parked: SuspendedCall[T]) -> None:
         """Enter a call."""
         if call not in self._calls and not self._make_room(parked.owner):
             parked.evict()
@@ -88,7 +88,7 @@ class ParkedCalls(Generic[T]):
         if self._reached is not None:
             self._reached.note("max_parked", owner, "a call that waited for its client was given up")
 
-    def leave(self, call: str) -> ParkedCall[T]:
+    def leave(self, call: str) -> SuspendedCall[T]:
         """Take a call out.
 
         Raises:
@@ -104,14 +104,14 @@ class ParkedCalls(Generic[T]):
             self.leave(call)
 
     def open(self, text: object, binding: Binding) -> RoundState:
-        """Open the state of a round; as `Sealer.open`."""
+        """Open the state of a round; as `StateSealer.open`."""
         return self.sealer.open(text, binding, self._owner_of)
 
-    def _owner_of(self, call: str) -> Owner | None:
+    def _owner_of(self, call: str) -> BoundPrincipal | None:
         parked = self._calls.get(call)
-        return None if parked is None else Owner(parked.principal)
+        return None if parked is None else BoundPrincipal(parked.principal)
 
-    def claim(self, state: RoundState) -> ParkedCall[T] | None:
+    def claim(self, state: RoundState) -> SuspendedCall[T] | None:
         """Use up a round, and return the call that waits for it; None if that is gone.
 
         Raises:

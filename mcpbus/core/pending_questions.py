@@ -7,8 +7,8 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.features.asking.errors import AskError
-from mcpbus.features.asking.questions import OnProgress, Question
+from mcpbus.features.asking.errors import InputRequestError
+from mcpbus.features.asking.questions import InputRequest, OnProgress
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import quoted
 from mcpbus.protocol.messages import ProgressParams
@@ -21,7 +21,7 @@ LONGEST_KEY: Final = 1024
 _FEW: Final = 16
 
 
-class Ask:
+class InputRound:
     """Questions by key, and their answers as they come.
 
     Args:
@@ -55,7 +55,7 @@ class Ask:
 
     def __init__(
         self,
-        questions: Mapping[str, Question],
+        questions: Mapping[str, InputRequest],
         revision: Revision,
         on_progress: OnProgress | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class Ask:
         self._answers: dict[str, Any] = {}
         self.on_progress = on_progress
         self.via: Address[object] | None = None
-        self._error: AskError | None = None
+        self._error: InputRequestError | None = None
         self._reported: ProgressParams | None = None
         self._settled = False
         self._news = trio.Event()
@@ -92,13 +92,13 @@ class Ask:
         """Take a client's answer, decoded JSON.
 
         Raises:
-            InvalidAnswerError: It is not of the form that the question asks for, and stays open.
+            InvalidInputError: It is not of the form that the question asks for, and stays open.
         """
         self._answers[key] = self.questions[key].read(answer)
         if len(self._answers) == len(self.questions):
             self._settle()
 
-    def fail(self, error: AskError) -> None:
+    def fail(self, error: InputRequestError) -> None:
         """End the waiting with an error. Harmless once it has ended."""
         if not self._settled:
             self._error = error
@@ -117,7 +117,7 @@ class Ask:
         """Wait for all answers, telling how far the client is meanwhile, and return them by key.
 
         Raises:
-            AskError: See `fail`.
+            InputRequestError: See `fail`.
             Exception: What `on_progress` raises.
         """
         while True:
@@ -133,7 +133,7 @@ class Ask:
         return {key: self._answers[key] for key in self.questions}
 
 
-class Asks:
+class InputRounds:
     """Those of one call, in their order.
 
     Ones that are settled are dropped now and then: with each new one, that would take a time that grows with the square of their number.
@@ -142,30 +142,30 @@ class Asks:
     __slots__ = ("_all", "_most")
 
     def __init__(self) -> None:
-        self._all: dict[Ask, None] = {}
+        self._all: dict[InputRound, None] = {}
         self._most = _FEW
 
     def __bool__(self) -> bool:
         """Whether any waits for answers."""
         return any(not ask.settled for ask in self._all)
 
-    def __iter__(self) -> Iterator[Ask]:
+    def __iter__(self) -> Iterator[InputRound]:
         """Those that wait, as it is now."""
         return iter([ask for ask in self._all if not ask.settled])
 
-    def add(self, ask: Ask) -> None:
+    def add(self, ask: InputRound) -> None:
         """Add one."""
         if len(self._all) >= self._most:
             self._all = dict.fromkeys(self)
             self._most = 2 * len(self._all) + _FEW
         self._all[ask] = None
 
-    def discard(self, ask: Ask) -> None:
+    def discard(self, ask: InputRound) -> None:
         """Take one out, if it is there."""
         self._all.pop(ask, None)
 
 
-class Required(msgspec.Struct, frozen=True):
+class InputNeeded(msgspec.Struct, frozen=True):
     """What a handler wants to ask before it is run again.
 
     Attributes:
@@ -173,11 +173,11 @@ class Required(msgspec.Struct, frozen=True):
         state: What it wants to know then, encoded.
     """
 
-    ask: Ask
+    ask: InputRound
     state: bytes
 
 
-class Withdraw(msgspec.Struct, frozen=True):
+class InputWithdrawn(msgspec.Struct, frozen=True):
     """Told when whoever asked no longer waits for it."""
 
-    ask: Ask
+    ask: InputRound

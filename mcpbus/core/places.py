@@ -9,11 +9,11 @@ from collections.abc import Hashable
 
 import trio
 
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.shares import has_room
 
 
-class Places:
+class FairLimiter:
     """So many places.
 
     Args:
@@ -45,9 +45,9 @@ class Places:
         """How many owners have or want one."""
         return len(self._taken.keys() | self._waiting.keys())
 
-    def place(self, owner: Hashable, reached: ReachedLimits) -> "Place":
+    def place(self, owner: Hashable, reached: LimitMonitor) -> "FairToken":
         """Return one place for somebody: what `WorkerThreads.run` takes, and `trio.to_thread.run_sync` as its limiter."""
-        return Place(self, owner, reached)
+        return FairToken(self, owner, reached)
 
     def has_room(self, owner: Hashable) -> bool:
         """Tell whether there is a place for somebody. Then nobody of this owner's waits."""
@@ -90,12 +90,12 @@ class Places:
         return next((owner for owner, lot in self._waiting.items() if lot and self.has_room(owner)), None)
 
 
-class Place:
+class FairToken:
     """One place, in the form of a `trio.CapacityLimiter`."""
 
     __slots__ = ("_owner", "_places", "_reached")
 
-    def __init__(self, places: Places, owner: Hashable, reached: ReachedLimits) -> None:
+    def __init__(self, places: FairLimiter, owner: Hashable, reached: LimitMonitor) -> None:
         self._places = places
         self._owner = owner
         self._reached = reached

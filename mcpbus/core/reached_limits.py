@@ -16,7 +16,7 @@ QUIET_SECONDS: Final = 60.0
 _LONGEST_NAME: Final = 100
 
 
-class ReachedLimits:
+class LimitMonitor:
     """What the limits of one server had to keep out, or to end, by the name of each limit.
 
     Attributes:
@@ -72,11 +72,11 @@ class ReachedLimits:
 
 
 class Writing:
-    """The block that `ReachedLimits.writing` bounds; ends as that of `trio.move_on_after`, and gives the same scope."""
+    """The block that `LimitMonitor.writing` bounds; ends as that of `trio.move_on_after`, and gives the same scope."""
 
     __slots__ = ("_reached", "_scope", "_whom")
 
-    def __init__(self, reached: ReachedLimits, seconds: float, whom: object) -> None:
+    def __init__(self, reached: LimitMonitor, seconds: float, whom: object) -> None:
         self._reached = reached
         self._whom = whom
         self._scope = trio.CancelScope(relative_deadline=seconds)

@@ -2,7 +2,7 @@
 """What becomes of a message to a client: its fate, and the receipt by which its sender knows it.
 
 Every message that the server makes for a client is entered in a `Ledger` and gets a `Receipt`. It is pending
-in one `Place` after another until it has exactly one `Fate`. A reply whose fate is there as soon as it is written is
+in one `Location` after another until it has exactly one `Fate`. A reply whose fate is there as soon as it is written is
 entered together with that, and needs no receipt. The books balance at every moment::
 
     emitted + adopted == delivered + stored + discarded + refused + moved + pending
@@ -21,7 +21,7 @@ from mcpbus.protocol.identity_enum import IdentityEnum
 from mcpbus.protocol.routes import Reason
 
 
-class Verdict(IdentityEnum):
+class FateKind(IdentityEnum):
     """The kinds of fate."""
 
     DELIVERED = "delivered"
@@ -42,7 +42,7 @@ class Fate(msgspec.Struct, frozen=True):
         reason: Why it was discarded or refused; None for any other message.
     """
 
-    verdict: Verdict
+    verdict: FateKind
     reason: Reason | None = None
 
     @classmethod
@@ -54,15 +54,15 @@ class Fate(msgspec.Struct, frozen=True):
         return self.verdict.value if self.reason is None else f"{self.verdict.value}: {self.reason.value}"
 
 
-DELIVERED = Fate(Verdict.DELIVERED)
-LOST = Fate(Verdict.DISCARDED, Reason.LOST)
-STORED = Fate(Verdict.STORED)
-MOVED = Fate(Verdict.MOVED)
-_REFUSED = {reason: Fate(Verdict.REFUSED, reason) for reason in Reason}
-_DISCARDED = {reason: Fate(Verdict.DISCARDED, reason) for reason in Reason} | {Reason.LOST: LOST}
+DELIVERED = Fate(FateKind.DELIVERED)
+LOST = Fate(FateKind.DISCARDED, Reason.LOST)
+STORED = Fate(FateKind.STORED)
+MOVED = Fate(FateKind.MOVED)
+_REFUSED = {reason: Fate(FateKind.REFUSED, reason) for reason in Reason}
+_DISCARDED = {reason: Fate(FateKind.DISCARDED, reason) for reason in Reason} | {Reason.LOST: LOST}
 
 
-class Place(IdentityEnum):
+class Location(IdentityEnum):
     """Where a message without a fate is."""
 
     MAILBOX = "mailbox"
@@ -80,8 +80,8 @@ class Place(IdentityEnum):
 
 
 # The members that are named for every message; before Python 3.12 each look-up by a class's name is a search.
-_MAILBOX = Place.MAILBOX
-_VERDICT_DELIVERED = Verdict.DELIVERED
+_MAILBOX = Location.MAILBOX
+_VERDICT_DELIVERED = FateKind.DELIVERED
 
 
 class Ledger:
@@ -106,7 +106,7 @@ class Ledger:
         self.discarded = dict.fromkeys(Reason, 0)
         self.refused = 0
         self.stored = 0
-        self.pending = dict.fromkeys(Place, 0)
+        self.pending = dict.fromkeys(Location, 0)
 
     def enter(self, method: str) -> "Receipt":
         """Enter a new message in the books and return its receipt."""
@@ -132,11 +132,11 @@ class Ledger:
         """Count messages that have got this fate; for their receipts."""
         if fate.verdict is _VERDICT_DELIVERED:
             self.delivered += times
-        elif fate.verdict is Verdict.STORED:
+        elif fate.verdict is FateKind.STORED:
             self.stored += times
-        elif fate.verdict is Verdict.REFUSED:
+        elif fate.verdict is FateKind.REFUSED:
             self.refused += times
-        elif fate.verdict is Verdict.MOVED:
+        elif fate.verdict is FateKind.MOVED:
             self.moved += times
         elif fate.reason is not None:
             self.discarded[fate.reason] += times
@@ -158,7 +158,7 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
 
     method: str
     _ledger: Ledger
-    _place: Place = _MAILBOX
+    _place: Location = _MAILBOX
     _fate: Fate | None = None
     _event: trio.Event | None = None
 
@@ -168,7 +168,7 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         return self._fate
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> Location | None:
         """Where the message is pending, or None once it has a fate."""
         return self._place if self._fate is None else None
 
@@ -194,14 +194,14 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         assert self._fate is not None  # noqa: S101 - the event is set with the fate
         return self._fate
 
-    def move(self, place: Place) -> None:
+    def move(self, place: Location) -> None:
         """Note that the message is now in `place`. For the bus's own actors."""
         pending = self._ledger.pending
         pending[self._place] -= 1
         self._place = place
         pending[place] += 1
 
-    def enter(self, place: Place = _MAILBOX) -> None:
+    def enter(self, place: Location = _MAILBOX) -> None:
         """Enter the message in the books, which is drafted, in `place`. For the bus's own actors."""
         ledger = self._ledger
         ledger.emitted += 1
@@ -235,7 +235,7 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         return f"<Receipt {self.method}: {self._fate or self._place.value}>"
 
 
-def enter_all(receipts: Sequence[Receipt], place: Place) -> None:
+def enter_all(receipts: Sequence[Receipt], place: Location) -> None:
     """Enter drafted messages of one bus in the books, in `place`; as `Receipt.enter` for each."""
     if receipts:
         ledger = receipts[0]._ledger
@@ -256,7 +256,7 @@ def enter_settled(receipts: Sequence[Receipt], fate: Fate) -> None:
             receipt._event.set()
 
 
-def move_all(receipts: Sequence[Receipt], place: Place) -> None:
+def move_all(receipts: Sequence[Receipt], place: Location) -> None:
     """Note that pending messages of one bus, all of one place, are now in another; as `Receipt.move` for each."""
     if receipts:
         pending = receipts[0]._ledger.pending
@@ -288,7 +288,7 @@ def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:
             ledger.count(fate, settled)
 
 
-class Elsewhere(Protocol):
+class RemoteFates(Protocol):
     """The same event in the other processes that serve."""
 
     async def settled(self) -> Mapping[Fate, int]:
@@ -306,7 +306,7 @@ class Broadcast(Sequence[Receipt]):
 
     def __init__(self, receipts: Sequence[Receipt]) -> None:
         self._receipts = tuple(receipts)
-        self.elsewhere: tuple[Elsewhere, ...] = ()
+        self.elsewhere: tuple[RemoteFates, ...] = ()
 
     @overload
     def __getitem__(self, index: int) -> Receipt: ...
@@ -347,7 +347,7 @@ class Broadcast(Sequence[Receipt]):
         """
         counts: dict[Fate | None, int] = {}
 
-        async def add(elsewhere: Elsewhere) -> None:
+        async def add(elsewhere: RemoteFates) -> None:
             for fate, count in (await elsewhere.settled()).items():
                 counts[fate] = counts.get(fate, 0) + count
 

@@ -1,6 +1,6 @@
 """A session that another process has, as the rest of the program holds it: it can be spoken to, and that is all.
 
-What is said to it is in the books here, in `Place.AWAY`, until that process has told what became of it.
+What is said to it is in the books here, in `Location.AWAY`, until that process has told what became of it.
 """
 
 from typing import Any, Final, Protocol
@@ -8,14 +8,14 @@ from typing import Any, Final, Protocol
 from mcpbus.core import notification
 from mcpbus.core.notification import OutboundNotification, Params
 from mcpbus.core.receipt import Receipt
-from mcpbus.core.services import Services
+from mcpbus.core.services import BusServices
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.protocol.routes import MessageKind, Reason
 
 _CLOSE: Final = "close"
 
 
-class Teller(Protocol):
+class RemoteSessionSender(Protocol):
     """Leads to a session."""
 
     def tell(self, said: OutboundNotification, /) -> None:
@@ -37,7 +37,9 @@ class RemoteSession:
 
     __slots__ = ("_bus", "_revision", "_teller", "id")
 
-    def __init__(self, bus: Services, session_id: str, revision: Revision, teller: Teller) -> None:
+    def __init__(
+        self, bus: BusServices, session_id: str, revision: Revision, teller: RemoteSessionSender
+    ) -> None:
         self.id = session_id
         self._bus = bus
         self._revision = revision
@@ -46,12 +48,12 @@ class RemoteSession:
     def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
         """Send a log line; see `Session.log`."""
         self._bus.check_thread("session.log")
-        return self._say(notification.log(self._bus.ledger, Kind.SESSION_LOG, level, data, logger))
+        return self._say(notification.log(self._bus.ledger, MessageKind.SESSION_LOG, level, data, logger))
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension; see `Session.notify`."""
         self._bus.check_thread("session.notify")
-        return self._say(notification.custom(self._bus.ledger, Kind.SESSION_CUSTOM, method, params))
+        return self._say(notification.custom(self._bus.ledger, MessageKind.SESSION_CUSTOM, method, params))
 
     def resource_updated(self, uri: str) -> Receipt:
         """Tell this client alone that a resource has changed; see `Session.resource_updated`."""

@@ -16,73 +16,73 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 import msgspec
 import trio
-from mcpbus_actors import Cell, EagerTask, Outcome, Stopped, StopReason, Succeeded, TaskEnded
+from mcpbus_actors import ActorContext, EagerTask, Outcome, Stopped, StopReason, Succeeded, TaskEnded
 
-from mcpbus.core.admission import Slot
+from mcpbus.core.admission import RequestSlot
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.burst import Burst
+from mcpbus.core.burst import InlineNotifications
 from mcpbus.core.call import read_failure
-from mcpbus.core.carriers import Silence
-from mcpbus.core.client_questions import ClientQuestions
+from mcpbus.core.carriers import NullSink
+from mcpbus.core.client_questions import LegacyInputRequests
 from mcpbus.core.event_log import EventLog
-from mcpbus.core.notification import OutboundNotification, Progress, Unsaid
+from mcpbus.core.notification import OutboundNotification, Progress, UnencodableNotification
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
-from mcpbus.core.pending_questions import Ask, Required, Withdraw
-from mcpbus.core.receipt import Place, Receipt
+from mcpbus.core.pending_questions import InputNeeded, InputRound, InputWithdrawn
+from mcpbus.core.receipt import Location, Receipt
 from mcpbus.core.request_context import OpenStream
 from mcpbus.core.rounds import run_rounds
-from mcpbus.core.session import Stage
+from mcpbus.core.session import SessionStage
 from mcpbus.core.signals import (
     Abort,
-    Answered,
     Cancel,
     CloseConnection,
-    Drop,
-    End,
+    DropRequest,
     Ending,
+    FailRequest,
     Finished,
     InputEnded,
+    InputProgressReceived,
+    InputResponseReceived,
     Purge,
-    Reported,
 )
-from mcpbus.core.speaker import DRAWN_UP, Speaker
-from mcpbus.core.stream import Stream
+from mcpbus.core.speaker import DRAWN_UP, MessageBuilder
+from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import (
     encode_error,
     encode_result,
 )
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import ASKING, Kind, Reason, StreamKind, StreamState, route
+from mcpbus.protocol.routes import ASKING, MessageKind, Reason, StreamKind, StreamState, route
 
 _log = logging.getLogger("mcpbus")
 
 _TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
-_FINISHED, _RESPONSE, _ENDED = Reason.FINISHED, StreamKind.RESPONSE, Stage.ENDED
-_MAILBOX = Place.MAILBOX
+_FINISHED, _RESPONSE, _ENDED = Reason.FINISHED, StreamKind.RESPONSE, SessionStage.ENDED
+_MAILBOX = Location.MAILBOX
 
 
-class Answering(Protocol):
+class ResponseHandler(Protocol):
     """Who has the answer of a request written that is the only one on its stream."""
 
     @property
     def gathers(self) -> bool:
-        """See `mcpbus.transports.outlets.Outlet`."""
+        """See `mcpbus.transports.outlets.ResponseSink`."""
 
     @property
     def keeps(self) -> bool:
         """Whether what is said, and the reply, is kept in a store before it is written."""
 
-    def open(self, stream: Stream, /) -> None:
+    def open(self, stream: MessageStream, /) -> None:
         """The answer comes on this stream. No schedule point."""
 
-    def wait(self, request: "Request", /) -> bool:
+    def wait(self, request: "RequestActor", /) -> bool:
         """The handler waits, and nothing was said. No schedule point.
 
         Returns:
             Whether `answer` is given the answer if nothing is said before it. Then it is known meanwhile when to say something
-            for the client not to give up, see `Request.begin`, and when that leaves, see `Request.leave`.
+            for the client not to give up, see `RequestActor.begin`, and when that leaves, see `RequestActor.leave`.
         """
 
     def answer(self, result: bytes | ProtocolError, /) -> None:
@@ -93,7 +93,7 @@ class _Abandoned(msgspec.Struct, frozen=True):
     """Nobody came back for the answer of a legacy request."""
 
 
-class Request(Speaker, kw_only=True, eq=False):
+class RequestActor(MessageBuilder, kw_only=True, eq=False):
     """An admitted request; see the module. To be told to `run`, or to `start`, once.
 
     Attributes:
@@ -105,13 +105,13 @@ class Request(Speaker, kw_only=True, eq=False):
         gathered: What was said without a stream, and goes out together with what `run` returns; None if nothing was.
     """
 
-    slot: Slot
+    slot: RequestSlot
     open_stream: OpenStream
-    answering: Answering | None = None
+    answering: ResponseHandler | None = None
     session_id: str | None = None
-    stream: Stream | None = None
-    gathered: Burst | None = None
-    _questions: ClientQuestions | None = None
+    stream: MessageStream | None = None
+    gathered: InlineNotifications | None = None
+    _questions: LegacyInputRequests | None = None
     _parked: bool = False
     _over: bool = False
     _unsent: bytes | ProtocolError | None = None
@@ -216,7 +216,7 @@ class Request(Speaker, kw_only=True, eq=False):
         with self.begin().attach():
             pass  # as its connection does that ends
 
-    def start(self) -> Stream:
+    def start(self) -> MessageStream:
         """Run the handler in a task of its own, or carry on a call that has waited; return the stream on which the reply comes."""
         try:
             self.address  # noqa: B018 - it is active from now on
@@ -225,7 +225,7 @@ class Request(Speaker, kw_only=True, eq=False):
             self.slot.release()
             raise
 
-    def begin(self) -> Stream:
+    def begin(self) -> MessageStream:
         """Open the stream, if it is not there, and return it."""
         if self.stream is not None:
             return self.stream
@@ -246,12 +246,12 @@ class Request(Speaker, kw_only=True, eq=False):
             answering.open(stream)
         return stream
 
-    def _name_log(self, stream: Stream, log: EventLog) -> None:
+    def _name_log(self, stream: MessageStream, log: EventLog) -> None:
         process = self.call.bus.process
         if process is not None and stream.registry is not None and stream.owed == 1:
             stream.registry.name_after(log, process, self.context.request.id)
 
-    def activated(self, cell: Cell[object]) -> None:
+    def activated(self, cell: ActorContext[object]) -> None:
         """Watch the stream, and own the handler's task, which is begun if it was not, unless the call does."""
         call = self.call
         cell.watch(self.begin().address)
@@ -265,7 +265,7 @@ class Request(Speaker, kw_only=True, eq=False):
 
     @trio.lowlevel.enable_ki_protection
     def say(self, said: OutboundNotification | Progress) -> bool:
-        """Send what its handler says, which is drafted, on the stream; see `Carrier`.
+        """Send what its handler says, which is drafted, on the stream; see `MessageSink`.
 
         What is said in a burst, while the connection is about to write anyway, only joins what waits; and what is said where nothing
         waits is written here. Nobody else has to hear of either.
@@ -284,7 +284,7 @@ class Request(Speaker, kw_only=True, eq=False):
                 elif (stream is None and self._gather(message)) or (stream or self.begin()).say(message):
                     return True
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
-                return self._hear(Unsaid(said, error), said)
+                return self._hear(UnencodableNotification(said, error), said)
             return self._hear(message, said)
         return self._hear(said, said)
 
@@ -303,7 +303,7 @@ class Request(Speaker, kw_only=True, eq=False):
         answering = self.answering
         if answering is None or not answering.gathers:
             return False
-        gathered = Burst(self.call.bus.limits)
+        gathered = InlineNotifications(self.call.bus.limits)
         if not gathered.join(message):
             return False
         self.gathered = gathered
@@ -316,7 +316,7 @@ class Request(Speaker, kw_only=True, eq=False):
         else:
             self._pass_on(message)
 
-    def _raise(self, message: Unsaid) -> NoReturn:
+    def _raise(self, message: UnencodableNotification) -> NoReturn:
         raise message.error  # for its supervisor
 
     def _pass_on(self, message: OutboundMessage) -> None:
@@ -329,14 +329,16 @@ class Request(Speaker, kw_only=True, eq=False):
 
     # -- asking the client -----------------------------------------------------------------------
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: InputRound) -> None:
         if self._questions is None:
             session = self.context.legacy_session
             assert session is not None  # noqa: S101 - a client without a session has declared nothing, and is not asked
-            self._questions = ClientQuestions(session, self.address, self._send, used=self.call.answers.used)
+            self._questions = LegacyInputRequests(
+                session, self.address, self._send, used=self.call.answers.used
+            )
         self._questions.ask(ask)
 
-    def _on_question(self, message: Answered | Reported | Withdraw) -> None:
+    def _on_question(self, message: InputResponseReceived | InputProgressReceived | InputWithdrawn) -> None:
         if self._questions is not None:
             self._questions.hear(message)
 
@@ -373,19 +375,19 @@ class Request(Speaker, kw_only=True, eq=False):
             self._send_reply(result, self.stream)
         self._finish(Reason.PARKED if self._parked else _FINISHED)
 
-    def _is_one_answer(self, gathered: Burst, result: bytes | ProtocolError) -> bool:
+    def _is_one_answer(self, gathered: InlineNotifications, result: bytes | ProtocolError) -> bool:
         """Tell whether the reply goes out together with what was said: what waits for a store is counted on a stream if it is long."""
         if self.answering is None or not self.answering.keeps:
             return True
         return isinstance(result, bytes) and gathered.held + len(result) <= SHORT_BYTES
 
-    def _send_reply(self, result: bytes | ProtocolError, stream: Stream) -> None:
+    def _send_reply(self, result: bytes | ProtocolError, stream: MessageStream) -> None:
         reply = self._draw_up_reply(result, stream)
         if not stream.say_last(reply):
             reply.receipt.enter()
             self._send(reply)
 
-    def _draw_up_reply(self, result: bytes | ProtocolError, stream: Stream) -> OutboundMessage:
+    def _draw_up_reply(self, result: bytes | ProtocolError, stream: MessageStream) -> OutboundMessage:
         """Make the reply, with an encoded result object or an error; it is drafted."""
         request, revision = self.context.request, self.context.revision
         error = None
@@ -395,7 +397,7 @@ class Request(Speaker, kw_only=True, eq=False):
         else:
             data = encode_result(request.id, result)
         return OutboundMessage(
-            Kind.REPLY,
+            MessageKind.REPLY,
             revision.era,
             data,
             Receipt(request.method, self.call.bus.ledger),
@@ -410,7 +412,7 @@ class Request(Speaker, kw_only=True, eq=False):
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = message.outcome
         result = outcome.value if isinstance(outcome, Succeeded) else read_failure(outcome)
-        if isinstance(result, Required):
+        if isinstance(result, InputNeeded):
             self.call.address.tell(result)
             return
         if self._cell is not None and isinstance(message.task, EagerTask):
@@ -422,7 +424,7 @@ class Request(Speaker, kw_only=True, eq=False):
         self._parked = message.parked
         self._reply(message.result)
 
-    def _end_with_error(self, message: End) -> None:
+    def _end_with_error(self, message: FailRequest) -> None:
         self._reply(ProtocolError(INTERNAL_ERROR, message.why))
 
     def _cancel(self, _message: Cancel) -> None:
@@ -430,7 +432,7 @@ class Request(Speaker, kw_only=True, eq=False):
             self._questions.withdraw()
         self._silence(Ending.CANCELLED, Reason.CANCELLED)
 
-    def _drop(self, _message: Drop) -> None:
+    def _drop(self, _message: DropRequest) -> None:
         self._silence(Ending.SESSION_ENDED, Reason.SESSION_ENDED)
 
     def _silence(self, ending: Ending, reason: Reason) -> None:
@@ -460,7 +462,7 @@ class Request(Speaker, kw_only=True, eq=False):
         call = self.call
         # A call that has become a task speaks through that.
         if call.carrier is self:
-            call.carrier = Silence(reason)
+            call.carrier = NullSink(reason)
         call.stream = None
         self.stop()
 
@@ -488,20 +490,20 @@ class Request(Speaker, kw_only=True, eq=False):
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _take,
         Progress: _take,
-        Unsaid: _raise,
+        UnencodableNotification: _raise,
         OutboundMessage: _pass_on,
         Withdrawal: _pass_on,
         CloseConnection: _close_stream,
-        Ask: _ask,
-        Answered: _on_question,
-        Reported: _on_question,
+        InputRound: _ask,
+        InputResponseReceived: _on_question,
+        InputProgressReceived: _on_question,
         InputEnded: _input_ended,
-        Withdraw: _on_question,
+        InputWithdrawn: _on_question,
         TaskEnded: _task_ended,
         Finished: _finished,
         Cancel: _cancel,
-        Drop: _drop,
-        End: _end_with_error,
+        DropRequest: _drop,
+        FailRequest: _end_with_error,
         Stopped: _stream_stopped,
         _Abandoned: _abandoned,
     }

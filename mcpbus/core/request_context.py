@@ -7,9 +7,9 @@ import msgspec
 
 from mcpbus.core.admission import InFlight
 from mcpbus.core.session import LogThreshold, Session
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.http.headers import NO_HEADERS, Headers
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.meta import ModernClaim, Routing
@@ -27,7 +27,7 @@ class _WithMeta(msgspec.Struct):
     meta: dict[str, Any] = msgspec.field(default_factory=dict, name="_meta")
 
 
-OpenStream = Callable[[StreamKind, Session | None], Stream]
+OpenStream = Callable[[StreamKind, Session | None], MessageStream]
 """Opens a stream for what is said to a request of this session, or returns the channel that carries it."""
 
 
@@ -47,7 +47,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         headers: The header fields that came with it over HTTP; none where it came otherwise, or with others.
     """
 
-    request: Request
+    request: JsonRpcRequest
     routing: Routing
     revision: Revision
     transport: TransportKind

@@ -1,15 +1,15 @@
 """A handler's task: the handler, and what it wants after an `InputRequired`."""
 
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.context import Context
-from mcpbus.core.pending_questions import Required
+from mcpbus.core.pending_questions import InputNeeded
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 
 _MOST_ROUNDS = 100
 
 
-async def run_rounds(call: Call) -> bytes | Required:
+async def run_rounds(call: CallActor) -> bytes | InputNeeded:
     """Run a call's handler; where there are no rounds, also what it wants after an `InputRequired`.
 
     Raises:
@@ -19,7 +19,7 @@ async def run_rounds(call: Call) -> bytes | Required:
     while not isinstance(result := await call.handler.run(call), bytes):
         context = Context(call)
         if not call.direct:
-            return Required(context.prepare(result.questions), jsontypes.encode(result.state))
+            return InputNeeded(context.prepare(result.questions), jsontypes.encode(result.state))
         call.answers.begin_again(result.state)
         call.answers.forget(result.questions)
         await context.ask_all(result.questions)

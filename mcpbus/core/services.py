@@ -9,32 +9,32 @@ from threading import get_ident
 from typing import Any
 
 import trio
-from mcpbus_actors import Address, System
+from mcpbus_actors import ActorSystem, Address
 
 from mcpbus.core.admission import Admission
-from mcpbus.core.budget import SHORT_BYTES, Budget
-from mcpbus.core.complaints import Complaints
+from mcpbus.core.budget import SHORT_BYTES, MemoryBudget
+from mcpbus.core.complaints import RateLimitedLogger
 from mcpbus.core.from_thread import FromThread
 from mcpbus.core.lease import Lease
 from mcpbus.core.limits import Limits
-from mcpbus.core.notification import LIST_CHANGED, Change, OutboundNotification
-from mcpbus.core.parked_calls import ParkedCalls
-from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.core.receipt import Broadcast, Elsewhere, Ledger
+from mcpbus.core.notification import LIST_CHANGED, ChangeEvent, OutboundNotification
+from mcpbus.core.parked_calls import SuspendedCalls
+from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.receipt import Broadcast, Ledger, RemoteFates
 from mcpbus.core.state import NO_STATE
 from mcpbus.core.topics import Topics
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
-from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 
 _log = logging.getLogger("mcpbus")
 
 
-class Services:
+class BusServices:
     """What every actor of a bus may use. It knows no session, no call and no stream; see `Hub` for those.
 
     Attributes:
@@ -67,8 +67,8 @@ class Services:
         self,
         auth: Authorizer | None,
         tails: Mapping[Revision, Tail],
-        sealer: Sealer,
-        system: System,
+        sealer: StateSealer,
+        system: ActorSystem,
         limits: Limits,
         yielded: Any,
         process: str | None,
@@ -84,9 +84,9 @@ class Services:
         self._thread = get_ident()
         self.from_thread = FromThread()
         self.ledger = Ledger()
-        self.complaints = Complaints(_log)
-        self.reached = ReachedLimits()
-        self.budget = Budget(limits.memory_bytes, self.reached)
+        self.complaints = RateLimitedLogger(_log)
+        self.reached = LimitMonitor()
+        self.budget = MemoryBudget(limits.memory_bytes, self.reached)
         self.admission = Admission(limits.max_requests, self.budget, reached=self.reached, now=self.now)
         self.listens = Admission(
             limits.max_listens,
@@ -97,12 +97,12 @@ class Services:
             now=self.now,
         )
         self.topics = Topics()
-        self.parked_calls: ParkedCalls[Any] = ParkedCalls(
+        self.parked_calls: SuspendedCalls[Any] = SuspendedCalls(
             sealer, limits.max_parked, limits.parked_timeout, self.reached
         )
         self.new_name: Callable[[], str] = random_name
         self.process = process
-        self.tell_elsewhere: Callable[[Change], Elsewhere] | None = None
+        self.tell_elsewhere: Callable[[ChangeEvent], RemoteFates] | None = None
         self.say_in_order: Callable[[str, OutboundNotification], bool] | None = None
         self.lease: Lease | None = None
 
@@ -158,7 +158,7 @@ class Services:
         self,
         recipients: Iterable[Address[object]],
         method: str,
-        kind: Kind,
+        kind: MessageKind,
         data: bytes,
         key: Hashable,
         uri: str | None = None,
@@ -174,7 +174,7 @@ class Services:
     def publish_list(self, name: ListName, recipients: Iterable[Address[object]]) -> Broadcast:
         """Tell that a list has changed. For the bus."""
         method = LIST_CHANGED[name]
-        return self.publish(recipients, method, Kind.LIST_CHANGED, encode_notification(method), method)
+        return self.publish(recipients, method, MessageKind.LIST_CHANGED, encode_notification(method), method)
 
 
 def random_name() -> str:

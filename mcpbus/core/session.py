@@ -17,17 +17,17 @@ from mcpbus.core import notification
 from mcpbus.core.admission import InFlight
 from mcpbus.core.event_log import ResumableStreams
 from mcpbus.core.notification import OutboundNotification, Params
-from mcpbus.core.open_questions import OpenQuestions, answered_within
+from mcpbus.core.open_questions import InputRequestQuota, answered_within
 from mcpbus.core.receipt import Receipt
-from mcpbus.core.services import Services
-from mcpbus.core.session_messages import Close, Unsubscribed
-from mcpbus.core.stash import SessionStash
-from mcpbus.core.stream import Stream
+from mcpbus.core.services import BusServices
+from mcpbus.core.session_messages import CloseSession, Unsubscribed
+from mcpbus.core.stash import SessionHeldStore
+from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.topics import weigh_uri
 from mcpbus.features.asking.errors import cannot_ask
-from mcpbus.features.asking.interface import Asking
-from mcpbus.features.asking.questions import OnProgress, Question
+from mcpbus.features.asking.interface import InputRequests
+from mcpbus.features.asking.questions import InputRequest, OnProgress
 from mcpbus.features.session_features import SessionFeatures
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
@@ -35,7 +35,7 @@ from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.other_names import missing
 from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Kind, Reason, StreamState, TransportKind
+from mcpbus.protocol.routes import MessageKind, Reason, StreamState, TransportKind
 from mcpbus.protocol.uris import UriSet
 
 _ID_BITS: Final = 30
@@ -45,7 +45,7 @@ Below 2 ** 31, which is what clients in every language can hold.
 """
 
 
-class Stage(enum.Enum):
+class SessionStage(enum.Enum):
     """Where a session is in its life. It only ever moves down this list."""
 
     CONNECTED = "connected"
@@ -59,13 +59,13 @@ class Stage(enum.Enum):
     ENDED = "ended"
 
 
-class Directory(Protocol):
+class SessionCallbacks(Protocol):
     """Where sessions are entered."""
 
     def ready(self, session: "Session", /) -> None:
         """Note that a session's client sent initialized."""
 
-    def stash_store(self, session: "Session", /) -> SessionStash | None:
+    def stash_store(self, session: "Session", /) -> SessionHeldStore | None:
         """Return where what is held for a session's client is kept as well; None if nobody could go on with it."""
 
     def depart(self, session: "Session", /) -> None:
@@ -90,7 +90,7 @@ class LogThreshold:
         self.chosen = False
 
 
-class Session(SessionFeatures, Asking):
+class Session(SessionFeatures, InputRequests):
     """A legacy client, from its initialize on. Only the bus makes them.
 
     What it asks belongs to no request. It goes out on the client's GET stream, or on its connection, once the client has
@@ -153,7 +153,7 @@ class Session(SessionFeatures, Asking):
             raise missing("Session", name, self)
 
     def __init__(
-        self, bus: Services, session_id: str, transport: TransportKind, principal: object, owner: Hashable
+        self, bus: BusServices, session_id: str, transport: TransportKind, principal: object, owner: Hashable
     ) -> None:
         super().__init__()
         self.bus = bus
@@ -162,7 +162,7 @@ class Session(SessionFeatures, Asking):
         self.principal: object = principal
         self.owner: Hashable = owner
         self._asked = secrets.randbits(_ID_BITS)
-        self._open = OpenQuestions()
+        self._open = InputRequestQuota()
         self._awaited: trio.Event | None = None
         self._state: dict[str, Any] | None = None
         self.revision: Revision | None = None
@@ -171,10 +171,10 @@ class Session(SessionFeatures, Asking):
         self.in_flight = InFlight(bus.limits.max_requests_per_session)
         self.threshold = LogThreshold(bus.limits.log_level)
         self.questions: dict[RequestId, Address[object]] = {}
-        self.streams: ResumableStreams[Stream] = ResumableStreams()
+        self.streams: ResumableStreams[MessageStream] = ResumableStreams()
         self.subscriptions = UriSet()
         self.account = bus.budget.account("a session", self._make_room, owner=owner)
-        self.stage = Stage.CONNECTED if transport is TransportKind.DUPLEX else Stage.REGISTERING
+        self.stage = SessionStage.CONNECTED if transport is TransportKind.DUPLEX else SessionStage.REGISTERING
         self.input_ended: str | None = None
         self.listening = False
         self.last_active = trio.current_time()
@@ -209,7 +209,7 @@ class Session(SessionFeatures, Asking):
             TypeError: `data` is not JSON.
         """
         self.bus.check_thread("session.log")
-        return self._emit(notification.log(self.bus.ledger, Kind.SESSION_LOG, level, data, logger))
+        return self._emit(notification.log(self.bus.ledger, MessageKind.SESSION_LOG, level, data, logger))
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension that no request caused.
@@ -225,7 +225,7 @@ class Session(SessionFeatures, Asking):
             TypeError: `params` is not JSON.
         """
         self.bus.check_thread("session.notify")
-        return self._emit(notification.custom(self.bus.ledger, Kind.SESSION_CUSTOM, method, params))
+        return self._emit(notification.custom(self.bus.ledger, MessageKind.SESSION_CUSTOM, method, params))
 
     def resource_updated(self, uri: str) -> Receipt:
         """Tell this client alone that a resource has changed, as where each client sees contents of its own.
@@ -275,12 +275,12 @@ class Session(SessionFeatures, Asking):
         return said.receipt
 
     def check_thread(self, call: str) -> None:
-        """Refuse a call from another thread than trio's; see `Services.check_thread`. For its features."""
+        """Refuse a call from another thread than trio's; see `BusServices.check_thread`. For its features."""
         self.bus.check_thread(call)
 
     def list_changed(self, name: ListName) -> None:
         """Tell the client that a list of its own has changed, unless it is still registering. For its features."""
-        registered = self.stage in {Stage.REGISTERED, Stage.READY}
+        registered = self.stage in {SessionStage.REGISTERED, SessionStage.READY}
         self.bus.publish_list(name, [self.address] if registered else [])
 
     def subscribe(self, uri: str) -> None:
@@ -301,12 +301,12 @@ class Session(SessionFeatures, Asking):
 
     async def _ask(
         self,
-        questions: Mapping[Any, Question],
+        questions: Mapping[Any, InputRequest],
         timeout: float | None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
         via: Address[object] | None = None,
     ) -> list[Any]:
-        if self.revision is None or self.stage is Stage.REGISTERING:
+        if self.revision is None or self.stage is SessionStage.REGISTERING:
             raise cannot_ask("its initialize has not been answered; have another task ask, once that is done")
         bound = answered_within(self.bus, self.owner, timeout, self.revision.era)
         named = {key or question.label: question for key, question in questions.items()}
@@ -320,7 +320,7 @@ class Session(SessionFeatures, Asking):
             return list((await ask.wait()).values())
 
     def relay_questions(
-        self, questions: Mapping[str | None, Question], via: Address[object] | None = None
+        self, questions: Mapping[str | None, InputRequest], via: Address[object] | None = None
     ) -> Awaitable[list[Any]]:
         """Ask what somebody else asks; as `Context.relay_questions`, outside any request. For the bus.
 
@@ -336,12 +336,12 @@ class Session(SessionFeatures, Asking):
         Until then a client should be sent no requests (2025-11-25, Lifecycle, "Initialization"), yet over HTTP
         its first call may overtake what it said before.
         """
-        if self.stage not in {Stage.READY, Stage.ENDED} and self.input_ended is None:
+        if self.stage not in {SessionStage.READY, SessionStage.ENDED} and self.input_ended is None:
             if self._awaited is None:
                 self._awaited = trio.Event()
             await self._awaited.wait()
 
-    def enter(self, stage: Stage) -> None:
+    def enter(self, stage: SessionStage) -> None:
         """Come to a later stage. For the session's actor."""
         self.stage = stage
         self._stir()
@@ -366,7 +366,7 @@ class Session(SessionFeatures, Asking):
 
     def silent_since(self) -> float | None:
         """Tell since when its client has asked nothing, though it may listen; None while it waits for an answer. For the bus."""
-        if self.in_flight or self.stage is Stage.REGISTERING:
+        if self.in_flight or self.stage is SessionStage.REGISTERING:
             return None
         return max(self.last_active, self.in_flight.last_active)
 
@@ -377,11 +377,11 @@ class Session(SessionFeatures, Asking):
     def close(self) -> None:
         """End the session; what it has in flight is answered with an error first."""
         self.bus.check_thread("session.close")
-        self.address.tell(Close("The session was closed by the server"))
+        self.address.tell(CloseSession("The session was closed by the server"))
 
     def _make_room(self) -> None:
         self.address.tell(
-            Close("The session ended because the server keeps too much in memory, and for it the most")
+            CloseSession("The session ended because the server keeps too much in memory, and for it the most")
         )
 
     def __repr__(self) -> str:

@@ -6,49 +6,49 @@ from typing import Any, ClassVar
 
 import msgspec
 import trio
-from mcpbus_actors import Cell, Stopped, StopReason, TaskEnded, Timer
+from mcpbus_actors import ActorContext, Stopped, StopReason, TaskEnded, Timer
 
-from mcpbus.core.client_questions import ClientQuestions
+from mcpbus.core.client_questions import LegacyInputRequests
 from mcpbus.core.containment import run_each
 from mcpbus.core.lease import LeaseExtended
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
-from mcpbus.core.pending_questions import Ask, Withdraw
-from mcpbus.core.receipt import Place
-from mcpbus.core.session import Directory, Session, Stage
-from mcpbus.core.session_delivery import Delivery, ExpireHeld
-from mcpbus.core.session_departure import Depart, Departure
+from mcpbus.core.pending_questions import InputRound, InputWithdrawn
+from mcpbus.core.receipt import Location
+from mcpbus.core.session import Session, SessionCallbacks, SessionStage
+from mcpbus.core.session_delivery import ExpireHeld, SessionDelivery
+from mcpbus.core.session_departure import MigrateNow, SessionMigration
 from mcpbus.core.session_messages import (
     CancelRequest,
-    Close,
+    CloseSession,
     EndGet,
-    Hurry,
+    HeldMessagesReleased,
     Initialized,
-    Leave,
-    Left,
     OpenGet,
     Reconnect,
     Registered,
-    Restore,
+    RestoreHeldMessage,
+    SessionTakenOver,
+    SessionYielded,
+    StopWaitingForWrites,
     Stored,
-    Taken,
-    TakenOver,
     Unsubscribed,
+    YieldSession,
 )
 from mcpbus.core.signals import (
-    Answered,
     Cancel,
-    Drop,
-    End,
+    DropRequest,
     ExpireIn,
+    FailRequest,
     Finish,
     InputEnded,
-    Reported,
+    InputProgressReceived,
+    InputResponseReceived,
 )
-from mcpbus.core.stream import Returned, Stream
+from mcpbus.core.stream import MessageStream, UnsentReturned
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason, StreamState
+from mcpbus.protocol.routes import MessageKind, Reason, StreamState
 
 _ANSWERS_ELSEWHERE = "another process has its session, to which it answers"
 _EXPIRED = "The token with which the connection was opened has expired; connect again with a new one"
@@ -75,10 +75,10 @@ class SessionActor:
 
     def __init__(
         self,
-        cell: Cell[object],
+        cell: ActorContext[object],
         session: Session,
-        directory: Directory,
-        shared: Stream | None,
+        directory: SessionCallbacks,
+        shared: MessageStream | None,
         timed: bool,
     ) -> None:
         limits = session.bus.limits
@@ -86,12 +86,12 @@ class SessionActor:
         self._session = session
         self._directory = directory
         self._limits = limits
-        self._delivery = Delivery(cell, session, directory, shared)
-        self._departure = Departure(cell, session, directory, self._delivery)
+        self._delivery = SessionDelivery(cell, session, directory, shared)
+        self._departure = SessionMigration(cell, session, directory, self._delivery)
         self._shared = shared
         self._timed = timed
         self._opened = session.last_active
-        self._questions: ClientQuestions | None = None
+        self._questions: LegacyInputRequests | None = None
         self._why: str | None = None
         self._expiry: Timer | None = None
         session.address = cell.address
@@ -108,19 +108,19 @@ class SessionActor:
     # -- life ------------------------------------------------------------------------------------
 
     def _registered(self, _message: Registered) -> None:
-        self._session.enter(Stage.REGISTERED)
+        self._session.enter(SessionStage.REGISTERED)
         if self._timed:
             self._cell.after(self._limits.initialize_timeout, _Tick())
 
     def _initialized(self, _message: Initialized) -> None:
-        if self._session.stage is Stage.REGISTERED:
-            self._session.enter(Stage.READY)
+        if self._session.stage is SessionStage.REGISTERED:
+            self._session.enter(SessionStage.READY)
             self._directory.ready(self._session)
             self._delivery.flush()
 
     def _tick(self, _message: _Tick) -> None:
         session, now = self._session, trio.current_time()
-        if session.stage is Stage.REGISTERED:
+        if session.stage is SessionStage.REGISTERED:
             self._note("initialize_timeout", "a session was ended")
             self._end(
                 f"The client sent no notifications/initialized for {self._limits.initialize_timeout:g} s"
@@ -138,20 +138,20 @@ class SessionActor:
 
     def _end_silence(self, _message: _EndSilence) -> None:
         session = self._session
-        if session.stage is Stage.CONNECTED and session.last_active == self._opened:
+        if session.stage is SessionStage.CONNECTED and session.last_active == self._opened:
             self._note("initialize_timeout", "a connection was ended")
             self._end(f"The client said nothing for {self._limits.initialize_timeout:g} s")
 
     def _note(self, limit: str, consequence: str, *, usual: bool = False) -> None:
         self._session.bus.reached.note(limit, self._session.owner, consequence, usual=usual)
 
-    def _close(self, message: Close) -> None:
+    def _close(self, message: CloseSession) -> None:
         self._end(message.why)
 
     def _expire_in(self, message: ExpireIn) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
-        self._expiry = self._cell.after(message.seconds, Close(_EXPIRED))
+        self._expiry = self._cell.after(message.seconds, CloseSession(_EXPIRED))
 
     def _end(self, why: str | None) -> None:
         self._why = why
@@ -159,9 +159,9 @@ class SessionActor:
 
     def _ended(self, reason: StopReason) -> None:
         session = self._session
-        session.enter(Stage.ENDED)
+        session.enter(SessionStage.ENDED)
         silent = self._why is None and reason is not StopReason.FAILED
-        end = Drop() if silent else End(self._why or "The session failed")
+        end = DropRequest() if silent else FailRequest(self._why or "The session failed")
         steps: list[Callable[[], object]] = [partial(self._directory.forget, session)]
         # With the system all requests end, and none becomes an actor any more that was dormant.
         if reason is not StopReason.SYSTEM:
@@ -201,7 +201,7 @@ class SessionActor:
         if self._delivery.get is not None:
             self._delivery.get.address.tell(Finish())
 
-    def _returned(self, message: Returned) -> None:
+    def _returned(self, message: UnsentReturned) -> None:
         self._delivery.take_back(message)
         self._departure.depart_if_returned()
 
@@ -215,22 +215,22 @@ class SessionActor:
     def _reconnect(self, _message: Reconnect) -> None:
         self._departure.reconnect()
 
-    def _leave(self, message: Leave) -> None:
+    def _leave(self, message: YieldSession) -> None:
         self._departure.leave(message)
 
-    def _hurry(self, _message: Hurry) -> None:
+    def _hurry(self, _message: StopWaitingForWrites) -> None:
         self._departure.hurry()
 
-    def _left(self, message: Left) -> None:
+    def _left(self, message: SessionYielded) -> None:
         self._delivery.hand_over(message.pass_on)
         self._end("The server is shutting down")
 
-    def _be_taken_over(self, message: TakenOver) -> None:
+    def _be_taken_over(self, message: SessionTakenOver) -> None:
         self._delivery.withheld = True
         self._input_ended(InputEnded(_ANSWERS_ELSEWHERE))
         self._departure.take_over(message)
 
-    def _depart(self, _message: Depart) -> None:
+    def _depart(self, _message: MigrateNow) -> None:
         self._departure.depart()
 
     def _in_flight_ended(self, _message: TaskEnded) -> None:
@@ -248,38 +248,38 @@ class SessionActor:
         else:
             self._delivery.send(OutboundMessage(said.kind, Era.LEGACY, said.data, said.receipt, key=said.key))
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: InputRound) -> None:
         if self._questions is None:
-            self._questions = ClientQuestions(
+            self._questions = LegacyInputRequests(
                 self._session,
                 self._cell.address,
                 self._put_question,
-                question=Kind.SESSION_QUESTION,
-                withdrawal=Kind.SESSION_WITHDRAWAL,
+                question=MessageKind.SESSION_QUESTION,
+                withdrawal=MessageKind.SESSION_WITHDRAWAL,
             )
         self._questions.ask(ask)
 
     def _put_question(self, message: OutboundMessage) -> None:
         """Send a question, or what withdraws one; one that is still held is taken back instead, and its client sees neither."""
-        if isinstance(message, Withdrawal) and message.question.place is Place.HELD:
+        if isinstance(message, Withdrawal) and message.question.place is Location.HELD:
             self._delivery.withdraw_held(message.question)
             message.discard(Reason.FINISHED)
         else:
             self._delivery.send(message)
 
-    def _on_question(self, message: Answered | Reported | Withdraw) -> None:
+    def _on_question(self, message: InputResponseReceived | InputProgressReceived | InputWithdrawn) -> None:
         if self._questions is not None:
             self._questions.hear(message)
 
     # -- what is held ----------------------------------------------------------------------------
 
-    def _restore(self, message: Restore) -> None:
+    def _restore(self, message: RestoreHeldMessage) -> None:
         self._delivery.restore(message)
 
     def _stored(self, message: Stored) -> None:
         self._delivery.stored(message.names)
 
-    def _taken(self, _message: Taken) -> None:
+    def _taken(self, _message: HeldMessagesReleased) -> None:
         self._delivery.taken()
         self._departure.leave_if_silent()
 
@@ -291,31 +291,31 @@ class SessionActor:
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _emit,
-        Ask: _ask,
-        Answered: _on_question,
-        Reported: _on_question,
-        Withdraw: _on_question,
+        InputRound: _ask,
+        InputResponseReceived: _on_question,
+        InputProgressReceived: _on_question,
+        InputWithdrawn: _on_question,
         OpenGet: _open_get,
         EndGet: _end_get,
-        Returned: _returned,
+        UnsentReturned: _returned,
         Initialized: _initialized,
         Unsubscribed: _unsubscribed,
         CancelRequest: _cancel_request,
         InputEnded: _input_ended,
-        Close: _close,
+        CloseSession: _close,
         ExpireIn: _expire_in,
         Stopped: _stream_stopped,
         Stored: _stored,
-        Taken: _taken,
+        HeldMessagesReleased: _taken,
         LeaseExtended: _lease_extended,
-        Restore: _restore,
-        Leave: _leave,
-        TakenOver: _be_taken_over,
+        RestoreHeldMessage: _restore,
+        YieldSession: _leave,
+        SessionTakenOver: _be_taken_over,
         TaskEnded: _in_flight_ended,
-        Depart: _depart,
+        MigrateNow: _depart,
         Reconnect: _reconnect,
-        Hurry: _hurry,
-        Left: _left,
+        StopWaitingForWrites: _hurry,
+        SessionYielded: _left,
         Registered: _registered,
         _Tick: _tick,
         _EndSilence: _end_silence,

@@ -4,25 +4,35 @@ from collections.abc import Collection
 
 import msgspec
 import trio
-from mcpbus_actors import Cell
+from mcpbus_actors import ActorContext
 
 from mcpbus.core.outbox import OutboundMessage, Outbox, Withdrawal, overflowed
 from mcpbus.core.receipt import LOST, MOVED, Receipt
-from mcpbus.core.session import Directory, Session, Stage
-from mcpbus.core.session_messages import Restore
-from mcpbus.core.signals import Abort, Ending, Finish, Purge, Recall, Supersede
-from mcpbus.core.stash import MOVABLE, SayElsewhere, SessionStash, Stash
-from mcpbus.core.stream import Returned, Stream
+from mcpbus.core.session import Session, SessionCallbacks, SessionStage
+from mcpbus.core.session_messages import RestoreHeldMessage
+from mcpbus.core.signals import Abort, Ending, Finish, Purge, ReturnUnsent, Supersede
+from mcpbus.core.stash import MOVABLE, HeldQueue, SayElsewhere, SessionHeldStore
+from mcpbus.core.stream import MessageStream, UnsentReturned
 from mcpbus.core.topics import covers
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import ABSENT, CHANGES, Hold, Kind, Reason, StreamKind, StreamState, absent, route
+from mcpbus.protocol.routes import (
+    ABSENT,
+    CHANGES,
+    HoldPolicy,
+    MessageKind,
+    Reason,
+    StreamKind,
+    StreamState,
+    absent,
+    route,
+)
 
 
 class ExpireHeld(msgspec.Struct, frozen=True):
     """Look what was held for too long."""
 
 
-class Delivery:
+class SessionDelivery:
     """Sends what is said to one session, in the order in which it was said. A part of its actor, and nobody else's.
 
     A message leaves on the channel that carries everything, or on the client's GET stream; where that is not there it is held. As
@@ -64,18 +74,22 @@ class Delivery:
     )
 
     def __init__(
-        self, cell: Cell[object], session: Session, directory: Directory, shared: Stream | None
+        self,
+        cell: ActorContext[object],
+        session: Session,
+        directory: SessionCallbacks,
+        shared: MessageStream | None,
     ) -> None:
         self._cell = cell
         self._session = session
         self._directory = directory
         self.shared = shared
-        self.get: Stream | None = None
-        self.older: Stream | None = None
+        self.get: MessageStream | None = None
+        self.older: MessageStream | None = None
         self._newer: Outbox | None = None  # what was said meanwhile
         self._dropped = False
-        self._stash: Stash | None = None
-        self._store: SessionStash | None = None
+        self._stash: HeldQueue | None = None
+        self._store: SessionHeldStore | None = None
         self._expiring = False
         self.taking = False
         self._lapsed = False
@@ -85,20 +99,20 @@ class Delivery:
 
     # -- streams ---------------------------------------------------------------------------------
 
-    def open_get(self, stream: Stream) -> None:
+    def open_get(self, stream: MessageStream) -> None:
         """Have a GET stream take the place of the one that there is, if any; see `flush`."""
         old, self.get = self.get, stream
         if old is not None:
             old.address.tell(Supersede())
             self._await(old)
 
-    def let_go(self, stream: Stream) -> None:
+    def let_go(self, stream: MessageStream) -> None:
         """Send nothing more on a stream that is told to return what it has, if that is the GET stream."""
         if self.get is stream:
             self.get = None
             self._await(stream)
 
-    def _await(self, stream: Stream) -> None:
+    def _await(self, stream: MessageStream) -> None:
         """Have what is said from now on wait for what a stream returns; if an older one is to return something, nothing was sent to it."""
         if self.older is None:
             self.older = stream
@@ -118,7 +132,7 @@ class Delivery:
             self._collect()
         return newer
 
-    def take_back(self, returned: Returned) -> None:
+    def take_back(self, returned: UnsentReturned) -> None:
         """Send what a stream has not written on the one that there is now."""
         if self.get is returned.stream and not returned.goes_on:
             self.get = None
@@ -147,7 +161,7 @@ class Delivery:
         if self._pass_on is not None:
             self._say_elsewhere(self._pass_on, message)
             return
-        way: StreamKind | Hold | Reason = route(message.kind, Era.LEGACY, self._session.transport)
+        way: StreamKind | HoldPolicy | Reason = route(message.kind, Era.LEGACY, self._session.transport)
         withheld = way is StreamKind.STANDALONE and self._withholds()
         if self._newer is not None and way is StreamKind.STANDALONE:
             full = self._newer.put(message)
@@ -155,31 +169,31 @@ class Delivery:
                 self._note(full, overflowed(way, message))
             return
         stream = self.get if way is StreamKind.STANDALONE else self.shared
-        if stream is None or self._session.stage is not Stage.READY:
+        if stream is None or self._session.stage is not SessionStage.READY:
             way = self._way_without(message, way, stream)
         if withheld and stream is not None and not isinstance(way, Reason):
-            way = Hold.HOLD
+            way = HoldPolicy.HOLD
         if isinstance(way, Reason):
             message.discard(way)
-        elif way is Hold.HOLD or stream is None:
+        elif way is HoldPolicy.HOLD or stream is None:
             self._hold(message)
         else:
             stream.send(message)
 
     def _way_without(
-        self, message: OutboundMessage, way: StreamKind | Hold | Reason, stream: Stream | None
-    ) -> StreamKind | Hold | Reason:
+        self, message: OutboundMessage, way: StreamKind | HoldPolicy | Reason, stream: MessageStream | None
+    ) -> StreamKind | HoldPolicy | Reason:
         """Return what becomes of a message whose stream is not there, or whose client has not sent initialized."""
         if (
-            self._session.stage is not Stage.READY
+            self._session.stage is not SessionStage.READY
             and (message.kind, Era.LEGACY, StreamState.UNINITIALIZED) in ABSENT
         ):
             return absent(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
         if stream is not None:
             # A log line may be sent before initialized, but not before older messages of the same stream.
-            return Hold.HOLD if self._stash else way
+            return HoldPolicy.HOLD if self._stash else way
         if self.comes_back and way is StreamKind.STANDALONE:
-            return Hold.HOLD
+            return HoldPolicy.HOLD
         return absent(message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER)
 
     def _send_on(self, waited: Collection[OutboundMessage]) -> None:
@@ -205,7 +219,7 @@ class Delivery:
 
     def _not_subscribed(self, message: OutboundMessage) -> bool:
         # A shared channel has the modern client's updates too, whose listens are no concern of the session.
-        if message.kind is not Kind.RESOURCE_UPDATED or message.era is not Era.LEGACY:
+        if message.kind is not MessageKind.RESOURCE_UPDATED or message.era is not Era.LEGACY:
             return False
         subscribed = self._session.subscriptions.canonical
         return isinstance(message.key, tuple) and not covers(subscribed, message.key[1])
@@ -221,7 +235,7 @@ class Delivery:
             if self.get is not None and self.older is None:
                 # What its client has not taken yet waits as well.
                 self._await(self.get)
-                self.get.address.tell(Recall())
+                self.get.address.tell(ReturnUnsent())
         return self._lapsed
 
     def lease_extended(self) -> None:
@@ -237,11 +251,11 @@ class Delivery:
             self._note(full, "what was held for a stream that is not open was discarded")
         self._await_expiry()
 
-    def _open_stash(self) -> Stash:
+    def _open_stash(self) -> HeldQueue:
         if self._stash is None:
             limits, account = self._session.bus.limits, self._session.account
             self._store = self._directory.stash_store(self._session)
-            self._stash = Stash(
+            self._stash = HeldQueue(
                 limits.held_items, limits.outbox_bytes, limits.held_timeout, account, self._store
             )
         return self._stash
@@ -269,7 +283,7 @@ class Delivery:
         if self._stash is not None:
             self._stash.note_stored(names)
 
-    def restore(self, held: Restore) -> None:
+    def restore(self, held: RestoreHeldMessage) -> None:
         """Hold a message that another process has held."""
         self._open_stash().restore(held.message, held.name, trio.current_time() + held.seconds)
         self._await_expiry()
@@ -299,7 +313,7 @@ class Delivery:
     # -- the end ---------------------------------------------------------------------------------
 
     def hand_over(self, pass_on: SayElsewhere | None) -> None:
-        """Leave what is held to another process, which finds it in the store; the rest it says as well, if it can be told; see `Left`."""
+        """Leave what is held to another process, which finds it in the store; the rest it says as well, if it can be told; see `SessionYielded`."""
         if pass_on is not None:
             self.pass_on(pass_on)
             return
@@ -312,7 +326,7 @@ class Delivery:
             message.discard(Reason.UNREACHABLE if message.kind in MOVABLE else Reason.SESSION_ENDED)
 
     def pass_on(self, pass_on: SayElsewhere) -> None:
-        """Have what is still to be said, and what will be, said by another process; see `TakenOver`."""
+        """Have what is still to be said, and what will be, said by another process; see `SessionTakenOver`."""
         for message in [] if self._newer is None else self._newer.remove():
             self._hold(message)
         self._newer = None

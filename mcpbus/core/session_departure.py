@@ -4,23 +4,23 @@ from contextvars import Context
 from typing import Final
 
 import msgspec
-from mcpbus_actors import Address, Cell
+from mcpbus_actors import ActorContext, Address
 
-from mcpbus.core.session import Directory, Session
-from mcpbus.core.session_delivery import Delivery
-from mcpbus.core.session_messages import Leave, TakenOver
-from mcpbus.core.signals import PassOn, Supersede
-from mcpbus.core.stream import Stream
+from mcpbus.core.session import Session, SessionCallbacks
+from mcpbus.core.session_delivery import SessionDelivery
+from mcpbus.core.session_messages import SessionTakenOver, YieldSession
+from mcpbus.core.signals import ReturnUnsentAndEnd, Supersede
+from mcpbus.core.stream import MessageStream
 
 _RETURN_SECONDS: Final = 1.0
 """How long streams may take to return what they have not written, which they do at once."""
 
 
-class Depart(msgspec.Struct, frozen=True):
+class MigrateNow(msgspec.Struct, frozen=True):
     """Wait no longer for what streams have not written."""
 
 
-class Departure:
+class SessionMigration:
     """Lets one session go elsewhere. A part of its actor, and nobody else's.
 
     Either this process ends, and hands the session over: it leaves as soon as nothing is on its way to the client any more, and what is
@@ -47,21 +47,25 @@ class Departure:
     )
 
     def __init__(
-        self, cell: Cell[object], session: Session, directory: Directory, delivery: Delivery
+        self,
+        cell: ActorContext[object],
+        session: Session,
+        directory: SessionCallbacks,
+        delivery: SessionDelivery,
     ) -> None:
         self._cell = cell
         self._session = session
         self._directory = directory
         self._delivery = delivery
-        self._leave: Leave | None = None
-        self._passed_on: tuple[Stream, ...] = ()
-        self._taken_over: TakenOver | None = None
+        self._leave: YieldSession | None = None
+        self._passed_on: tuple[MessageStream, ...] = ()
+        self._taken_over: SessionTakenOver | None = None
         self._departed = False
 
-    def on_get(self, stream: Stream) -> None:
+    def on_get(self, stream: MessageStream) -> None:
         """Have a GET stream that the client has just opened go elsewhere, if the session does."""
         if self._taken_over is not None:
-            stream.address.tell(PassOn())
+            stream.address.tell(ReturnUnsentAndEnd())
         elif self._leave is not None:
             self._let_go(stream)
 
@@ -77,17 +81,17 @@ class Departure:
             self._let_go(self._delivery.get)
             self._delivery.note_dropped()
 
-    def _let_go(self, stream: Stream) -> None:
+    def _let_go(self, stream: MessageStream) -> None:
         """Have a GET stream end here, whose client goes on elsewhere; what it returns is held."""
         self._delivery.let_go(stream)
         self._passed_on += (stream,)
         self._cell.watch(stream.address)
-        stream.address.tell(PassOn())
+        stream.address.tell(ReturnUnsentAndEnd())
 
     # -- this process ends -----------------------------------------------------------------------
 
-    def leave(self, message: Leave) -> None:
-        """Have nothing more be said to the client; see `Leave`."""
+    def leave(self, message: YieldSession) -> None:
+        """Have nothing more be said to the client; see `YieldSession`."""
         self._leave = message
         self._delivery.comes_back = True
         if self._delivery.older is not None:
@@ -108,12 +112,12 @@ class Departure:
 
     # -- another process has the session ---------------------------------------------------------
 
-    def take_over(self, message: TakenOver) -> None:
+    def take_over(self, message: SessionTakenOver) -> None:
         """Go on elsewhere, as soon as it is known what streams have not written."""
         self._taken_over = message
         if self._delivery.get is not None:
-            self._delivery.get.address.tell(PassOn())
-        self._cell.after(_RETURN_SECONDS, Depart())
+            self._delivery.get.address.tell(ReturnUnsentAndEnd())
+        self._cell.after(_RETURN_SECONDS, MigrateNow())
         self.depart_if_returned()
 
     def depart_if_returned(self) -> None:

@@ -8,16 +8,16 @@ import trio
 
 from mcpbus.core.admission import overloaded
 from mcpbus.core.backend import Backend
-from mcpbus.core.farewell import Farewells
-from mcpbus.core.other_processes import SessionMovedError, SessionRecords, Successors
-from mcpbus.core.services import Services
+from mcpbus.core.farewell import SessionEndHooks
+from mcpbus.core.other_processes import SessionHandoff, SessionMovedError, SessionStore
+from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
 from mcpbus.core.session_actor import SessionActor
-from mcpbus.core.session_messages import Close, EndGet, Left
+from mcpbus.core.session_messages import CloseSession, EndGet, SessionYielded
 from mcpbus.core.shares import NoRoomError, Shares
-from mcpbus.core.stash import SessionStash
-from mcpbus.core.stores.forgetting import Forgetting
-from mcpbus.core.stream import Stream
+from mcpbus.core.stash import SessionHeldStore
+from mcpbus.core.stores.forgetting import ForgetQueue
+from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.protocol.principals import is_same
 from mcpbus.protocol.routes import TransportKind
@@ -26,7 +26,7 @@ from mcpbus.protocol.routes import TransportKind
 _DUPLEX: Final = TransportKind.DUPLEX
 
 
-class SessionDirectory:
+class SessionManager:
     """The legacy sessions of a hub, with connections that carry everything, of which each has one.
 
     Args:
@@ -41,7 +41,7 @@ class SessionDirectory:
         successors: Other processes, which go on with sessions when this one ends; None likewise.
     """
 
-    def __init__(self, bus: Services, backend: Backend, forgetting: Forgetting | None) -> None:
+    def __init__(self, bus: BusServices, backend: Backend, forgetting: ForgetQueue | None) -> None:
         limits = bus.limits
         self._bus = bus
         self._backend = backend
@@ -50,9 +50,9 @@ class SessionDirectory:
         self._departed: set[Session] = set()
         self.by_id: Mapping[str, Session] = MappingProxyType(self._sessions)
         self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
-        self._farewells = Farewells(bus.system, limits.max_sessions, bus.reached)
-        self.records: SessionRecords | None = None
-        self.successors: Successors | None = None
+        self._farewells = SessionEndHooks(bus.system, limits.max_sessions, bus.reached)
+        self.records: SessionStore | None = None
+        self.successors: SessionHandoff | None = None
 
     def find(self, session_id: str, principal: object) -> Session | None:
         """Return the session of that id, if it is `principal`'s own; None is the answer for both faults.
@@ -96,12 +96,14 @@ class SessionDirectory:
         )
         return self._enter(session, None, timed=True)
 
-    def open_channel(self, principal: object, owner: Hashable, stream: Stream, *, timed: bool) -> Session:
+    def open_channel(
+        self, principal: object, owner: Hashable, stream: MessageStream, *, timed: bool
+    ) -> Session:
         """Open the session of a connection that carries everything, for which room was made; see `Hub.open_channel`."""
         session = Session(self._bus, self._bus.new_name(), TransportKind.DUPLEX, principal, owner)
         return self._enter(session, stream, timed=timed)
 
-    def _enter(self, session: Session, shared: Stream | None, *, timed: bool) -> Session:
+    def _enter(self, session: Session, shared: MessageStream | None, *, timed: bool) -> Session:
         self._backend.opened(session)
         self._bus.system.spawn(SessionActor, session, self, shared, timed)
         self.shares.enter(session.owner, session)
@@ -122,7 +124,7 @@ class SessionDirectory:
             bus.reached.note(
                 "max_sessions", displaced.owner, "a session that was not at work made room for another one"
             )
-            displaced.address.tell(Close("The session was not at work, and made room for another one"))
+            displaced.address.tell(CloseSession("The session was not at work, and made room for another one"))
         return owner
 
     def registered(self, session: Session) -> None:
@@ -134,12 +136,12 @@ class SessionDirectory:
         self.shares.establish(session)
         session.listening = session.transport is TransportKind.DUPLEX
 
-    def stash_store(self, session: Session) -> SessionStash | None:
+    def stash_store(self, session: Session) -> SessionHeldStore | None:
         """Return where what is held for a session's client is kept as well. For the session."""
         records = self.records_of(session)
         return None if records is None else records.stash_of(session)
 
-    def records_of(self, session: Session) -> SessionRecords | None:
+    def records_of(self, session: Session) -> SessionStore | None:
         """Return what keeps a session for others to go on with it, should this process end; None if nobody could. For the bus."""
         return None if session.transport is TransportKind.DUPLEX else self.records
 
@@ -202,7 +204,7 @@ class SessionDirectory:
             self.records = None
         for session in self.shares:
             goes_on = self.successors is not None and session.transport is not TransportKind.DUPLEX
-            session.address.tell(Left() if goes_on else Close("The server is shutting down"))
+            session.address.tell(SessionYielded() if goes_on else CloseSession("The server is shutting down"))
 
     async def wait_farewells(self) -> None:
         """Wait until nothing runs any more for sessions that have ended."""

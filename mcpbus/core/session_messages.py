@@ -6,14 +6,14 @@ import msgspec
 
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.stash import SayElsewhere
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.jsonrpc import RequestId
 
 
 class OpenGet(msgspec.Struct, frozen=True):
     """The client opened a GET stream; it takes the place of an earlier one."""
 
-    stream: Stream
+    stream: MessageStream
 
 
 class EndGet(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class CancelRequest(msgspec.Struct, frozen=True):
     request_id: RequestId
 
 
-class Close(msgspec.Struct, frozen=True):
+class CloseSession(msgspec.Struct, frozen=True):
     """End the session.
 
     Attributes:
@@ -54,11 +54,11 @@ class Stored(msgspec.Struct, frozen=True):
     names: Collection[str]
 
 
-class Taken(msgspec.Struct, frozen=True):
+class HeldMessagesReleased(msgspec.Struct, frozen=True):
     """No message that is held for the client is in the store any more, so that all may be sent."""
 
 
-class Restore(msgspec.Struct, frozen=True):
+class RestoreHeldMessage(msgspec.Struct, frozen=True):
     """Hold a message that another process has held.
 
     Attributes:
@@ -76,7 +76,7 @@ class Reconnect(msgspec.Struct, frozen=True):
     """Have the client open another GET stream, at once: the process to which it is connected ends."""
 
 
-class Leave(msgspec.Struct, frozen=True):
+class YieldSession(msgspec.Struct, frozen=True):
     """Say nothing more to the client, to which another process is about to speak.
 
     Attributes:
@@ -86,21 +86,21 @@ class Leave(msgspec.Struct, frozen=True):
     done: Callable[[], object]
 
 
-class Hurry(msgspec.Struct, frozen=True):
+class StopWaitingForWrites(msgspec.Struct, frozen=True):
     """Do not wait any longer until the client has taken what is being written."""
 
 
-class Left(msgspec.Struct, frozen=True):
+class SessionYielded(msgspec.Struct, frozen=True):
     """Another process may go on with the session: end here, with what is held.
 
     Attributes:
-        pass_on: As for `TakenOver`: what was said too late to be in the store is said there. None where that is not known to come to pass.
+        pass_on: As for `SessionTakenOver`: what was said too late to be in the store is said there. None where that is not known to come to pass.
     """
 
     pass_on: SayElsewhere | None = None
 
 
-class TakenOver(msgspec.Struct, frozen=True):
+class SessionTakenOver(msgspec.Struct, frozen=True):
     """Another process has the session: be found here no more, pass on what is to be said, and end once no request is in flight here.
 
     Attributes:

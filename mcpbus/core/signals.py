@@ -9,7 +9,7 @@ from mcpbus_actors import Address
 
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import RequestId, Response
+from mcpbus.protocol.jsonrpc import JsonRpcResponse, RequestId
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.routes import Reason
 
@@ -20,7 +20,7 @@ class Cancel(msgspec.Struct, frozen=True):
     """The client cancelled the request: it is not answered."""
 
 
-class End(msgspec.Struct, frozen=True):
+class FailRequest(msgspec.Struct, frozen=True):
     """The server ends the request, and answers it with an internal error.
 
     Attributes:
@@ -30,7 +30,7 @@ class End(msgspec.Struct, frozen=True):
     why: str
 
 
-class Drop(msgspec.Struct, frozen=True):
+class DropRequest(msgspec.Struct, frozen=True):
     """The client ended its session: the request is not answered."""
 
 
@@ -44,13 +44,13 @@ class InputEnded(msgspec.Struct, frozen=True):
     why: str = "it has ended its input"
 
 
-class Answered(msgspec.Struct, frozen=True):
+class InputResponseReceived(msgspec.Struct, frozen=True):
     """The client answered a question. Told to its session where no request asked it."""
 
-    response: Response
+    response: JsonRpcResponse
 
 
-class Reported(msgspec.Struct, frozen=True):
+class InputProgressReceived(msgspec.Struct, frozen=True):
     """The client says how far it is with a question, whose token is the question's id."""
 
     params: ProgressParams
@@ -73,7 +73,7 @@ class Resume(msgspec.Struct, frozen=True):
     answers: Mapping[str, Any]
 
 
-class HandOver(msgspec.Struct, frozen=True):
+class BecomeTask(msgspec.Struct, frozen=True):
     """The call is a task now.
 
     Attributes:
@@ -134,7 +134,7 @@ class Abort(msgspec.Struct, frozen=True):
     request_id: RequestId | None = None
 
 
-class Cut(msgspec.Struct, frozen=True):
+class EvictStream(msgspec.Struct, frozen=True):
     """End the stream and its connection at once: too much waits for clients that do not read, and for this one the most."""
 
 
@@ -142,11 +142,11 @@ class Supersede(msgspec.Struct, frozen=True):
     """A newer stream takes this one's place: return what waits now, and end, in a moment if something is being written."""
 
 
-class Recall(msgspec.Struct, frozen=True):
+class ReturnUnsent(msgspec.Struct, frozen=True):
     """Return to the session what waits for the client; the stream goes on."""
 
 
-class PassOn(msgspec.Struct, frozen=True):
+class ReturnUnsentAndEnd(msgspec.Struct, frozen=True):
     """Another process goes on with this stream: return what waits now, and end once what is being written is."""
 
 

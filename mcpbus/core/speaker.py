@@ -3,21 +3,21 @@
 from collections.abc import Callable
 from typing import Any
 
-from mcpbus.core.call import Call
-from mcpbus.core.carriers import Carrier
+from mcpbus.core.call import CallActor
+from mcpbus.core.carriers import MessageSink
 from mcpbus.core.notification import PROGRESS, OutboundNotification, Progress
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import LogThreshold
 from mcpbus.protocol.jsonrpc import encode_id
-from mcpbus.protocol.routes import Kind, Reason, route
+from mcpbus.protocol.routes import MessageKind, Reason, route
 
 _PROGRESS_OPENING = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%b,'
 # Before Python 3.12 each look-up by a class's name is a search.
-_PROGRESS = Kind.PROGRESS
+_PROGRESS = MessageKind.PROGRESS
 
 
-class Speaker(Carrier, kw_only=True, eq=False):
+class MessageBuilder(MessageSink, kw_only=True, eq=False):
     """A request as far as it makes messages of what is said.
 
     Attributes:
@@ -26,7 +26,7 @@ class Speaker(Carrier, kw_only=True, eq=False):
     """
 
     context: RequestContext
-    call: Call
+    call: CallActor
     _threshold: LogThreshold | None = None
     _progress: float = float("-inf")
     _progress_opening: bytes | None = None
@@ -74,7 +74,7 @@ class Speaker(Carrier, kw_only=True, eq=False):
 
 
 DRAWN_UP: dict[type, Callable[[Any, Any], OutboundMessage | Reason]] = {
-    OutboundNotification: Speaker._draw_up_notification,  # noqa: SLF001 - its own
-    Progress: Speaker._draw_up_progress,  # noqa: SLF001 - its own
+    OutboundNotification: MessageBuilder._draw_up_notification,  # noqa: SLF001 - its own
+    Progress: MessageBuilder._draw_up_progress,  # noqa: SLF001 - its own
 }
 """What makes a message for the stream of what a handler says; or tells why that goes nowhere."""

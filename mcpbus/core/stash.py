@@ -6,19 +6,21 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from mcpbus.core.budget import Account
+from mcpbus.core.budget import MemoryAccount
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.receipt import MOVED, Fate, Place
-from mcpbus.protocol.routes import CHANGES, Kind, Reason
+from mcpbus.core.receipt import MOVED, Fate, Location
+from mcpbus.protocol.routes import CHANGES, MessageKind, Reason
 
-MOVABLE: Final = frozenset({Kind.SESSION_CUSTOM, Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL})
+MOVABLE: Final = frozenset(
+    {MessageKind.SESSION_CUSTOM, MessageKind.SESSION_LOG, MessageKind.SESSION_WITHDRAWAL}
+)
 """What another process can say as well. Changes it tells anew; a question is of use only where somebody waits for its answer."""
 
 SayElsewhere: TypeAlias = Callable[[OutboundMessage, str | None], object]
 """Has a message said by another process that has its session; with its name in the store if that one may have found it there."""
 
 
-class StashStore(Protocol):
+class HeldMessageStore(Protocol):
     """Where another process finds what is held, should this one end."""
 
     def hold(self, message: OutboundMessage, seconds: float, /) -> str | None:
@@ -28,14 +30,14 @@ class StashStore(Protocol):
         """Keep some no longer, as soon as that can be."""
 
 
-class SessionStash(StashStore, Protocol):
+class SessionHeldStore(HeldMessageStore, Protocol):
     """Where another process finds what is held for one session, should this one end. The session is told `Stored` of it."""
 
     def take(self, names: Collection[str], /) -> None:
-        """Keep some no longer, since they are about to be sent; the session is told `Taken` once that is so."""
+        """Keep some no longer, since they are about to be sent; the session is told `HeldMessagesReleased` once that is so."""
 
 
-class _Held(msgspec.Struct, gc=False):
+class _HeldMessage(msgspec.Struct, gc=False):
     """A message that is held.
 
     Attributes:
@@ -49,7 +51,7 @@ class _Held(msgspec.Struct, gc=False):
     name: str | None
 
 
-class Stash:
+class HeldQueue:
     """Messages that wait for a stream, oldest first.
 
     A newer message takes the place of an older one with the same key, at the end. When there is no room the
@@ -70,8 +72,8 @@ class Stash:
         limit: int,
         max_bytes: int,
         timeout: float,
-        account: Account,
-        store: StashStore | None = None,
+        account: MemoryAccount,
+        store: HeldMessageStore | None = None,
     ) -> None:
         self._limit = limit
         self._max_bytes = max_bytes
@@ -79,7 +81,7 @@ class Stash:
         self._account = account
         self._store = store
         self._bytes = 0
-        self._queue: deque[_Held] = deque()
+        self._queue: deque[_HeldMessage] = deque()
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -116,14 +118,14 @@ class Stash:
         name = None
         if self._store is not None and message.kind in MOVABLE:
             name = self._store.hold(message, self._timeout)
-        self._append(_Held(now + self._timeout, message, name), Place.HELD)
+        self._append(_HeldMessage(now + self._timeout, message, name), Location.HELD)
         return full
 
     def restore(self, message: OutboundMessage, name: str, deadline: float) -> None:
         """Keep a message that another process has kept, and that is in the store; it is newer than what is here."""
-        self._append(_Held(deadline, message, name), Place.KEPT)
+        self._append(_HeldMessage(deadline, message, name), Location.KEPT)
 
-    def _append(self, held: _Held, place: Place) -> None:
+    def _append(self, held: _HeldMessage, place: Location) -> None:
         size = _size(held.message)
         held.message.receipt.move(place)
         self._queue.append(held)
@@ -141,7 +143,7 @@ class Stash:
         """Note that messages are in the store now."""
         for held in self._queue:
             if held.name in names:
-                held.message.receipt.move(Place.KEPT)
+                held.message.receipt.move(Location.KEPT)
 
     def expire(self, now: float) -> bool:
         """Discard what has been kept for too long, and return whether there was any."""
@@ -165,8 +167,8 @@ class Stash:
         Args:
             fate: What becomes of what is left to that one.
         """
-        moved = [held for held in self._queue if held.message.receipt.place is Place.KEPT]
-        self._queue = deque(held for held in self._queue if held.message.receipt.place is not Place.KEPT)
+        moved = [held for held in self._queue if held.message.receipt.place is Location.KEPT]
+        self._queue = deque(held for held in self._queue if held.message.receipt.place is not Location.KEPT)
         self._give_back(sum(_size(held.message) for held in moved))
         for held in moved:
             held.message.receipt.settle(fate)
@@ -193,7 +195,7 @@ class Stash:
         self._remove([oldest])
         return oldest.message
 
-    def _remove(self, gone: Sequence[_Held]) -> None:
+    def _remove(self, gone: Sequence[_HeldMessage]) -> None:
         """Give back what messages took that are out of the queue, here and in the store."""
         self._give_back(sum(_size(held.message) for held in gone))
         names = [held.name for held in gone if held.name is not None]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Location
 from mcpbus.protocol.routes import Reason
 
 
@@ -39,7 +39,7 @@ class Statistics(msgspec.Struct, frozen=True, kw_only=True):
     discarded: Mapping[Reason, int]
     refused: int
     moved: int
-    pending: Mapping[Place, int]
+    pending: Mapping[Location, int]
     actors: int
     tasks: int
     held_bytes: int

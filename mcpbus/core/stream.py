@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final
 import msgspec
 import trio
 from mcpbus_actors import (
+    ActorContext,
     Address,
-    Cell,
     Failed,
     LazyActor,
     Stopped,
@@ -24,15 +24,25 @@ from mcpbus_actors import (
     Timer,
 )
 
-from mcpbus.core.budget import SHORT_BYTES, Account, Budget
+from mcpbus.core.budget import SHORT_BYTES, MemoryAccount, MemoryBudget
 from mcpbus.core.event_log import EventLog, ResumableStreams
 from mcpbus.core.limits import Limits
-from mcpbus.core.open_count import OpenCount
+from mcpbus.core.open_count import ActiveCounter
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox, Withdrawal, overflowed, receipts_of
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import Fate, settle_all
-from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, PassOn, Purge, Recall, Supersede
-from mcpbus.core.writer import Cancellable, Detached, TakeOver, Writer
+from mcpbus.core.signals import (
+    Abort,
+    CloseConnection,
+    Ending,
+    EvictStream,
+    Finish,
+    Purge,
+    ReturnUnsent,
+    ReturnUnsentAndEnd,
+    Supersede,
+)
+from mcpbus.core.writer import Cancellable, Writer, WriterDetached, WriterTakeOver
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason, StreamKind, StreamState, absent
 
@@ -41,7 +51,7 @@ _LAST_SECONDS: Final = 1.0
 """How long a stream that is superseded may take for the write that is under way. What its session sends meanwhile is on the newer one."""
 
 
-class Returned(msgspec.Struct, frozen=True):
+class UnsentReturned(msgspec.Struct, frozen=True):
     """Told to the session by a GET stream that has ended, before that by one that a newer one takes the place of, and by one that is told to.
 
     Attributes:
@@ -51,17 +61,17 @@ class Returned(msgspec.Struct, frozen=True):
         goes_on: Whether more may be sent to the stream.
     """
 
-    stream: "Stream"
+    stream: "MessageStream"
     waiting: list[OutboundMessage]
     lost: Sequence[OutboundMessage]
     goes_on: bool = False
 
 
-class _Finish(msgspec.Struct, frozen=True):
+class _FinishAfterMailbox(msgspec.Struct, frozen=True):
     """Told by the stream to itself, so as to hear first what those were about to say who end together with it."""
 
 
-class _Forsaken(msgspec.Struct, frozen=True):
+class _StreamAbandoned(msgspec.Struct, frozen=True):
     """Nobody came back to the stream."""
 
 
@@ -69,11 +79,11 @@ class _Overdue(msgspec.Struct, frozen=True):
     """The last write of a superseded stream takes too long."""
 
 
-class _Expired(msgspec.Struct, frozen=True):
+class _TokenExpired(msgspec.Struct, frozen=True):
     """The token has expired with which its client opened it."""
 
 
-class Stream(LazyActor[object], kw_only=True, eq=False):
+class MessageStream(LazyActor[object], kw_only=True, eq=False):
     """A logical stream to a client. Made by `Hub.open_stream`.
 
     Attributes:
@@ -98,11 +108,11 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
 
     kind: StreamKind
     limits: Limits
-    budget: Budget
+    budget: MemoryBudget
     outbox: Outbox
-    _open: OpenCount
+    _open: ActiveCounter
     log: EventLog | None = None
-    registry: "ResumableStreams[Stream] | None" = None
+    registry: "ResumableStreams[MessageStream] | None" = None
     returns_to: Address[object] | None = None
     finishing: bool = False
     ending: Ending | None = None
@@ -111,7 +121,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     owner: Hashable = None
     writing: Sequence[OutboundMessage] = ()
     writing_bytes: int = 0
-    account: Account | None = None
+    account: MemoryAccount | None = None
     ready: trio.Event | None = None
     retry: float | None = None
     _expiry: Timer | None = None
@@ -131,7 +141,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         """Room for all that another stream may hand over at once, beside what is said meanwhile."""
         return 2 * self.limits.outbox_items + self.limits.max_requests_per_session
 
-    def activated(self, cell: Cell[object]) -> None:
+    def activated(self, cell: ActorContext[object]) -> None:
         """Count among the streams that are open."""
         self._count_open()
         self.outbox.ease = 0
@@ -187,7 +197,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     ) -> None:
         """Give what this stream does not send any more back to the session that it belongs to."""
         if self.returns_to is not None and not self.returns_to.stopped:
-            self.returns_to.tell(Returned(self, waiting, lost, goes_on))
+            self.returns_to.tell(UnsentReturned(self, waiting, lost, goes_on))
         else:
             for message in waiting:
                 message.discard(Reason.SESSION_ENDED)
@@ -288,7 +298,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     # -- how much waits --------------------------------------------------------------------------
 
     @property
-    def reached(self) -> ReachedLimits:
+    def reached(self) -> LimitMonitor:
         """Where it is noted that a limit was reached."""
         return self.budget.reached
 
@@ -323,7 +333,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         self.account.hold_now(self.outbox.held + 2 * self.writing_bytes)
 
     def _cut(self) -> None:
-        self.address.tell(Cut())
+        self.address.tell(EvictStream())
 
     # -- its writer ------------------------------------------------------------------------------
 
@@ -345,7 +355,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         """
         writer = Writer(self, connection)
         writer.granted = trio.Event()
-        self.address.tell(TakeOver(writer))
+        self.address.tell(WriterTakeOver(writer))
         try:
             await writer.granted.wait()
         except trio.Cancelled:
@@ -393,7 +403,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self.ready.set()
             self.ready = None
 
-    def _detached(self, message: Detached) -> None:
+    def _detached(self, message: WriterDetached) -> None:
         writer = message.writer
         if self._next is writer:
             self._next = None
@@ -406,12 +416,12 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         for lost in self.let_go():
             lost.discard(Reason.LOST)
         if self._next is None:
-            self._patience = self.cell.after(self.limits.abandoned_timeout, _Forsaken())
+            self._patience = self.cell.after(self.limits.abandoned_timeout, _StreamAbandoned())
         self._give()
 
     # -- coming back -----------------------------------------------------------------------------
 
-    def _take_over(self, message: TakeOver) -> None:
+    def _take_over(self, message: WriterTakeOver) -> None:
         if self._next is not None:
             self._next.dismissed = True
             self._next.grant()
@@ -459,7 +469,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         elif self._writer is None:
             self._give()
 
-    def _forsaken(self, _message: _Forsaken) -> None:
+    def _forsaken(self, _message: _StreamAbandoned) -> None:
         self.reached.note("abandoned_timeout", self.owner, "a stream was ended", usual=True)
         self._leave()
 
@@ -475,22 +485,22 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self._expiry = None
         if seconds < math.inf:
             self.address  # noqa: B018 - it is active from now on
-            self._expiry = self.cell.after(seconds, _Expired())
+            self._expiry = self.cell.after(seconds, _TokenExpired())
 
-    def _expired(self, _message: _Expired) -> None:
+    def _expired(self, _message: _TokenExpired) -> None:
         if self._writer is not None and self.log is not None and self.log.primes:
             self._close_connection(CloseConnection(_RETRY_SECONDS))
         elif self.kind is StreamKind.STANDALONE:
             self.retry = _RETRY_SECONDS
-            self._finish(_Finish())
+            self._finish(_FinishAfterMailbox())
 
     # -- the end ---------------------------------------------------------------------------------
 
     def _last_turn(self, _message: Finish | Stopped) -> None:
         # Requests that were told to end before this have sent their replies, which are in the mailbox now.
-        self.address.tell(_Finish())
+        self.address.tell(_FinishAfterMailbox())
 
-    def _finish(self, _message: _Finish) -> None:
+    def _finish(self, _message: _FinishAfterMailbox) -> None:
         self.finishing = True
         self._stop_if_done()
 
@@ -518,12 +528,12 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
     def _overdue(self, _message: _Overdue) -> None:
         self._leave()
 
-    def _pass_on(self, _message: PassOn) -> None:
+    def _pass_on(self, _message: ReturnUnsentAndEnd) -> None:
         self.retry = 0.0
         self._return_waiting()
         self._stop_if_done()
 
-    def _recall(self, _message: Recall) -> None:
+    def _recall(self, _message: ReturnUnsent) -> None:
         self._return_waiting(goes_on=True)
         self._stop_if_done()
 
@@ -535,7 +545,7 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
         self._return(waiting, (), goes_on=goes_on)
         self.finishing = self.finishing or not goes_on
 
-    def _cut_off(self, _message: Cut) -> None:
+    def _cut_off(self, _message: EvictStream) -> None:
         self._purge(Purge(lambda _: True, Reason.OVERFLOW))
         self.finishing = True
         self._leave()
@@ -555,25 +565,25 @@ class Stream(LazyActor[object], kw_only=True, eq=False):
             self.stop()
 
     def __repr__(self) -> str:
-        return f"<Stream {self.kind.value}, {len(self.outbox)} waiting>"
+        return f"<MessageStream {self.kind.value}, {len(self.outbox)} waiting>"
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         OutboundMessage: _put,
         Withdrawal: _put_withdrawal,
-        Detached: _detached,
+        WriterDetached: _detached,
         Finish: _last_turn,
-        _Finish: _finish,
+        _FinishAfterMailbox: _finish,
         Abort: _abort,
-        Cut: _cut_off,
+        EvictStream: _cut_off,
         Supersede: _supersede,
-        PassOn: _pass_on,
-        Recall: _recall,
+        ReturnUnsentAndEnd: _pass_on,
+        ReturnUnsent: _recall,
         Purge: _purge,
         CloseConnection: _close_connection,
-        TakeOver: _take_over,
+        WriterTakeOver: _take_over,
         Stopped: _last_turn,
-        _Forsaken: _forsaken,
+        _StreamAbandoned: _forsaken,
         _Overdue: _overdue,
-        _Expired: _expired,
+        _TokenExpired: _expired,
         TaskEnded: _keeper_ended,
     }

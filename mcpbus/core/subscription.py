@@ -11,16 +11,16 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, ClassVar
 
-from mcpbus_actors import Address, Cell, Stopped, StopReason, TaskEnded
+from mcpbus_actors import ActorContext, Address, Stopped, StopReason, TaskEnded
 
-from mcpbus.core.admission import Slot
+from mcpbus.core.admission import RequestSlot
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.signals import Cancel, Drop, End, InputEnded, Purge
-from mcpbus.core.stream import Stream
+from mcpbus.core.signals import Cancel, DropRequest, FailRequest, InputEnded, Purge
+from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.tasks.messages import Follow
 from mcpbus.core.topics import weigh_uri
@@ -28,7 +28,7 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
-from mcpbus.protocol.routes import Kind, Reason, StreamKind
+from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
@@ -54,10 +54,10 @@ class SubscriptionActor:
 
     def __init__(  # noqa: PLR0917 - made in one place
         self,
-        cell: Cell[object],
+        cell: ActorContext[object],
         context: RequestContext,
-        slot: Slot,
-        stream: Stream,
+        slot: RequestSlot,
+        stream: MessageStream,
         granted: SubscriptionFilter,
         bus: Hub,
     ) -> None:
@@ -71,7 +71,7 @@ class SubscriptionActor:
         cell.on_stop(self._ended)
         cell.watch(stream.address)
         self._account = bus.budget.account(
-            "a listen", partial(cell.address.tell, End(_TOO_MUCH)), owner=stream.owner
+            "a listen", partial(cell.address.tell, FailRequest(_TOO_MUCH)), owner=stream.owner
         )
         self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
         # What was told before the acknowledgement, the newest of each kind; None once that is said.
@@ -95,9 +95,9 @@ class SubscriptionActor:
             cell.start_task(heard, context=copy_context())
         left = bus.seconds_left(context.principal)
         if left < math.inf:
-            cell.after(left, End(_EXPIRED))
+            cell.after(left, FailRequest(_EXPIRED))
         if (most := bus.limits.max_listen_seconds) is not None:
-            cell.after(most, End(_LONG_ENOUGH))
+            cell.after(most, FailRequest(_LONG_ENOUGH))
         for task_id in granted.task_ids:
             bus.tasks.follow(task_id, Follow(cell.address))
 
@@ -111,7 +111,9 @@ class SubscriptionActor:
         self._HANDLERS[type(message)](self, message)
 
     def _acknowledge(self) -> None:
-        self._put(Kind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": self._granted, "_meta": self._meta()})
+        self._put(
+            MessageKind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": self._granted, "_meta": self._meta()}
+        )
 
     def _heard(self, _message: TaskEnded) -> None:
         """Say that it has begun, and what was told meanwhile."""
@@ -144,7 +146,7 @@ class SubscriptionActor:
     def _meta(self) -> dict[str, Any]:
         return {SUBSCRIPTION_ID: self._context.request.id}
 
-    def _end(self, _message: End | InputEnded) -> None:
+    def _end(self, _message: FailRequest | InputEnded) -> None:
         """End the subscription in good order, with its result."""
         if self._early is not None:
             self._acknowledge()
@@ -152,17 +154,17 @@ class SubscriptionActor:
         self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))
         self._cell.stop()
 
-    def _cancel(self, _message: Cancel | Drop) -> None:
+    def _cancel(self, _message: Cancel | DropRequest) -> None:
         self._stream.address.tell(Purge.request(self._context.request.id))
         self._cell.stop()
 
     def _stream_stopped(self, _message: Stopped) -> None:
         self._cell.stop()
 
-    def _put(self, kind: Kind, method: str, params: dict[str, Any]) -> None:
+    def _put(self, kind: MessageKind, method: str, params: dict[str, Any]) -> None:
         self._send(kind, encode_notification(method, params), self._bus.ledger.enter(method))
 
-    def _send(self, kind: Kind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
+    def _send(self, kind: MessageKind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
         era, listen = self._context.revision.era, self._context.request.id
         self._stream.send(OutboundMessage(kind, era, data, receipt, None, listen, final))
 
@@ -183,14 +185,14 @@ class SubscriptionActor:
 
     def _answer(self, data: bytes) -> None:
         receipt = self._bus.ledger.enter(self._context.request.method)
-        self._send(Kind.LISTEN_RESULT, data, receipt, final=self._stream.kind is not StreamKind.DUPLEX)
+        self._send(MessageKind.LISTEN_RESULT, data, receipt, final=self._stream.kind is not StreamKind.DUPLEX)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _change,
-        End: _end,
+        FailRequest: _end,
         InputEnded: _end,
         Cancel: _cancel,
-        Drop: _cancel,
+        DropRequest: _cancel,
         Stopped: _stream_stopped,
         TaskEnded: _heard,
     }

@@ -14,13 +14,19 @@ from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.state import PrincipalT, StateT
 from mcpbus.core.sync_bus import SyncBus
-from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
-from mcpbus.features.asking.questions import Question
+from mcpbus.features.asking.answers import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    Root,
+    SamplingResult,
+)
+from mcpbus.features.asking.questions import InputRequest
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 
 T = TypeVar("T")
 
@@ -110,7 +116,7 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
         """Send a log line to the client; see `Context.log`."""
-        return self._say(notification.log, Kind.LOG, level, data, logger)
+        return self._say(notification.log, MessageKind.LOG, level, data, logger)
 
     def debug(self, data: Any) -> Receipt:
         """Send a log line of level debug."""
@@ -134,19 +140,21 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension; see `Context.notify`."""
-        return self._say(notification.custom, Kind.CUSTOM, method, params)
+        return self._say(notification.custom, MessageKind.CUSTOM, method, params)
 
     def elicit(
         self, message: str, schema: type[T] | Mapping[str, Any], **options: Any
-    ) -> Accepted[T] | Declined | Cancelled:
+    ) -> AcceptedElicitation[T] | DeclinedElicitation | CancelledElicitation:
         """Ask the user to fill in a form; see `Context.elicit`."""
         return self._bus.from_thread.wait(partial(self._context.elicit, message, schema, **options))
 
-    def elicit_url(self, message: str, url: str, **options: Any) -> Accepted[None] | Declined | Cancelled:
+    def elicit_url(
+        self, message: str, url: str, **options: Any
+    ) -> AcceptedElicitation[None] | DeclinedElicitation | CancelledElicitation:
         """Ask the user to open a page; see `Context.elicit_url`."""
         return self._bus.from_thread.wait(partial(self._context.elicit_url, message, url, **options))
 
-    def sample(self, messages: str | Sequence[Any], **options: Any) -> Sampled:
+    def sample(self, messages: str | Sequence[Any], **options: Any) -> SamplingResult:
         """Ask the client's model to write something; see `Context.sample`."""
         return self._bus.from_thread.wait(partial(self._context.sample, messages, **options))
 
@@ -154,7 +162,7 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         """Ask which folders and files the client lets the server work in; see `Context.list_roots`."""
         return self._bus.from_thread.wait(partial(self._context.list_roots, **options))
 
-    def ask_all(self, questions: Mapping[str, Question], **options: Any) -> dict[str, Any]:
+    def ask_all(self, questions: Mapping[str, InputRequest], **options: Any) -> dict[str, Any]:
         """Ask several things at once; see `Context.ask_all`."""
         return self._bus.from_thread.wait(partial(self._context.ask_all, questions, **options))
 

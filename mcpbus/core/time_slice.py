@@ -4,7 +4,7 @@ from typing import Final
 
 import trio
 
-from mcpbus.core.services import Services
+from mcpbus.core.services import BusServices
 
 SLICE_SECONDS: Final = 0.001
 MOST_IN_A_ROW: Final = 64
@@ -23,7 +23,7 @@ class TimeSlice:
 
     __slots__ = ("_bus", "_left", "_until", "_waiting")
 
-    def __init__(self, bus: Services) -> None:
+    def __init__(self, bus: BusServices) -> None:
         self._bus = bus
         self._left = 0
         self._until = float("-inf")

@@ -34,7 +34,7 @@ IDLE_SECONDS: Final = 10.0
 """How long a worker waits for a function before it ends, in real time; trio's own threads wait as long."""
 
 
-class Place(Protocol):
+class ThreadLimiter(Protocol):
     """What a function takes while it runs, as `trio.to_thread.run_sync` takes it of its limiter."""
 
     def acquire_on_behalf_of(self, borrower: object, /) -> Awaitable[None]:
@@ -45,12 +45,12 @@ class Place(Protocol):
 
 
 @attrs.define(eq=False)
-class _Job:
+class _ThreadJob:
     """A function that is to run in a thread, and what came of it."""
 
     function: Callable[[], Any]
     context: Context
-    place: Place
+    place: ThreadLimiter
     task: trio.lowlevel.Task | None
     """Whoever waits for it; None once nobody does."""
     scope: trio.CancelScope | None = None
@@ -92,11 +92,11 @@ class WorkerThreads:
         self._idle_seconds = idle_seconds
         self._token = trio.lowlevel.current_trio_token()
         self._unlimited = trio.CapacityLimiter(math.inf)
-        self._new: list[_Job] = []
+        self._new: list[_ThreadJob] = []
         self._handing_out = trio.lowlevel.ParkingLot()
         self._over = False  # whether nothing is handed out any more, since the run is about to end
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None: a worker is to end
-        self._ended: deque[_Job] = deque()
+        self._jobs: SimpleQueue[_ThreadJob | None] = SimpleQueue()  # None: a worker is to end
+        self._ended: deque[_ThreadJob] = deque()
         self._awake = False  # whether trio's thread is about to look what has ended
         # Both without what was given up, and the workers that end with it. There are always as many workers as jobs.
         self._lock = Lock()
@@ -109,7 +109,7 @@ class WorkerThreads:
         return self._workers
 
     @trio.lowlevel.enable_ki_protection
-    async def run(self, function: Callable[[], T], place: Place) -> T:
+    async def run(self, function: Callable[[], T], place: ThreadLimiter) -> T:
         """Call a plain function in a thread, in a copy of this task's context variables.
 
         A cancelled caller does not wait for it. If it has not begun by then it does not; otherwise `trio.from_thread.check_cancelled`
@@ -130,7 +130,7 @@ class WorkerThreads:
         if current_async_library_cvar.get() is not None:
             # What runs in trio's thread does not run in the worker's.
             context.run(current_async_library_cvar.set, None)
-        job = _Job(function, context, place, trio.lowlevel.current_task())
+        job = _ThreadJob(function, context, place, trio.lowlevel.current_task())
         await place.acquire_on_behalf_of(job)
         try:
             self._put(job)
@@ -148,7 +148,7 @@ class WorkerThreads:
 
     # -- in trio's thread ------------------------------------------------------------------------
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: _ThreadJob) -> None:
         if self._over:
             raise _run_finished()
         with self._lock:
@@ -185,7 +185,7 @@ class WorkerThreads:
             self._jobs.put(job)
         self._new.clear()
 
-    def _give_up(self, job: _Job, _: object) -> trio.lowlevel.Abort:
+    def _give_up(self, job: _ThreadJob, _: object) -> trio.lowlevel.Abort:
         job.task = None
         if job.claim():
             job.given_up = True
@@ -258,7 +258,7 @@ class WorkerThreads:
                 except trio.RunFinishedError:
                     return
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> _ThreadJob | None:
         while True:
             try:
                 return self._jobs.get(timeout=self._idle_seconds)

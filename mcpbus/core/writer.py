@@ -17,10 +17,10 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.core.budget import Account
+from mcpbus.core.budget import MemoryAccount
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox, data_of
-from mcpbus.core.receipt import DELIVERED, STORED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, STORED, Fate, Location
 
 
 class Cancellable(Protocol):
@@ -30,7 +30,7 @@ class Cancellable(Protocol):
         """End it."""
 
 
-class Written(Protocol):
+class WritableStream(Protocol):
     """A stream, as its writer sees it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Written(Protocol):
     outbox: Outbox
     writing: Sequence[OutboundMessage]
     writing_bytes: int
-    account: Account | None
+    account: MemoryAccount | None
     ready: trio.Event | None
     log: EventLog | None
 
@@ -67,13 +67,13 @@ class Written(Protocol):
         """Give the first so many messages of that their fate."""
 
 
-class Detached(msgspec.Struct, frozen=True):
+class WriterDetached(msgspec.Struct, frozen=True):
     """A connection's task has let go of the stream."""
 
     writer: "Writer"
 
 
-class TakeOver(msgspec.Struct, frozen=True):
+class WriterTakeOver(msgspec.Struct, frozen=True):
     """A client has come back for the stream on another connection."""
 
     writer: "Writer"
@@ -108,7 +108,7 @@ class Writer:
         "retry",
     )
 
-    def __init__(self, stream: Written, connection: Cancellable | None) -> None:
+    def __init__(self, stream: WritableStream, connection: Cancellable | None) -> None:
         self._stream = stream
         self._kept = False
         self._held_back = False
@@ -128,7 +128,7 @@ class Writer:
         if self._kept:
             self.stored()
         if not stream.stopped:
-            stream.address.tell(Detached(self))
+            stream.address.tell(WriterDetached(self))
         left, self.left = self.left, None
         if left is not None:
             left()
@@ -193,7 +193,7 @@ class Writer:
     def begin(self, message: OutboundMessage) -> None:
         """Enter a drafted message in the books as being written, which was not in the outbox."""
         stream = self._stream
-        message.receipt.enter(Place.WRITING)
+        message.receipt.enter(Location.WRITING)
         stream.writing, stream.writing_bytes = [message], len(message.data) + OVERHEAD_BYTES
 
     def hold_back(self) -> None:

@@ -15,19 +15,19 @@ from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import Services
+from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handlers import ListElsewhere
 from mcpbus.dispatch.methods import METHODS, Answer, Method, initialize_result, prepare_extension
 from mcpbus.dispatch.runner import Runner
 from mcpbus.dispatch.scopes import needed_scopes
-from mcpbus.features.catalogue import Features
-from mcpbus.features.definition import Definition
+from mcpbus.features.catalogue import FeatureSet
+from mcpbus.features.definition import ServerDefinition
 from mcpbus.features.hooks import NotificationHook, SessionHook
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, method_not_found
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.messages import ListName, SubscriptionFilter, decode_params
 from mcpbus.protocol.meta import CallReader, Routing
 from mcpbus.protocol.revisions import Era, Revision
@@ -60,7 +60,7 @@ class FeaturesBackend:
         tails: See `Backend`.
     """
 
-    def __init__(self, server: Definition, runner: Runner) -> None:
+    def __init__(self, server: ServerDefinition, runner: Runner) -> None:
         self.server = server
         self.name = server.name
         self.auth = server.auth
@@ -70,7 +70,7 @@ class FeaturesBackend:
         self._runner = runner
 
     @asynccontextmanager
-    async def open(self, bus: Services) -> AsyncIterator[None]:
+    async def open(self, bus: BusServices) -> AsyncIterator[None]:
         """See `Backend.open`: what is registered meanwhile is told to clients."""
         unlisten = self._features.on_change(hub_of(bus).list_changed if self.server.listens else _tell_nobody)
         unguard = self._features.guard(bus.check_thread)
@@ -132,7 +132,7 @@ class FeaturesBackend:
             return self._list_elsewhere(method, method.lists, method.answer, params, context)
         return method.prepare(params, context, features, self._runner)
 
-    def _offered(self, context: RequestContext) -> Features:
+    def _offered(self, context: RequestContext) -> FeatureSet:
         """Return what is offered to the client of a request, by the server and to its session."""
         session = context.legacy_session
         return self._features if session is None else session.features
@@ -140,7 +140,7 @@ class FeaturesBackend:
     def _list_elsewhere(
         self, method: Method, name: ListName, answer: Answer, params: Any, context: RequestContext
     ) -> Handler:
-        def page(features: Features) -> bytes:
+        def page(features: FeatureSet) -> bytes:
             return answer(params, context, features, self.server)
 
         return ListElsewhere(
@@ -148,7 +148,7 @@ class FeaturesBackend:
         )
 
     def needed_scopes(
-        self, request: Request, routing: Routing, session: Session | None, principal: object
+        self, request: JsonRpcRequest, routing: Routing, session: Session | None, principal: object
     ) -> Collection[str]:
         """See `Backend.needed_scopes`."""
         features = self._features if session is None else session.features

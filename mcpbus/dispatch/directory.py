@@ -4,8 +4,8 @@ from mcpbus.core.backend import ReadsCalls
 from mcpbus.core.hub import Hub
 
 
-class Directory:
-    """Its sessions, methods and tools; see `mcpbus.protocol.http.messages.Directory`.
+class HubLookup:
+    """Its sessions, methods and tools; see `mcpbus.protocol.http.messages.ServerLookup`.
 
     Args:
         bus: The bus.

@@ -11,28 +11,28 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from mcpbus.core.admission import CountedTo, Overloaded, PastShare
-from mcpbus.core.answers import Answers
+from mcpbus.core.admission import QuotaExceeded, QuotaKey, ServerOverloaded
+from mcpbus.core.answers import InputResponses
 from mcpbus.core.backend import Listener
-from mcpbus.core.call import Call, Handler
+from mcpbus.core.call import CallActor, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import PROGRESS
 from mcpbus.core.open_questions import MOST_ANSWERS
-from mcpbus.core.other_processes import SessionRecords
-from mcpbus.core.parked_calls import ParkedCall
+from mcpbus.core.other_processes import SessionStore
+from mcpbus.core.parked_calls import SuspendedCall
 from mcpbus.core.pending_questions import LONGEST_KEY
-from mcpbus.core.request import Request
+from mcpbus.core.request import RequestActor
 from mcpbus.core.request_context import OpenStream, RequestContext
 from mcpbus.core.session import Session
 from mcpbus.core.session_messages import CancelRequest, Initialized
-from mcpbus.core.signals import Answered, Reported, Resume
-from mcpbus.core.stream import Stream
+from mcpbus.core.signals import InputProgressReceived, InputResponseReceived, Resume
+from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.dispatch.once import Once
+from mcpbus.dispatch.once import SingleUseHandler
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
-from mcpbus.protocol.jsonrpc import Notification, Response
+from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcResponse
 from mcpbus.protocol.large import LARGE_BYTES, weigh
 from mcpbus.protocol.messages import (
     CancelledParams,
@@ -58,7 +58,7 @@ LISTEN = "subscriptions/listen"
 INITIALIZE = "initialize"
 
 
-def serve(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
+def serve(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | MessageStream:
     """Serve a request, `initialize` apart; its handler has a task of its own.
 
     Returns:
@@ -68,17 +68,17 @@ def serve(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
         ProtocolError: What to answer instead; anything else that went wrong has been logged.
     """
     admitted = admit(bus, context, open_stream)
-    return _start(admitted) if isinstance(admitted, Request) else admitted
+    return _start(admitted) if isinstance(admitted, RequestActor) else admitted
 
 
-def _start(request: Request) -> Stream:
+def _start(request: RequestActor) -> MessageStream:
     try:
         return request.start()
     except Exception as error:
         raise _failed(request.context, error) from error
 
 
-def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | Stream | Request:
+def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | MessageStream | RequestActor:
     """Admit a request, `initialize` apart, whose handler is run by whoever has it admitted.
 
     Args:
@@ -108,8 +108,8 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
         if (retry := context.routing.retry) is not None and context.claim is not None and handler.rounds:
             return _retry(bus, context, retry, handler, open_stream)
         slot = bus.admission.admit(request.id, None if session is None else session.in_flight, context)
-        call = Call(bus.system, bus=bus, context=context, handler=handler)
-        admitted = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream)
+        call = CallActor(bus.system, bus=bus, context=context, handler=handler)
+        admitted = RequestActor(bus.system, context=context, slot=slot, call=call, open_stream=open_stream)
         if large:
             _count(admitted)
     except (ProtocolError, KeyboardInterrupt):
@@ -133,17 +133,19 @@ def _fits(bus: Hub, context: RequestContext) -> bool:
     return True
 
 
-def _count(request: Request) -> None:
+def _count(request: RequestActor) -> None:
     """Count what a request brings before it is decoded, by which it grows; raises what to answer if it has to go at once."""
     call = request.call
     call.count()
     if call.gives_up:
         request.slot.release()
         call.let_go()
-        raise Overloaded("Too much is kept in memory, and this request would be the largest; try again later")
+        raise ServerOverloaded(
+            "Too much is kept in memory, and this request would be the largest; try again later"
+        )
 
 
-def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | Stream:
+def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes | MessageStream:
     """Serve what no features stand behind: what concerns a session or a stream."""
     method, session = context.request.method, context.legacy_session
     if method == LISTEN and context.revision.era is Era.MODERN:
@@ -156,8 +158,8 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     if records is None and not heard:
         return of_session(bus, session, context)
     slot = bus.admission.admit(context.request.id, context.table(), context)
-    call = Call(bus.system, bus=bus, context=context, handler=_Changing(bus, records, of_session))
-    return _start(Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream))
+    call = CallActor(bus.system, bus=bus, context=context, handler=_Changing(bus, records, of_session))
+    return _start(RequestActor(bus.system, context=context, slot=slot, call=call, open_stream=open_stream))
 
 
 class _Changing:
@@ -167,12 +169,12 @@ class _Changing:
     rounds = False
     task_support = None
 
-    def __init__(self, bus: Hub, records: SessionRecords | None, change: _OfSession) -> None:
+    def __init__(self, bus: Hub, records: SessionStore | None, change: _OfSession) -> None:
         self._bus = bus
         self._records = records
         self._change = change
 
-    async def run(self, call: Call) -> bytes:
+    async def run(self, call: CallActor) -> bytes:
         """Make the change."""
         session = call.context.legacy_session
         assert session is not None  # noqa: S101 - it is of a session
@@ -186,7 +188,7 @@ class _Changing:
 
 def _retry(
     bus: Hub, context: RequestContext, retry: Retry, handler: Handler, open_stream: OpenStream
-) -> Stream:
+) -> MessageStream:
     """Serve a request that brings answers, and perhaps the state of an earlier round."""
     request = context.request
     responses = {} if retry.raw_responses is msgspec.UNSET else retry.input_responses
@@ -208,10 +210,12 @@ def _retry(
             call.context = context
         else:
             if state is not None and bus.rounds is not None:
-                handler = Once(bus.rounds, state, handler)
-            call = Call(bus.system, bus=bus, context=context, handler=handler)
-            call.answers = Answers.brought(state, responses)
-        stream = Request(bus.system, context=context, slot=slot, call=call, open_stream=open_stream).start()
+                handler = SingleUseHandler(bus.rounds, state, handler)
+            call = CallActor(bus.system, bus=bus, context=context, handler=handler)
+            call.answers = InputResponses.brought(state, responses)
+        stream = RequestActor(
+            bus.system, context=context, slot=slot, call=call, open_stream=open_stream
+        ).start()
     except BaseException:
         slot.release()
         if parked is not None:
@@ -222,7 +226,7 @@ def _retry(
     return stream
 
 
-def _claim(bus: Hub, state: RoundState, handler: Handler) -> ParkedCall[Call] | None:
+def _claim(bus: Hub, state: RoundState, handler: Handler) -> SuspendedCall[CallActor] | None:
     """Use up a round, and return the call that waits for it; None if it is to be run anew.
 
     Raises:
@@ -237,17 +241,17 @@ def _claim(bus: Hub, state: RoundState, handler: Handler) -> ParkedCall[Call] | 
     return parked
 
 
-def answer(response: Response, session: Session) -> None:
+def answer(response: JsonRpcResponse, session: Session) -> None:
     """Take a client's answer to a question. One that nobody waits for is dropped, as routing note 19 has it."""
     session.touch()
     asker = None if response.id is None else session.questions.get(response.id)
     if asker is not None:
-        asker.tell(Answered(response))
+        asker.tell(InputResponseReceived(response))
 
 
 def register(
     bus: Hub, context: RequestContext, registration: Registration, open_stream: OpenStream
-) -> bytes | Stream:
+) -> bytes | MessageStream:
     """Serve `initialize` in a session that was opened for it; as `serve` in all else."""
     if not bus.backend.registers and not registration.is_kept:
         return registration.complete()
@@ -256,11 +260,11 @@ def register(
     shared = context.transport is TransportKind.DUPLEX
     try:
         slot = bus.admission.admit(context.request.id, context.table() if shared else None, context)
-        request = Request(
+        request = RequestActor(
             bus.system,
             context=context,
             slot=slot,
-            call=Call(bus.system, bus=bus, context=context, handler=registration),
+            call=CallActor(bus.system, bus=bus, context=context, handler=registration),
             # Not a stream of its session's: nobody comes back for its answer.
             open_stream=lambda kind, _session: open_stream(kind, None),
         )
@@ -272,7 +276,9 @@ def register(
         raise
 
 
-def notify(bus: Hub, notification: Notification, session: Session | None, principal: Any, peer: Peer) -> None:
+def notify(
+    bus: Hub, notification: JsonRpcNotification, session: Session | None, principal: Any, peer: Peer
+) -> None:
     """Take note of a client's notification. One that is unknown or malformed is ignored, as JSON-RPC has it.
 
     Args:
@@ -300,20 +306,20 @@ def notify(bus: Hub, notification: Notification, session: Session | None, princi
         return
 
 
-def _report(session: Session, notification: Notification) -> bool:
+def _report(session: Session, notification: JsonRpcNotification) -> bool:
     """Tell whoever asked a client something how far that is, and return whether somebody did."""
     said = decode_params(ProgressParams, notification.params)
     asker = session.questions.get(said.progress_token)
     if asker is None:
         return False
-    asker.tell(Reported(said))
+    asker.tell(InputProgressReceived(said))
     return True
 
 
 def _tell(  # noqa: PLR0917 - called in one place
     bus: Hub,
     listener: Listener,
-    notification: Notification,
+    notification: JsonRpcNotification,
     session: Session | None,
     principal: Any,
     peer: Peer,
@@ -324,7 +330,7 @@ def _tell(  # noqa: PLR0917 - called in one place
         bus.budget.check(weigh(notification.params), owner)
     check_nesting(notification.params)
     params = decode_params(dict, notification.params)
-    slot = bus.admission.admit(object(), None if session is None else session.in_flight, CountedTo(owner))
+    slot = bus.admission.admit(object(), None if session is None else session.in_flight, QuotaKey(owner))
     known = None if session is None or session.revision is None else session
     told = ClientNotification(notification.method, params, known, principal, bus.state)
     try:
@@ -334,7 +340,7 @@ def _tell(  # noqa: PLR0917 - called in one place
         _log.exception("%s was not given to anybody", notification.method)
 
 
-def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Stream:
+def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> MessageStream:
     request = context.request
     asked = decode_params(ListenParams, request.params).notifications
     limit = bus.limits.max_listened_resources
@@ -350,7 +356,7 @@ def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Strea
     if granted.task_ids:
         own = tuple(id_ for id_ in dict.fromkeys(granted.task_ids) if bus.tasks.find(id_, context.principal))
         granted = msgspec.structs.replace(granted, task_ids=own)
-    slot = bus.listens.admit(request.id, context.table(), CountedTo(context.owner))
+    slot = bus.listens.admit(request.id, context.table(), QuotaKey(context.owner))
     stream = open_stream(StreamKind.LISTEN, context.session)
     stream.owner = context.owner
     bus.system.spawn(SubscriptionActor, context, slot, stream, granted, bus)
@@ -370,7 +376,7 @@ def _subscribe(bus: Hub, session: Session, context: RequestContext) -> bytes:
     limit = bus.limits.max_subscriptions_per_session
     if uri not in session.subscriptions and len(session.subscriptions) >= limit:
         bus.reached.note("max_subscriptions_per_session", session.owner, "a subscription was refused")
-        raise PastShare(
+        raise QuotaExceeded(
             f"Too many subscriptions: at most {limit} in one session; unsubscribe from some first"
         )
     session.subscribe(uri)

@@ -12,17 +12,17 @@ import msgspec
 import trio
 from mcpbus_actors import split_failure
 
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.context import Context
 from mcpbus.dispatch.runner import Runner
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.asking.input_required import InputRequired
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
 from mcpbus.features.extension_method import ExtensionMethod
-from mcpbus.features.prompt import Prompt
-from mcpbus.features.resource import Resource
+from mcpbus.features.prompt import RegisteredPrompt
+from mcpbus.features.resource import RegisteredResource
 from mcpbus.features.tool import Tool, error_result
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
@@ -82,7 +82,7 @@ class ToolCall(msgspec.Struct, frozen=True):
         """See `Handler.task_support`."""
         return self.tool.task
 
-    async def run(self, call: Call) -> bytes | InputRequired:
+    async def run(self, call: CallActor) -> bytes | InputRequired:
         """See `Handler.run`; what goes wrong in the tool is a result, which the model gets to see."""
         tool, revision = self.tool, call.context.revision
         try:
@@ -121,7 +121,7 @@ class PromptGet(msgspec.Struct, frozen=True):
     """prompts/get of one prompt."""
 
     runner: Runner
-    prompt: Prompt
+    prompt: RegisteredPrompt
     arguments: Mapping[str, Any]
 
     replayable = True
@@ -133,7 +133,7 @@ class PromptGet(msgspec.Struct, frozen=True):
         """What is called, for people."""
         return f"prompts/get {self.prompt.name}"
 
-    async def run(self, call: Call) -> bytes | InputRequired:
+    async def run(self, call: CallActor) -> bytes | InputRequired:
         """See `Handler.run`."""
         prompt = self.prompt
         try:
@@ -150,7 +150,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
 
     runner: Runner
     uri: str
-    found: Sequence[tuple[Resource, Mapping[str, str | list[str]]]]
+    found: Sequence[tuple[RegisteredResource, Mapping[str, str | list[str]]]]
 
     replayable = True
     rounds = True
@@ -161,7 +161,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
         """What is called, for people."""
         return f"resources/read {self.uri}"
 
-    async def run(self, call: Call) -> bytes | InputRequired:
+    async def run(self, call: CallActor) -> bytes | InputRequired:
         """See `Handler.run`."""
         answers: dict[object, bytes | InputRequired] = {}
         for left, (resource, variables) in zip(range(len(self.found) - 1, -1, -1), self.found, strict=True):
@@ -179,7 +179,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
         raise resource_not_found(self.uri, call.context.revision.resource_not_found, _SEVERAL)
 
     async def _read(
-        self, call: Call, resource: Resource, variables: Mapping[str, str | list[str]]
+        self, call: CallActor, resource: RegisteredResource, variables: Mapping[str, str | list[str]]
     ) -> bytes | InputRequired:
         value = await self.runner.call(
             resource.function, call, "resources/read", self.uri, resource.bind(variables)
@@ -213,7 +213,7 @@ class Complete(msgspec.Struct, frozen=True):
         """What is called, for people."""
         return f"completion/complete {self.ref}"
 
-    async def run(self, call: Call) -> bytes | InputRequired:
+    async def run(self, call: CallActor) -> bytes | InputRequired:
         """See `Handler.run`."""
         completer = self.completer
         if completer is None:
@@ -244,7 +244,7 @@ class ExtensionCall(msgspec.Struct, frozen=True):
         """What is called, for people."""
         return self.method.name
 
-    async def run(self, call: Call) -> bytes | InputRequired:
+    async def run(self, call: CallActor) -> bytes | InputRequired:
         """See `Handler.run`."""
         method = self.method
         try:
@@ -264,8 +264,8 @@ class ListElsewhere(msgspec.Struct, frozen=True):
 
     name: ListName
     label: str
-    features: Callable[[], Features]
-    answer: Callable[[Features], bytes]
+    features: Callable[[], FeatureSet]
+    answer: Callable[[FeatureSet], bytes]
     first: bool
     """Whether it is the first page: further ones are of the list that the first one began."""
 
@@ -273,7 +273,7 @@ class ListElsewhere(msgspec.Struct, frozen=True):
     rounds = False
     task_support = None
 
-    async def run(self, call: Call) -> bytes:
+    async def run(self, call: CallActor) -> bytes:
         """Ask the upstream servers, and answer with what they have for this client."""
         if self.first:
             async with trio.open_nursery() as nursery:

@@ -5,10 +5,10 @@ import logging
 import msgspec
 import trio
 
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import Session, Stage
-from mcpbus.core.session_messages import Close, Registered
+from mcpbus.core.session import Session, SessionStage
+from mcpbus.core.session_messages import CloseSession, Registered
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.large import weigh
 from mcpbus.protocol.messages import InitializeParams
@@ -36,7 +36,7 @@ class Registration:
         session.revision = revision
         session.client_info = msgspec.to_builtins(params.client_info)
         session.client_capabilities = params.capabilities
-        session.stage = Stage.REGISTERING
+        session.stage = SessionStage.REGISTERING
         self._size = weigh(msgspec.json.encode([params.capabilities, params.client_info]))
         session.account.hold(self._size)
 
@@ -45,7 +45,7 @@ class Registration:
         """Whether others can go on with the session."""
         return self._records is not None
 
-    async def run(self, _call: Call) -> bytes:
+    async def run(self, _call: CallActor) -> bytes:
         """Have the backend prepare for it in the present task, and return the encoded InitializeResult.
 
         Raises:
@@ -63,12 +63,12 @@ class Registration:
     def abandon(self) -> None:
         """Keep nothing of the session; a shared channel is as it was before."""
         if self._session.transport is TransportKind.DUPLEX:
-            self._session.stage = Stage.CONNECTED
+            self._session.stage = SessionStage.CONNECTED
             self._session.revision = None
             if not self._session.address.stopped:
                 self._session.account.release(self._size)
         else:
-            self._session.address.tell(Close(None))
+            self._session.address.tell(CloseSession(None))
 
     def complete(self) -> bytes:
         """Enter the session in the directory, and return the encoded InitializeResult."""

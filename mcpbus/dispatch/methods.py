@@ -23,9 +23,9 @@ from mcpbus.dispatch.task_methods import (
     prepare_update,
 )
 from mcpbus.features.arguments import InvalidArgumentsError
-from mcpbus.features.catalogue import Capability, Features
-from mcpbus.features.definition import Definition
-from mcpbus.features.registry import Entry, Registry
+from mcpbus.features.catalogue import Capability, FeatureSet
+from mcpbus.features.definition import ServerDefinition
+from mcpbus.features.registry import ItemRegistry, RegistryEntry
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
@@ -35,8 +35,8 @@ from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.task_extension import TASKS, declares, undeclared
 
-Answer: TypeAlias = Callable[[Any, RequestContext, Features, Definition], bytes]
-Prepare: TypeAlias = Callable[[Any, RequestContext, Features, Runner], Handler]
+Answer: TypeAlias = Callable[[Any, RequestContext, FeatureSet, ServerDefinition], bytes]
+Prepare: TypeAlias = Callable[[Any, RequestContext, FeatureSet, Runner], Handler]
 
 _BRACE = ord("{")
 _RAW: TypeAlias = msgspec.Raw
@@ -69,7 +69,7 @@ class Method(msgspec.Struct, frozen=True):
 
 
 def initialize_result(
-    server: Definition, features: Features, revision: Revision, *, stateless: bool
+    server: ServerDefinition, features: FeatureSet, revision: Revision, *, stateless: bool
 ) -> bytes:
     """The encoded result object of initialize (rules L-2 and L-4).
 
@@ -90,7 +90,7 @@ def initialize_result(
 
 
 def server_capabilities(
-    features: Features, revision: Revision, *, stateless: bool, listens: bool = True
+    features: FeatureSet, revision: Revision, *, stateless: bool, listens: bool = True
 ) -> dict[str, Any]:
     """What initialize and server/discover declare.
 
@@ -121,7 +121,9 @@ def server_capabilities(
     return declared
 
 
-def _discover(_params: NoParams, context: RequestContext, features: Features, server: Definition) -> bytes:
+def _discover(
+    _params: NoParams, context: RequestContext, features: FeatureSet, server: ServerDefinition
+) -> bytes:
     revision = context.revision
     body: dict[str, Any] = {
         "supportedVersions": MODERN_VERSIONS,
@@ -135,20 +137,22 @@ def _discover(_params: NoParams, context: RequestContext, features: Features, se
     )
 
 
-def _ping(_params: NoParams, context: RequestContext, _features: Features, server: Definition) -> bytes:
+def _ping(
+    _params: NoParams, context: RequestContext, _features: FeatureSet, server: ServerDefinition
+) -> bytes:
     return server.tails[context.revision].alone
 
 
 def _list(
     member: str,
-    registry_of: Callable[[Features], Registry[Any]],
-    seen_by: Callable[[Features, Any], Sequence[Entry[Any]] | None] = lambda *_: None,
+    registry_of: Callable[[FeatureSet], ItemRegistry[Any]],
+    seen_by: Callable[[FeatureSet, Any], Sequence[RegistryEntry[Any]] | None] = lambda *_: None,
 ) -> Answer:
     """Make what answers with one page of a registry, or of those of its entries that a principal sees."""
     opening = b'{"%b":' % member.encode()
 
     def answer(
-        params: wire.ListParams, context: RequestContext, features: Features, server: Definition
+        params: wire.ListParams, context: RequestContext, features: FeatureSet, server: ServerDefinition
     ) -> bytes:
         cursor, revision = params.cursor, context.revision
         registry, seen = registry_of(features), seen_by(features, context.principal)
@@ -172,11 +176,11 @@ def _list(
     return answer
 
 
-def _position(entry: Entry[Any]) -> int:
+def _position(entry: RegistryEntry[Any]) -> int:
     return entry.position
 
 
-def _scope(server: Definition, *, selected: bool = False) -> CacheScope:
+def _scope(server: ServerDefinition, *, selected: bool = False) -> CacheScope:
     """Who may reuse an answer: only its principal, if there are principals, or it was selected for who asks, be it by an upstream server.
 
     It is the same on all pages of a list (rule K-3): what only some may see of another one is no matter.
@@ -184,7 +188,7 @@ def _scope(server: Definition, *, selected: bool = False) -> CacheScope:
     return "private" if server.knows_principals or selected else "public"
 
 
-def _call_tool(_params: None, context: RequestContext, features: Features, runner: Runner) -> Handler:
+def _call_tool(_params: None, context: RequestContext, features: FeatureSet, runner: Runner) -> Handler:
     name, arguments = context.routing.name, context.routing.arguments
     if name is None or (isinstance(arguments, _RAW) and memoryview(arguments)[0] != _BRACE):
         call = wire.decode_params(wire.CallToolParams, context.request.params)  # which says what is wrong
@@ -203,7 +207,7 @@ def _call_tool(_params: None, context: RequestContext, features: Features, runne
 
 
 def _get_prompt(
-    get: wire.GetPromptParams, _context: RequestContext, features: Features, runner: Runner
+    get: wire.GetPromptParams, _context: RequestContext, features: FeatureSet, runner: Runner
 ) -> Handler:
     prompt = features.find_prompt(get.name)
     if prompt is None:
@@ -215,7 +219,7 @@ def _get_prompt(
 
 
 def _read_resource(
-    read: wire.ReadResourceParams, context: RequestContext, features: Features, runner: Runner
+    read: wire.ReadResourceParams, context: RequestContext, features: FeatureSet, runner: Runner
 ) -> Handler:
     uri = read.uri
     found = features.find_resource(uri)
@@ -225,7 +229,7 @@ def _read_resource(
 
 
 def _complete(
-    complete: wire.CompleteParams, _context: RequestContext, features: Features, runner: Runner
+    complete: wire.CompleteParams, _context: RequestContext, features: FeatureSet, runner: Runner
 ) -> Handler:
     argument = complete.argument
     match complete.ref:
@@ -246,7 +250,7 @@ def _complete(
     return Complete(runner, ref, features.completers.get((ref, argument.name)), argument.value, chosen)
 
 
-def prepare_extension(context: RequestContext, features: Features, runner: Runner) -> ExtensionCall | None:
+def prepare_extension(context: RequestContext, features: FeatureSet, runner: Runner) -> ExtensionCall | None:
     """Prepare a request of a method that is not in the table; None if no extension has it either.
 
     Raises:
@@ -271,7 +275,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "tools/list",
                 wire.ListParams,
                 "tools",
-                answer=_list("tools", attrgetter("tools"), Features.visible_tools),
+                answer=_list("tools", attrgetter("tools"), FeatureSet.visible_tools),
                 lists="tools",
             ),
             Method("tools/call", None, "tools", prepare=_call_tool),

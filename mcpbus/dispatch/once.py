@@ -1,14 +1,14 @@
 """A call that is run anew, where its round was used nowhere."""
 
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.call import Call, Handler
-from mcpbus.core.other_processes import SharedRounds
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.call import CallActor, Handler
+from mcpbus.core.other_processes import RoundRegistry
 from mcpbus.core.parked_calls import round_used
 from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.protocol.request_state import RoundState
 
 
-class Once:
+class SingleUseHandler:
     """A `Handler` in the place of the one that is to run, until it is known that no other process has used the round.
 
     Args:
@@ -17,7 +17,7 @@ class Once:
         handler: What is to run.
     """
 
-    def __init__(self, rounds: SharedRounds, state: RoundState, handler: Handler) -> None:
+    def __init__(self, rounds: RoundRegistry, state: RoundState, handler: Handler) -> None:
         self.replayable = handler.replayable
         self.rounds = handler.rounds
         self.task_support = handler.task_support
@@ -25,7 +25,7 @@ class Once:
         self._state = state
         self._handler = handler
 
-    async def run(self, call: Call) -> bytes | InputRequired:
+    async def run(self, call: CallActor) -> bytes | InputRequired:
         """Use the round up, and run; see `Handler`.
 
         The round is given back only if nobody asked for it to be used, the hub being overloaded. Where the client leaves meanwhile,
@@ -33,7 +33,7 @@ class Once:
         """
         try:
             fresh = await self._shared.use(self._state)
-        except Overloaded:
+        except ServerOverloaded:
             call.bus.parked_calls.give_back(self._state)
             raise
         if not fresh:

@@ -9,12 +9,12 @@ import trio
 
 from mcpbus.core.context import Context
 from mcpbus.core.sync_context import SyncContext
-from mcpbus.features.dependencies import Kind, Plan, Step
+from mcpbus.features.dependencies import Plan, ProviderKind, Step
 
 T = TypeVar("T")
 
 
-class InThread(Protocol):
+class RunInThread(Protocol):
     """Runs a plain function in a worker thread, or in this one if `thread` is false, and waits for it.
 
     When the caller is cancelled it does not wait for the thread, unless `abandon` is false. It has a place among those that may be
@@ -26,7 +26,9 @@ class InThread(Protocol):
     ) -> T: ...
 
 
-async def provide(plan: Plan, context: Context, stack: AsyncExitStack, in_thread: InThread) -> dict[str, Any]:
+async def provide(
+    plan: Plan, context: Context, stack: AsyncExitStack, in_thread: RunInThread
+) -> dict[str, Any]:
     """Make what fills a function's parameters; leaving the stack cleans up.
 
     Args:
@@ -39,13 +41,13 @@ async def provide(plan: Plan, context: Context, stack: AsyncExitStack, in_thread
     for step in plan.steps:
         call = partial(step.provider, **_arguments(step, made, context))
         match step.kind:
-            case Kind.COROUTINE:
+            case ProviderKind.COROUTINE:
                 made.append(await call())
-            case Kind.ASYNC_MANAGER:
+            case ProviderKind.ASYNC_MANAGER:
                 made.append(await stack.enter_async_context(call()))
-            case Kind.VALUE:
+            case ProviderKind.VALUE:
                 made.append(await in_thread(call, thread=step.thread, abandon=not plan.opens))
-            case Kind.MANAGER:
+            case ProviderKind.MANAGER:
                 made.append(await stack.enter_async_context(_InThread(call(), step.thread, in_thread)))
     return _named(plan.needs, made)
 
@@ -55,7 +57,7 @@ def provide_plainly(plan: Plan, context: Context, stack: ExitStack) -> dict[str,
     made: list[Any] = []
     for step in plan.steps:
         value = step.provider(**_arguments(step, made, context))
-        made.append(stack.enter_context(value) if step.kind is Kind.MANAGER else value)
+        made.append(stack.enter_context(value) if step.kind is ProviderKind.MANAGER else value)
     return _named(plan.needs, made)
 
 
@@ -73,7 +75,7 @@ def _named(needs: Mapping[str, int], made: list[Any]) -> dict[str, Any]:
 class _InThread:
     """A plain context manager that is entered and left in a worker thread."""
 
-    def __init__(self, manager: Any, thread: bool, in_thread: InThread) -> None:
+    def __init__(self, manager: Any, thread: bool, in_thread: RunInThread) -> None:
         self._manager = manager
         self._run = partial(in_thread, thread=thread, abandon=False)
 

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import attrs
 import trio
 
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.context import Context
-from mcpbus.core.places import Places
+from mcpbus.core.places import FairLimiter
 from mcpbus.core.sync_context import SyncContext
 from mcpbus.core.worker_threads import worker_threads
 from mcpbus.dispatch.providing import provide, provide_plainly
@@ -18,7 +18,7 @@ from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import CallTimeoutError
 from mcpbus.features.function import Function
 from mcpbus.features.keywords import check_kinds
-from mcpbus.features.origin import Origin
+from mcpbus.features.origin import MountOrigin
 from mcpbus.features.tool import Tool
 
 
@@ -71,14 +71,14 @@ class Runner:
         self._middleware = tuple(reversed(middleware))
         # The threads of one trio run are counted: one that was abandoned when its run ended never gives its
         # place back, and must not take it from the next run.
-        self._places: trio.lowlevel.RunVar[Places] = trio.lowlevel.RunVar("mcpbus threads")
+        self._places: trio.lowlevel.RunVar[FairLimiter] = trio.lowlevel.RunVar("mcpbus threads")
 
     def waits(self, function: Function) -> bool:
         """Whether a call of `function` may wait for something, itself or in the middleware around it."""
         return bool(self._middleware) or function.waits
 
     def call(
-        self, function: Function, call: Call, method: str, name: str, arguments: Mapping[str, Any]
+        self, function: Function, call: CallActor, method: str, name: str, arguments: Mapping[str, Any]
     ) -> Awaitable[Any]:
         """Call `function`; to be awaited for what it, or the middleware around it, returns.
 
@@ -107,7 +107,7 @@ class Runner:
             return signature.function(**arguments)  # type: ignore[no-any-return]  # it is asynchronous
         return self._in_thread(call, partial(signature.function, **arguments), thread=function.thread)
 
-    async def _call_wrapped(self, function: Function, call: Call, invocation: Invocation) -> Any:
+    async def _call_wrapped(self, function: Function, call: CallActor, invocation: Invocation) -> Any:
         step: CallNext = partial(self._call_invoked, function, call)
         for origin in function.origins:
             for middleware in reversed(origin.middleware):
@@ -122,7 +122,7 @@ class Runner:
         assert scope.cancelled_caught  # noqa: S101  # nothing else leaves the block without a result
         raise CallTimeoutError(function.timeout)
 
-    def _call_invoked(self, function: Function, call: Call, invocation: Invocation) -> Awaitable[Any]:
+    def _call_invoked(self, function: Function, call: CallActor, invocation: Invocation) -> Awaitable[Any]:
         arguments = _with_context(function, invocation.arguments, invocation.context)
         run = partial(function.signature.function, **arguments)
         plan, asynchronous = function.signature.dependencies, function.signature.asynchronous
@@ -137,7 +137,7 @@ class Runner:
         return self._in_thread(call, run, thread=function.thread)
 
     async def _call_depending(
-        self, plan: Plan, function: Function, call: Call, run: Callable[..., Any], context: Context
+        self, plan: Plan, function: Function, call: CallActor, run: Callable[..., Any], context: Context
     ) -> Any:
         in_thread: Any = partial(self._in_thread, call)
         async with AsyncExitStack() as stack:
@@ -150,7 +150,13 @@ class Runner:
         raise _swallowed(function)
 
     async def _in_thread(
-        self, call: Call, run: Callable[[], Any], *, thread: bool, abandon: bool = True, placed: bool = True
+        self,
+        call: CallActor,
+        run: Callable[[], Any],
+        *,
+        thread: bool,
+        abandon: bool = True,
+        placed: bool = True,
     ) -> Any:
         if self.inline or not thread:
             return run()
@@ -166,12 +172,14 @@ class Runner:
         finally:
             call.bus.from_thread.take()  # what it has said comes before what it returns
 
-    def places(self) -> Places:
+    def places(self) -> FairLimiter:
         """Return the places of functions in threads in this trio run."""
         try:
             return self._places.get()
         except LookupError:
-            places = Places(self._threads, option="threads", waited="a plain function waited for a thread")
+            places = FairLimiter(
+                self._threads, option="threads", waited="a plain function waited for a thread"
+            )
             self._places.set(places)
             return places
 
@@ -196,7 +204,7 @@ def _with_context(function: Function, arguments: Mapping[str, Any], context: Con
     return {**arguments, name: context if function.signature.asynchronous else SyncContext(context)}
 
 
-def _enter(origin: Origin, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:
+def _enter(origin: MountOrigin, call_next: CallNext, invocation: Invocation) -> Awaitable[Any]:
     """Go on as within a mounted server: with its own name for what is called, and what its lifespan yielded."""
     below = Invocation(
         invocation.context.within(origin.server),

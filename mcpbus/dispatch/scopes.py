@@ -3,19 +3,21 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.extension_method import ExtensionMethod
-from mcpbus.features.prompt import Prompt
-from mcpbus.features.resource import Resource
+from mcpbus.features.prompt import RegisteredPrompt
+from mcpbus.features.resource import RegisteredResource
 from mcpbus.features.tool import Tool
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.meta import Routing
 
 
-def needed_scopes(features: Features, request: Request, routing: Routing, principal: Any) -> Collection[str]:
+def needed_scopes(
+    features: FeatureSet, request: JsonRpcRequest, routing: Routing, principal: Any
+) -> Collection[str]:
     """Return the scopes that a request needs, each once; what is malformed or names nothing needs none, and is refused later.
 
     Args:
@@ -34,26 +36,26 @@ def needed_scopes(features: Features, request: Request, routing: Routing, princi
     return dict.fromkeys(scope for item in found if item is not None for scope in item.scopes)
 
 
-_Found: TypeAlias = Iterable[Tool | Prompt | Resource | ExtensionMethod | None]
+_Found: TypeAlias = Iterable[Tool | RegisteredPrompt | RegisteredResource | ExtensionMethod | None]
 
 
-def _method(features: Features, request: Request, _: Routing, __: Any) -> _Found:
+def _method(features: FeatureSet, request: JsonRpcRequest, _: Routing, __: Any) -> _Found:
     return (features.methods.get(request.method),)
 
 
-def _tool(features: Features, _: Request, routing: Routing, principal: Any) -> _Found:
+def _tool(features: FeatureSet, _: JsonRpcRequest, routing: Routing, principal: Any) -> _Found:
     return () if routing.name is None else (features.find_tool(routing.name, principal),)
 
 
-def _prompt(features: Features, _: Request, routing: Routing, __: Any) -> _Found:
+def _prompt(features: FeatureSet, _: JsonRpcRequest, routing: Routing, __: Any) -> _Found:
     return () if routing.name is None else (features.find_prompt(routing.name),)
 
 
-def _resource(features: Features, _: Request, routing: Routing, __: Any) -> _Found:
+def _resource(features: FeatureSet, _: JsonRpcRequest, routing: Routing, __: Any) -> _Found:
     return () if routing.uri is None else _named(features, routing.uri)
 
 
-def _completed(features: Features, request: Request, _: Routing, __: Any) -> _Found:
+def _completed(features: FeatureSet, request: JsonRpcRequest, _: Routing, __: Any) -> _Found:
     match decode_params(wire.CompleteParams, request.params).ref:
         case wire.PromptReference(name=name):
             return (features.find_prompt(name),)
@@ -61,16 +63,16 @@ def _completed(features: Features, request: Request, _: Routing, __: Any) -> _Fo
             return (features.templates.get(uri),)
 
 
-def _listened(features: Features, request: Request, _: Routing, __: Any) -> _Found:
+def _listened(features: FeatureSet, request: JsonRpcRequest, _: Routing, __: Any) -> _Found:
     uris = decode_params(wire.ListenParams, request.params).notifications.resource_subscriptions
     return (resource for uri in uris for resource in _named(features, uri))
 
 
-def _named(features: Features, uri: str) -> Iterable[Resource]:
+def _named(features: FeatureSet, uri: str) -> Iterable[RegisteredResource]:
     return (resource for resource, _ in features.find_resource(uri))
 
 
-_READ: Mapping[str, Callable[[Features, Request, Routing, Any], _Found]] = {
+_READ: Mapping[str, Callable[[FeatureSet, JsonRpcRequest, Routing, Any], _Found]] = {
     "tools/call": _tool,
     "prompts/get": _prompt,
     "resources/read": _resource,

@@ -5,13 +5,13 @@ from typing import Any, ClassVar
 import msgspec
 from mcpbus_actors import AskFailedError, AskRefusedError, AskTimeoutError
 
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.tasks.messages import CancelTask, Update
-from mcpbus.core.tasks.table import Task
+from mcpbus.core.tasks.table import TaskEntry
 from mcpbus.dispatch.runner import Runner
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
 
@@ -40,7 +40,7 @@ class _TaskRequest(msgspec.Struct, frozen=True):
     rounds: ClassVar[bool] = False
     task_support: ClassVar[None] = None
 
-    def find(self, call: Call) -> Task:
+    def find(self, call: CallActor) -> TaskEntry:
         """Return the task.
 
         Raises:
@@ -55,7 +55,7 @@ class _TaskRequest(msgspec.Struct, frozen=True):
 class TaskGet(_TaskRequest, frozen=True):
     """Tells how a task is."""
 
-    async def run(self, call: Call) -> bytes:
+    async def run(self, call: CallActor) -> bytes:
         """See `Handler.run`."""
         return (await hub_of(call.bus).tasks.detail(self.find(call)))[:-1] + call.tail.plain
 
@@ -63,7 +63,7 @@ class TaskGet(_TaskRequest, frozen=True):
 class TaskUpdate(_TaskRequest, frozen=True):
     """Brings answers to what a task asks."""
 
-    async def run(self, call: Call) -> bytes:
+    async def run(self, call: CallActor) -> bytes:
         """See `Handler.run`."""
         try:
             fault = await self.find(call).address.ask(Update(self.params.input_responses), _ANSWER_SECONDS)
@@ -79,13 +79,15 @@ class TaskUpdate(_TaskRequest, frozen=True):
 class TaskCancel(_TaskRequest, frozen=True):
     """Tells a task's handler to end; harmless if it has ended."""
 
-    async def run(self, call: Call) -> bytes:
+    async def run(self, call: CallActor) -> bytes:
         """See `Handler.run`."""
         self.find(call).address.tell(CancelTask())
         return call.tail.alone
 
 
-def prepare_get(params: TaskParams, context: RequestContext, _features: Features, _runner: Runner) -> TaskGet:
+def prepare_get(
+    params: TaskParams, context: RequestContext, _features: FeatureSet, _runner: Runner
+) -> TaskGet:
     """Prepare tasks/get.
 
     Raises:
@@ -96,7 +98,7 @@ def prepare_get(params: TaskParams, context: RequestContext, _features: Features
 
 
 def prepare_update(
-    params: UpdateTaskParams, context: RequestContext, _features: Features, _runner: Runner
+    params: UpdateTaskParams, context: RequestContext, _features: FeatureSet, _runner: Runner
 ) -> TaskUpdate:
     """Prepare tasks/update; raises as `prepare_get`."""
     _require_extension(context)
@@ -104,7 +106,7 @@ def prepare_update(
 
 
 def prepare_cancel(
-    params: TaskParams, context: RequestContext, _features: Features, _runner: Runner
+    params: TaskParams, context: RequestContext, _features: FeatureSet, _runner: Runner
 ) -> TaskCancel:
     """Prepare tasks/cancel; raises as `prepare_get`."""
     _require_extension(context)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 import attrs
 import msgspec
 
-from mcpbus.testing.issuer import Issuer
+from mcpbus.testing.issuer import InMemoryIssuer
 
 Message: TypeAlias = MutableMapping[str, Any]
 
@@ -61,7 +61,7 @@ class AgreeableIssuer:
         granted: What was granted so far, in order.
     """
 
-    def __init__(self, issuer: Issuer, *, subject: str = "somebody", lifetime: float = 3600) -> None:
+    def __init__(self, issuer: InMemoryIssuer, *, subject: str = "somebody", lifetime: float = 3600) -> None:
         self.granted: list[Grant] = []
         self._issuer = issuer
         self._subject = subject

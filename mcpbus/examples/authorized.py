@@ -19,7 +19,7 @@ from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.examples.demo import server
 from mcpbus.program import until_signalled
 from mcpbus.serving import CannotListenError, serve
-from mcpbus.testing.issuer import Issuer
+from mcpbus.testing.issuer import InMemoryIssuer
 
 
 async def tell_secret(ctx: Context[Any, Principal]) -> str:
@@ -45,7 +45,7 @@ async def serve_both(
     Raises:
         CannotListenError: One of the two ports is taken.
     """
-    issuer = Issuer(f"http://{host}:{port + 1}", clock=time.time)
+    issuer = InMemoryIssuer(f"http://{host}:{port + 1}", clock=time.time)
     issuer.resource = f"http://{host}:{port}/mcp"
     verifier = JwtVerifier(issuer.url)
     server.auth = ResourceServer(issuer.resource, verifier, scopes=["demo"], name="The demo of mcpbus")

@@ -16,7 +16,7 @@ making requests.
 import attrs
 import trio
 
-from mcpbus import Bus, Place, Reason, Server, Session
+from mcpbus import Bus, Location, Reason, Server, Session
 from mcpbus.examples.client import Exchange, HttpClient, Message
 from mcpbus.examples.stage import Show, run, serving
 
@@ -41,7 +41,7 @@ server.on_session(register_upstreams)
 
 
 @attrs.frozen
-class Seen:
+class RegisterResult:
     """What the client was sent, and what the server then had in its books.
 
     Attributes:
@@ -61,7 +61,7 @@ class Seen:
     announced: list[Message]
 
 
-async def script(bus: Bus, url: str, show: Show) -> Seen:
+async def script(bus: Bus, url: str, show: Show) -> RegisterResult:
     """Be the client of the gateway; add the tools from beside it."""
     client = HttpClient(url)
     registered = await client.initialize()
@@ -75,7 +75,7 @@ async def script(bus: Bus, url: str, show: Show) -> Seen:
     called = await client.call("weather.forecast", {"query": "Oslo"})
     show(f"tools/call, {MORE} tools later: {len(called.messages)} message: {called.text}")
     books = bus.statistics()
-    held, superseded = books.pending.get(Place.HELD, 0), books.discarded.get(Reason.SUPERSEDED, 0)
+    held, superseded = books.pending.get(Location.HELD, 0), books.discarded.get(Reason.SUPERSEDED, 0)
     show(f"held for the GET stream: {held}; replaced by a newer one: {superseded}")
     announced: list[Message] = []
     async with client.get() as stream:
@@ -86,7 +86,7 @@ async def script(bus: Bus, url: str, show: Show) -> Seen:
                 session.remove_tool("more.0")
             else:
                 break
-    return Seen(registered, listed, called, held, superseded, announced)
+    return RegisterResult(registered, listed, called, held, superseded, announced)
 
 
 async def demonstrate(show: Show) -> None:

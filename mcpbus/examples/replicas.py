@@ -84,21 +84,21 @@ async def _pipe(source: trio.SocketStream, sink: trio.SocketStream) -> None:
 
 
 @attrs.frozen
-class Step:
+class ScriptStep:
     """One request of the script, and how it was answered."""
 
     what: str
     answer: Exchange
 
 
-async def script(url: str, show: Show) -> list[Step]:
+async def script(url: str, show: Show) -> list[ScriptStep]:
     """Be a client that knows nothing of replicas; a second one that skips the handshake; and a modern one."""
     legacy, hasty, modern = HttpClient(url), HttpClient(url), HttpClient(url, revision=LATEST.name)
-    steps: list[Step] = []
+    steps: list[ScriptStep] = []
 
     def took(what: str, answer: Exchange) -> None:
         show(f"{what}: {answer.status} {_brief(answer.messages[-1])}")
-        steps.append(Step(what, answer))
+        steps.append(ScriptStep(what, answer))
 
     took("initialize", await legacy.initialize())
     took("tools/list", await legacy.request("tools/list"))
@@ -114,7 +114,7 @@ def _brief(message: Message) -> str:
     return ", ".join(block["text"] for block in message["result"].get("content", ()))
 
 
-async def demonstrate(show: Show, *, sessions: str = "stateless") -> list[Step]:
+async def demonstrate(show: Show, *, sessions: str = "stateless") -> list[ScriptStep]:
     """Serve two replicas behind a balancer, run the script, and show how each request is answered."""
     async with AsyncExitStack() as stack:
         ports = []
@@ -157,12 +157,12 @@ async def serving_together(count: int) -> AsyncIterator[str]:
             await keeper.stderr.aclose()
 
 
-async def outlive(show: Show) -> list[Step]:
+async def outlive(show: Show) -> list[ScriptStep]:
     """Place orders in one session, and kill the process that has it in between."""
-    steps: list[Step] = []
+    steps: list[ScriptStep] = []
 
     async def order(item: str) -> None:
-        step = Step("tools/call", await client.call("place_order", {"item": item}))
+        step = ScriptStep("tools/call", await client.call("place_order", {"item": item}))
         show(f"{step.what}: {step.answer.status} {_brief(step.answer.messages[-1])}")
         steps.append(step)
 

@@ -42,7 +42,7 @@ async def run_do_file(name: str, ctx: Context, lines: int = 3, interval: float =
 
 
 @attrs.frozen
-class Seen:
+class TransportsResult:
     """What each client was sent.
 
     Attributes:
@@ -56,9 +56,9 @@ class Seen:
     watching: list[Message]
 
 
-async def script(bus: Bus, url: str, show: Show) -> Seen:
+async def script(bus: Bus, url: str, show: Show) -> TransportsResult:
     """Be the three clients."""
-    seen = Seen([], [], [])
+    seen = TransportsResult([], [], [])
     http, watcher = HttpClient(url), HttpClient(url)
     await http.initialize()
     await watcher.initialize()

@@ -13,12 +13,12 @@ from mcpbus.features.elsewhere import KINDS, Elsewhere, Refresh, owner_of_name
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.extension_method import ExtensionMethod, RequestOptions, make_extension_method
 from mcpbus.features.keywords import check_lists
-from mcpbus.features.prompt import Prompt, PromptOptions, make_prompt
-from mcpbus.features.registry import Entry, Registry, UriRegistry
-from mcpbus.features.resource import Resource, ResourceOptions, make_resource
+from mcpbus.features.prompt import PromptOptions, RegisteredPrompt, make_prompt
+from mcpbus.features.registry import ItemRegistry, RegistryEntry, UriRegistry
+from mcpbus.features.resource import RegisteredResource, ResourceOptions, make_resource
 from mcpbus.features.shared_uris import UriClaims
 from mcpbus.features.tool import Tool, ToolOptions, Visible, tool
-from mcpbus.features.uri_watcher import UntilHeard, UriWatcher
+from mcpbus.features.uri_watcher import SubscriptionListener, UntilHeard
 from mcpbus.features.uris import is_template
 from mcpbus.protocol.messages import ListName
 
@@ -28,7 +28,7 @@ _NOBODY_ASKS = "{}, which nobody asks for over HTTP: give the server auth=Resour
 _log = logging.getLogger("mcpbus")
 
 
-class Features:
+class FeatureSet:
     """What a server offers, or one session of it.
 
     Args:
@@ -54,7 +54,7 @@ class Features:
         declared: frozenset[Capability] = frozenset(),
         extensions: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
         strict_arguments: bool = False,
-        base: "Features | None" = None,
+        base: "FeatureSet | None" = None,
     ) -> None:
         self._strict_arguments = strict_arguments
         self._visible = visible
@@ -65,25 +65,29 @@ class Features:
         self.mirrors = False
         self._scoped = False
         self._open_to_all = False
-        self.watchers: list[UriWatcher] = []
+        self.watchers: list[SubscriptionListener] = []
         self._listeners: list[Callable[[ListName], object]] = []
         self._followers: list[Callable[[], object]] = []
         self._guards: list[Callable[[str], object]] = []
-        self.tools: Registry[Tool] = Registry(
+        self.tools: ItemRegistry[Tool] = ItemRegistry(
             "tool", lambda: self._tell("tools"), None if base is None else base.tools
         )
         self.extensions: dict[str, Mapping[str, Any]] = dict(extensions) if base is None else base.extensions
         if base is None:
-            self.resources: Registry[Resource] = UriRegistry("resource", lambda: self._tell("resources"))
-            self.templates: Registry[Resource] = UriRegistry(
+            self.resources: ItemRegistry[RegisteredResource] = UriRegistry(
+                "resource", lambda: self._tell("resources")
+            )
+            self.templates: ItemRegistry[RegisteredResource] = UriRegistry(
                 "resource template", lambda: self._tell("resources")
             )
-            self.prompts: Registry[Prompt] = Registry("prompt", lambda: self._tell("prompts"))
-            self.unlisted: list[Resource] = []
+            self.prompts: ItemRegistry[RegisteredPrompt] = ItemRegistry(
+                "prompt", lambda: self._tell("prompts")
+            )
+            self.unlisted: list[RegisteredResource] = []
             self.elsewhere: list[Elsewhere] = []
             self.uri_claims: UriClaims = UriClaims()
             self.completers: dict[tuple[str, str], Completer] = {}
-            self.methods: Registry[ExtensionMethod] = Registry("request", self._tell_followers)
+            self.methods: ItemRegistry[ExtensionMethod] = ItemRegistry("request", self._tell_followers)
         else:
             self.resources, self.templates, self.prompts = base.resources, base.templates, base.prompts
             self.unlisted, self.completers, self.methods = base.unlisted, base.completers, base.methods
@@ -94,12 +98,12 @@ class Features:
         """Whether these lie over others, see `overlay`."""
         return self._base is not None
 
-    def overlay(self) -> "Features":
+    def overlay(self) -> "FeatureSet":
         """Features with room for tools of their own over these, which they follow in all else.
 
         What is added to or removed from the overlay is told to its own listeners only.
         """
-        return Features(
+        return FeatureSet(
             visible=self._visible,
             declared=self._declared,
             strict_arguments=self._strict_arguments,
@@ -140,7 +144,7 @@ class Features:
             watcher.watched(uri, owner, wanted)
 
     def hearing(self, uris: Collection[str], key: Hashable) -> list[UntilHeard]:
-        """What to wait for until changes of these are heard of, wherever they are made; see `UriWatcher`."""
+        """What to wait for until changes of these are heard of, wherever they are made; see `SubscriptionListener`."""
         return [until_heard for watcher in self.watchers for until_heard in watcher.hearing(uris, key)]
 
     def declare(self, capabilities: Iterable[Capability]) -> None:
@@ -201,12 +205,12 @@ class Features:
         return self.tools.remove(name)
 
     def enable_tools(self, names: Iterable[str] | None, tags: Iterable[str] | None) -> None:
-        """Let clients see tools again; see `Definition.enable`."""
+        """Let clients see tools again; see `ServerDefinition.enable`."""
         self._check("enable")
         self.tools.bring_back(self._matching("enable", names, tags))
 
     def disable_tools(self, names: Iterable[str] | None, tags: Iterable[str] | None) -> None:
-        """Hide tools from clients; see `Definition.disable`."""
+        """Hide tools from clients; see `ServerDefinition.disable`."""
         self._check("disable")
         self.tools.put_aside(self._matching("disable", names, tags))
 
@@ -235,7 +239,7 @@ class Features:
 
     def add_resource(
         self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
-    ) -> Resource:
+    ) -> RegisteredResource:
         """Register a resource, or a template if `uri` has variables.
 
         Raises:
@@ -248,7 +252,7 @@ class Features:
         registry.add(uri, resource)
         return resource
 
-    def remove_resource(self, uri: str) -> Resource:
+    def remove_resource(self, uri: str) -> RegisteredResource:
         """Take out the resource or template that was registered as `uri`, with its completions.
 
         Raises:
@@ -260,7 +264,7 @@ class Features:
             return self.templates.remove(uri)
         return self.resources.remove(uri)
 
-    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> RegisteredPrompt:
         """Register a prompt.
 
         Raises:
@@ -272,7 +276,7 @@ class Features:
         self.prompts.add(prompt.name, prompt)
         return prompt
 
-    def remove_prompt(self, name: str) -> Prompt:
+    def remove_prompt(self, name: str) -> RegisteredPrompt:
         """Take a prompt out, with its completions.
 
         Raises:
@@ -337,7 +341,7 @@ class Features:
         self.methods.add(name, made)
         return made
 
-    def check_extensions(self, below: "Features") -> None:
+    def check_extensions(self, below: "FeatureSet") -> None:
         """Refuse what a server to be mounted says of an extension, if that is not what is said of it here.
 
         Raises:
@@ -349,7 +353,7 @@ class Features:
                     f"extension {identifier!r} has other settings in the server to be mounted: clients are told of one kind"
                 )
 
-    def admit_from(self, below: "Features") -> None:
+    def admit_from(self, below: "FeatureSet") -> None:
         """Prepare for what a mounted server offers.
 
         Raises:
@@ -384,7 +388,7 @@ class Features:
         """What asks upstream servers for a list on behalf of a client; see `Elsewhere`."""
         return [refresh for elsewhere in self.elsewhere for refresh in elsewhere.refreshing(client, name)]
 
-    def seen_by(self, client: Any) -> "Features":
+    def seen_by(self, client: Any) -> "FeatureSet":
         """These as a client sees them, with what it alone has on an upstream server."""
         found = (elsewhere.difference(client) for elsewhere in self.elsewhere)
         differences = [each for each in found if each]
@@ -425,12 +429,12 @@ class Features:
         owner = None if self.tools.knows(name) else owner_of_name(self.elsewhere, name)
         return None if owner is None else owner.tool(name)
 
-    def find_prompt(self, name: str) -> Prompt | None:
+    def find_prompt(self, name: str) -> RegisteredPrompt | None:
         """The prompt of this name, if there is one; or what may be one on an upstream server."""
         found = self.prompts.get(name)
         return self.unlisted_prompt(name) if found is None and self.elsewhere else found
 
-    def unlisted_prompt(self, name: str) -> Prompt | None:
+    def unlisted_prompt(self, name: str) -> RegisteredPrompt | None:
         """As `unlisted_tool`, for a prompt."""
         owner = None if self.prompts.knows(name) else owner_of_name(self.elsewhere, name)
         return None if owner is None else owner.prompt(name)
@@ -442,7 +446,7 @@ class Features:
         owner = owner_of_name(self.elsewhere, ref)
         return None if owner is None else owner.completer(ref, argument)
 
-    def find_resource(self, uri: str) -> list[tuple[Resource, Mapping[str, Any]]]:
+    def find_resource(self, uri: str) -> list[tuple[RegisteredResource, Mapping[str, Any]]]:
         """What answers `uri`, and its variables: a resource of just this URI, else the first template that matches.
 
         A template that expands to the URI as it is comes before one whose values hold reserved characters, such as ``:``.
@@ -451,8 +455,11 @@ class Features:
         resource = self.resources.get(uri)
         if resource is not None:
             return [(resource, {})]
-        owner, found = self.uri_claims.owner_of(uri), dict[object, tuple[Resource, Mapping[str, Any]]]()
-        loose: list[tuple[Resource, Mapping[str, Any]]] = []
+        owner, found = (
+            self.uri_claims.owner_of(uri),
+            dict[object, tuple[RegisteredResource, Mapping[str, Any]]](),
+        )
+        loose: list[tuple[RegisteredResource, Mapping[str, Any]]] = []
         for matched, values in _matching((entry.item for entry in self.templates.entries()), uri):
             if matched.foreign:
                 if not loose and owner in {None, matched.function.server}:
@@ -470,7 +477,7 @@ class Features:
         templates = (entry.item for entry in self.templates.entries())
         return uri in self.resources or any(_matching(templates, uri))
 
-    def visible_tools(self, principal: Any) -> list[Entry[Tool]] | None:
+    def visible_tools(self, principal: Any) -> list[RegistryEntry[Tool]] | None:
         """The tools that `principal` sees, or None where everybody sees every one."""
         if not self.selective:
             return None
@@ -544,12 +551,12 @@ class Features:
 
 
 def _matching(
-    resources: Iterable[Resource], uri: str
-) -> Iterator[tuple[Resource, Mapping[str, str | list[str]]]]:
+    resources: Iterable[RegisteredResource], uri: str
+) -> Iterator[tuple[RegisteredResource, Mapping[str, str | list[str]]]]:
     for resource in resources:
         if resource.template is not None and (values := resource.template.match(uri)) is not None:
             yield resource, values
 
 
-def _argument_names(owner: Prompt | Resource | None) -> list[str] | None:
+def _argument_names(owner: RegisteredPrompt | RegisteredResource | None) -> list[str] | None:
     return None if owner is None else [parameter.name for parameter in owner.function.signature.parameters]

@@ -5,7 +5,7 @@ from typing import Any, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
-from mcpbus.features.catalogue import Capability, Features
+from mcpbus.features.catalogue import Capability, FeatureSet
 from mcpbus.features.extension_method import RequestOptions
 from mcpbus.features.extensions import check_extensions
 from mcpbus.features.hooks import Hooks
@@ -17,13 +17,13 @@ from mcpbus.features.keywords import (
     check_plain,
     check_told,
 )
-from mcpbus.features.prompt import Prompt, PromptOptions
-from mcpbus.features.resource import Resource, ResourceOptions, require_uri
+from mcpbus.features.prompt import PromptOptions, RegisteredPrompt
+from mcpbus.features.resource import RegisteredResource, ResourceOptions, require_uri
 from mcpbus.features.tool import Tool, ToolOptions, Visible
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon, Implementation
-from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.results import Tail, tail_for
 from mcpbus.protocol.revisions import REVISIONS, Revision
 from mcpbus.protocol.validators import told_seconds_fault
@@ -31,7 +31,7 @@ from mcpbus.protocol.validators import told_seconds_fault
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Definition(Hooks):
+class ServerDefinition(Hooks):
     """A server as far as it is described, and not run; see `mcpbus.Server` for what it is given.
 
     Attributes:
@@ -107,7 +107,7 @@ class Definition(Hooks):
         self.page_size = page_size
         self.listens = listens
         self.list_ttl = list_ttl
-        self.features = Features(
+        self.features = FeatureSet(
             visible=visible,
             declared=declared,
             extensions=extensions or {},
@@ -118,7 +118,7 @@ class Definition(Hooks):
         check_told("Server", {"instructions": instructions})
         self.tails: dict[Revision, Tail] = {}
         self.present(identity, instructions)
-        self.sealer = Sealer(state_keys)
+        self.sealer = StateSealer(state_keys)
 
     def present(self, identity: Implementation, instructions: str | None) -> None:
         """Say of itself, from now on, who it is, and how it is used."""
@@ -136,7 +136,9 @@ class Definition(Hooks):
     def programs(self) -> list[str]:
         """Return the names of the proxies, itself and mounted ones, that proxy programs over standard input and output."""
         return [
-            each.name for each in (self, *self._below()) if isinstance(each, Definition) and each.is_program
+            each.name
+            for each in (self, *self._below())
+            if isinstance(each, ServerDefinition) and each.is_program
         ]
 
     def presented_name(self) -> str:
@@ -308,7 +310,7 @@ class Definition(Hooks):
     @explained
     def add_resource(
         self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]
-    ) -> Resource:
+    ) -> RegisteredResource:
         """Add a resource or template, as `resource` does; at run time, clients are told.
 
         Raises:
@@ -316,7 +318,7 @@ class Definition(Hooks):
         """
         return self.features.add_resource(uri, function, **options)
 
-    def remove_resource(self, uri: str) -> Resource:
+    def remove_resource(self, uri: str) -> RegisteredResource:
         """Take out the resource or template that was registered as `uri`; at run time, clients are told.
 
         Raises:
@@ -325,7 +327,7 @@ class Definition(Hooks):
         return self.features.remove_resource(uri)
 
     @explained
-    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> Prompt:
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> RegisteredPrompt:
         """Add a prompt, as `prompt` does; at run time, clients are told.
 
         Raises:
@@ -333,7 +335,7 @@ class Definition(Hooks):
         """
         return self.features.add_prompt(function, **options)
 
-    def remove_prompt(self, name: str) -> Prompt:
+    def remove_prompt(self, name: str) -> RegisteredPrompt:
         """Take a prompt out, with its completions; at run time, clients are told.
 
         Raises:

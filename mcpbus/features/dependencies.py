@@ -23,7 +23,7 @@ from mcpbus.features.depends import Dependency
 from mcpbus.features.errors import RegistrationError
 
 
-class Kind(enum.Enum):
+class ProviderKind(enum.Enum):
     """What calling a provider gives."""
 
     VALUE = "the value"
@@ -37,7 +37,7 @@ class Step(msgspec.Struct, frozen=True):
 
     provider: Callable[..., Any]
     """Gives what `kind` says; a generator function has been made one that gives a context manager."""
-    kind: Kind
+    kind: ProviderKind
     thread: bool
     """Whether a plain one runs in a worker thread."""
     context: str | None
@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
     @property
     def asynchronous(self) -> bool:
         """Whether it is async, and takes a `Context`; a plain one takes a `SyncContext`."""
-        return self.kind in {Kind.COROUTINE, Kind.ASYNC_MANAGER}
+        return self.kind in {ProviderKind.COROUTINE, ProviderKind.ASYNC_MANAGER}
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def opens(self) -> bool:
         """Whether something is open while the function runs, and closed afterwards: no thread may go on with it then."""
-        return any(step.kind in {Kind.MANAGER, Kind.ASYNC_MANAGER} for step in self.steps)
+        return any(step.kind in {ProviderKind.MANAGER, ProviderKind.ASYNC_MANAGER} for step in self.steps)
 
     def runs_within(self, thread: bool) -> bool:
         """Whether all of them are plain, and run where a plain function with this option does: then they run with it, in one go."""
@@ -140,7 +140,7 @@ def _add(
         code = code_of(provider)
         hints = hints_of(code.__init__ if inspect.isclass(code) else code, owner)
         kind, factory = _kind(provider, code)
-        asynchronous = kind in {Kind.COROUTINE, Kind.ASYNC_MANAGER}
+        asynchronous = kind in {ProviderKind.COROUTINE, ProviderKind.ASYNC_MANAGER}
         context, needs = None, {}
         for given in inspect.signature(provider).parameters.values():
             annotation = hints.get(given.name, Any)
@@ -157,19 +157,19 @@ def _add(
     return list(steps).index(key)
 
 
-def _kind(provider: Callable[..., Any], code: Callable[..., Any]) -> tuple[Kind, Callable[..., Any]]:
+def _kind(provider: Callable[..., Any], code: Callable[..., Any]) -> tuple[ProviderKind, Callable[..., Any]]:
     """What calling a provider gives, and what is called: a context manager is made of a generator."""
     if inspect.isasyncgenfunction(code):
-        return Kind.ASYNC_MANAGER, asynccontextmanager(provider)
+        return ProviderKind.ASYNC_MANAGER, asynccontextmanager(provider)
     if inspect.isgeneratorfunction(code):
-        return Kind.MANAGER, contextmanager(provider)
+        return ProviderKind.MANAGER, contextmanager(provider)
     if inspect.iscoroutinefunction(code):
-        return Kind.COROUTINE, provider
+        return ProviderKind.COROUTINE, provider
     # What contextlib's decorators have made of a generator.
     wrapped = inspect.unwrap(code)
     if inspect.isasyncgenfunction(wrapped):
-        return Kind.ASYNC_MANAGER, provider
-    return (Kind.MANAGER if inspect.isgeneratorfunction(wrapped) else Kind.VALUE), provider
+        return ProviderKind.ASYNC_MANAGER, provider
+    return (ProviderKind.MANAGER if inspect.isgeneratorfunction(wrapped) else ProviderKind.VALUE), provider
 
 
 def _check_filled(given: inspect.Parameter, owner: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import attrs
 
 from mcpbus.features.completion import Completer
-from mcpbus.features.prompt import Prompt
+from mcpbus.features.prompt import RegisteredPrompt
 from mcpbus.features.tool import Tool
 from mcpbus.protocol.messages import ListName
 
@@ -54,7 +54,7 @@ class Elsewhere(Protocol):
     def tool(self, name: str, /) -> Tool | None:
         """Return a tool that calls what has this name there; None if all clients are refused."""
 
-    def prompt(self, name: str, /) -> Prompt | None:
+    def prompt(self, name: str, /) -> RegisteredPrompt | None:
         """Return a prompt that gets what has this name there; None if all clients are refused."""
 
     def completer(self, ref: str, argument: str, /) -> Completer | None:

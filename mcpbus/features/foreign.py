@@ -17,8 +17,8 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
 from mcpbus.features.output import Output, unchecked_output
 from mcpbus.features.parts import encode_parts
-from mcpbus.features.prompt import Prompt
-from mcpbus.features.resource import Resource
+from mcpbus.features.prompt import RegisteredPrompt
+from mcpbus.features.resource import RegisteredResource
 from mcpbus.features.schemas import jsontypes
 from mcpbus.features.schemas.parameter import MISSING, Parameter
 from mcpbus.features.signature import Signature
@@ -59,24 +59,24 @@ class _Unchecked(msgspec.Struct, frozen=True, eq=False):
         return {"arguments": read}
 
 
-class _ForeignPrompt(Prompt, frozen=True, eq=False):
+class _ForeignPrompt(RegisteredPrompt, frozen=True, eq=False):
     def bind(self, given: Mapping[str, str] | None) -> dict[str, Any]:
-        """See `Prompt.bind`; what is missing, or too much, its own server says."""
+        """See `RegisteredPrompt.bind`; what is missing, or too much, its own server says."""
         return {"arguments": None if given is None else dict(given)}
 
 
-class _ForeignResource(Resource, frozen=True, eq=False):
+class _ForeignResource(RegisteredResource, frozen=True, eq=False):
     foreign = True
 
     def bind(self, values: Mapping[str, str | list[str]]) -> dict[str, Any]:
-        """See `Resource.bind`: all that it takes is the URI."""
+        """See `RegisteredResource.bind`: all that it takes is the URI."""
         return dict(values)
 
     def encode_result(self, value: Any, uri: str, revision: Revision, tail: Tail) -> bytes:
-        """See `Resource.encode_result`. There may be no contents, where it stands for a folder, say."""
+        """See `RegisteredResource.encode_result`. There may be no contents, where it stands for a folder, say."""
         if isinstance(value, list) and not value:
             return b'{"contents":%b%b' % (encode_parts(value), tail.cacheable(self.ttl, self.cache_scope))
-        return Resource.encode_result(self, value, uri, revision, tail)
+        return RegisteredResource.encode_result(self, value, uri, revision, tail)
 
 
 @attrs.frozen
@@ -151,7 +151,7 @@ def foreign_tool(
     Raises:
         RegistrationError: It cannot be one; the message says what is wrong.
     """
-    said = _read(described, wire.Tool, "tool")
+    said = _read(described, wire.ToolDescription, "tool")
     owner = f"tool {said.name!r}"
     execution = described.get("execution")
     if isinstance(execution, dict) and execution.get("taskSupport") == "required":
@@ -188,16 +188,16 @@ def unlisted_tool(
 
 def unlisted_prompt(
     name: str, relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
-) -> Prompt:
+) -> RegisteredPrompt:
     """Make what gets a prompt of which no list has more than its name; as `foreign_prompt` in all else."""
     return foreign_prompt({"name": name}, relay, scopes=scopes, timeout=timeout)
 
 
 def foreign_prompt(
     described: Mapping[str, Any], relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
-) -> Prompt:
+) -> RegisteredPrompt:
     """Make a prompt of an entry of ``prompts/list``, as `foreign_tool` makes a tool."""
-    said = _read(described, wire.Prompt, "prompt")
+    said = _read(described, wire.PromptDescription, "prompt")
     listed = tuple(said.arguments or ())
     parameters = [Parameter(each.name, str) for each in listed]
     return _ForeignPrompt(
@@ -214,9 +214,9 @@ def foreign_prompt(
 
 def foreign_resource(
     described: Mapping[str, Any], relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
-) -> Resource:
+) -> RegisteredResource:
     """Make a resource of an entry of ``resources/list``; `relay` is called with `uri` and `ctx`. As `foreign_tool` in all else."""
-    said = _read(described, wire.Resource, "resource")
+    said = _read(described, wire.ResourceDescription, "resource")
     return _ForeignResource(
         said.uri,
         _function(_naming(relay, said.uri), f"resource {said.uri!r}", timeout=timeout),
@@ -234,7 +234,7 @@ def foreign_resource(
 
 def foreign_template(
     described: Mapping[str, Any], relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
-) -> Resource:
+) -> RegisteredResource:
     """Make a template of an entry of ``resources/templates/list``; as `foreign_resource` in all else."""
     said = _read(described, wire.ResourceTemplate, "resource template")
     template = ForeignTemplate.read(said.uri_template)
@@ -260,7 +260,7 @@ def foreign_template(
 
 def unlisted_resources(
     relay: Relay, *, scopes: tuple[str, ...] = (), timeout: float | None = None
-) -> Resource:
+) -> RegisteredResource:
     """Make what reads the resources that are in no list of their server."""
     return _ForeignResource(
         "", _function(relay, "a resource", timeout=timeout), "", template=_AnyUri(), scopes=scopes

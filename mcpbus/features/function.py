@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from mcpbus.features.origin import Origin
+from mcpbus.features.origin import MountOrigin
 from mcpbus.features.signature import Signature
 
 
@@ -31,7 +31,7 @@ class Function:
         signature: Signature,
         thread: bool = True,
         timeout: float | None = None,
-        origins: tuple[Origin, ...] = (),
+        origins: tuple[MountOrigin, ...] = (),
     ) -> None:
         self.signature = signature
         self.thread = thread
@@ -45,7 +45,7 @@ class Function:
         """The mounted server by way of which it is offered; None if it is the server's own."""
         return self.origins[-1].server if self.origins else None
 
-    def through(self, origin: Origin) -> "Function":
+    def through(self, origin: MountOrigin) -> "Function":
         """Return it as it is offered through one more mounted server."""
         return Function(self.signature, self.thread, self.timeout, (*self.origins, origin))
 

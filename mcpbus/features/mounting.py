@@ -9,16 +9,16 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.completion import Completer
 from mcpbus.features.elsewhere import KINDS, Difference, Kind, Refresh, owner_of_name
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.extension_method import ExtensionMethod
 from mcpbus.features.function import Function
-from mcpbus.features.origin import Origin
-from mcpbus.features.prompt import Prompt
-from mcpbus.features.registry import Registry
-from mcpbus.features.resource import Resource, UriPattern
+from mcpbus.features.origin import MountOrigin
+from mcpbus.features.prompt import RegisteredPrompt
+from mcpbus.features.registry import ItemRegistry
+from mcpbus.features.resource import RegisteredResource, UriPattern
 from mcpbus.features.shared_uris import (
     mentions,
     renamed_in,
@@ -36,7 +36,9 @@ from mcpbus.protocol.uris import canonical_uri, without_path
 T = TypeVar("T")
 _log = logging.getLogger("mcpbus")
 
-_Kind: TypeAlias = tuple[Registry[Any], Registry[Any], Callable[[str], str], Callable[[str, Any], Any]]
+_Kind: TypeAlias = tuple[
+    ItemRegistry[Any], ItemRegistry[Any], Callable[[str], str], Callable[[str, Any], Any]
+]
 """A registry above, the one below that it follows, what becomes of its keys, and of its items."""
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _URI: Final = re.compile(r"([^:/?#{}]+://)(.*)", re.DOTALL)
@@ -148,8 +150,8 @@ class Mount:
 
     def __init__(
         self,
-        above: Features,
-        below: Features,
+        above: FeatureSet,
+        below: FeatureSet,
         prefix: Prefix,
         server: object,
         middleware: Sequence[Callable[..., Any]],
@@ -167,7 +169,7 @@ class Mount:
         self._taken: dict[int, dict[str, tuple[str, Any]]] = {}
         self._aside: dict[int, dict[str, Any]] = {}
         self._completers: set[tuple[str, str]] = set()
-        self._unlisted: list[Resource] = []
+        self._unlisted: list[RegisteredResource] = []
         self._refused: dict[int, frozenset[str]] = {}
         self._differences: WeakKeyDictionary[Difference, Difference] = WeakKeyDictionary()
         # Subscriptions that were passed on, by the URI above and their owner, with the URI below.
@@ -457,7 +459,7 @@ class Mount:
         found = self._below.unlisted_tool(self.prefix.name_below(name))
         return None if found is None else self._try(self._tool, name, found)
 
-    def prompt(self, name: str) -> Prompt | None:
+    def prompt(self, name: str) -> RegisteredPrompt | None:
         """Return what gets a prompt of an upstream server below that is in no list."""
         found = self._below.unlisted_prompt(self.prefix.name_below(name))
         return None if found is None else self._try(self._prompt, name, found)
@@ -481,11 +483,11 @@ class Mount:
 
     @property
     def watches(self) -> bool:
-        """See `UriWatcher.watches`."""
+        """See `SubscriptionListener.watches`."""
         return self._below.watches
 
     def watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
-        """See `UriWatcher.watched`. The end of a subscription goes where the subscription went, whose server that may be by now."""
+        """See `SubscriptionListener.watched`. The end of a subscription goes where the subscription went, whose server that may be by now."""
         if not wanted:
             below = self._watched.pop((uri, owner), None)
         elif below := self.uri_below(uri) if self._may_have(uri) else None:
@@ -498,13 +500,13 @@ class Mount:
         return self._watched.get((uri, owner))
 
     def hearing(self, uris: Collection[str], key: Hashable) -> list[UntilHeard]:
-        """See `UriWatcher.hearing`."""
+        """See `SubscriptionListener.hearing`."""
         return self._below.hearing([self.uri_below(uri) for uri in uris if self._may_have(uri)], key)
 
     def _take(
         self,
-        above: Registry[Any],
-        below: Registry[Any],
+        above: ItemRegistry[Any],
+        below: ItemRegistry[Any],
         rename: Callable[[str], str],
         derive: Callable[[str, Any], Any],
     ) -> None:
@@ -566,11 +568,11 @@ class Mount:
         meta = renamed_in(tool.meta, self._renamed) if self._renamed else tool.meta
         return msgspec.structs.replace(tool, name=name, function=function, visible=visible, meta=meta)
 
-    def _prompt(self, name: str, prompt: Prompt) -> Prompt:
+    def _prompt(self, name: str, prompt: RegisteredPrompt) -> RegisteredPrompt:
         function = self._function(prompt.function, prompt, self.prefix.name_below)
         return msgspec.structs.replace(prompt, name=name, function=function)
 
-    def _resource(self, uri: str, resource: Resource) -> Resource:
+    def _resource(self, uri: str, resource: RegisteredResource) -> RegisteredResource:
         function = self._function(resource.function, resource, self.uri_below)
         template = None if resource.template is None else resource.template.moved(uri, f"resource {uri!r}")
         return msgspec.structs.replace(resource, uri=uri, function=function, template=template)
@@ -586,9 +588,9 @@ class Mount:
     def _function(
         self,
         function: Function,
-        item: Tool | Prompt | Resource | Completer | ExtensionMethod,
+        item: Tool | RegisteredPrompt | RegisteredResource | Completer | ExtensionMethod,
         name_below: Callable[[str], str],
     ) -> Function:
         middleware = (self._rename_uris, *self._middleware) if self._shares else self._middleware
-        origin = Origin(self._server, middleware, item, name_below)
+        origin = MountOrigin(self._server, middleware, item, name_below)
         return function.through(origin)

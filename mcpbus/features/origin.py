@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 
-class Origin(msgspec.Struct, frozen=True, eq=False):
+class MountOrigin(msgspec.Struct, frozen=True, eq=False):
     """What is different for a function because the server that it was registered with is mounted in another one."""
 
     server: object

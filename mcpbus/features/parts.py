@@ -17,7 +17,7 @@ _MOST_OF: Final[Mapping[type, str]] = {
     wire.TextResourceContents: "text",
     wire.BlobResourceContents: "blob",
     wire.EmbeddedResource: "resource",
-    wire.PromptMessage: "content",
+    wire.WirePromptMessage: "content",
 }
 """Where each kind has its text, or the piece that has it."""
 

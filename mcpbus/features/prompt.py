@@ -37,7 +37,7 @@ class PromptOptions(TypedDict, total=False):
     """False runs a plain function on the trio thread, which it must not block; True by default."""
 
 
-class Prompt(msgspec.Struct, frozen=True, eq=False):
+class RegisteredPrompt(msgspec.Struct, frozen=True, eq=False):
     """A registered prompt."""
 
     name: str
@@ -54,11 +54,11 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
     """Its arguments, as a client gives them; None where an upstream server reads them."""
 
     def __repr__(self) -> str:
-        return f"Prompt({self.name!r})"
+        return f"RegisteredPrompt({self.name!r})"
 
-    def describe(self, revision: Revision) -> wire.Prompt:
+    def describe(self, revision: Revision) -> wire.PromptDescription:
         """The prompt as a list of `revision` shows it."""
-        return wire.Prompt(
+        return wire.PromptDescription(
             self.name,
             self.title if revision.titles else None,
             self.description,
@@ -85,7 +85,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
         """
         said = value if isinstance(value, PromptResult) else PromptResult(value)
         messages = [
-            wire.PromptMessage(message.role, adapt(message.content, revision))
+            wire.WirePromptMessage(message.role, adapt(message.content, revision))
             for message in _messages(said.messages)
         ]
         description = self.description if said.description is None else said.description
@@ -94,7 +94,7 @@ class Prompt(msgspec.Struct, frozen=True, eq=False):
         return start + b'"messages":%b%b' % (encode_parts(messages), tail.with_meta(meta))
 
 
-def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
+def make_prompt(function: Callable[..., Any], options: PromptOptions) -> RegisteredPrompt:
     """Make a prompt of `function`.
 
     Raises:
@@ -108,7 +108,7 @@ def make_prompt(function: Callable[..., Any], options: PromptOptions) -> Prompt:
     owner = f"prompt {name!r}"
     signature = read_signature(function, owner)
     arguments = typed_arguments(signature)
-    made = Prompt(
+    made = RegisteredPrompt(
         name=name,
         function=Function(
             signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Entry(msgspec.Struct, Generic[T_co], frozen=True):
+class RegistryEntry(msgspec.Struct, Generic[T_co], frozen=True):
     """One registered item."""
 
     position: int
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, Generic[T_co], frozen=True):
     item: T_co
 
 
-class Registry(Generic[T]):
+class ItemRegistry(Generic[T]):
     """Items of one kind by key.
 
     Args:
@@ -57,12 +57,12 @@ class Registry(Generic[T]):
         "_version",
     )
 
-    def __init__(self, noun: str, changed: Callable[[], None], base: "Registry[T] | None" = None) -> None:
+    def __init__(self, noun: str, changed: Callable[[], None], base: "ItemRegistry[T] | None" = None) -> None:
         self._noun = noun
         self._changed = changed
         self._base = base
-        self._entries: dict[str, Entry[T]] = {}
-        self._aside: dict[str, Entry[T]] = {}
+        self._entries: dict[str, RegistryEntry[T]] = {}
+        self._aside: dict[str, RegistryEntry[T]] = {}
         self._hidden: frozenset[str] = frozenset()
         self._positions: count[int] = count(1) if base is None else base._positions  # noqa: SLF001  # its own kind
         self._used = False
@@ -112,7 +112,7 @@ class Registry(Generic[T]):
         places = map(self.place, gone)
         removed = [self._entries.pop(place, None) or self._aside.pop(place, None) for place in places]
         for key, item in new.items():
-            self._entries[self.place(key)] = Entry(next(self._positions), key, item)
+            self._entries[self.place(key)] = RegistryEntry(next(self._positions), key, item)
             self._used = True
         if new or any(removed):
             self._note_change()
@@ -170,8 +170,8 @@ class Registry(Generic[T]):
     def _move(
         self,
         places: Iterable[str],
-        here: dict[str, Entry[T]],
-        there: dict[str, Entry[T]],
+        here: dict[str, RegistryEntry[T]],
+        there: dict[str, RegistryEntry[T]],
         hidden: frozenset[str],
     ) -> None:
         moved = [here.pop(place) for place in places if place in here]
@@ -191,7 +191,7 @@ class Registry(Generic[T]):
             return entry.item
         return None if self._base is None or key in self._hidden else self._base.get(key)
 
-    def entries(self) -> list[Entry[T]]:
+    def entries(self) -> list[RegistryEntry[T]]:
         """What there is, in the order of registration."""
         own = self._entries
         if self._base is None:
@@ -209,7 +209,7 @@ class Registry(Generic[T]):
         known = place in self._entries or place in self._aside or place in self._hidden
         return known or (self._base is not None and self._base.knows(key))
 
-    def differing(self, new: Mapping[str, T], gone: Collection[str]) -> "Registry[T]":
+    def differing(self, new: Mapping[str, T], gone: Collection[str]) -> "ItemRegistry[T]":
         """Return what a client sees that has some items alone, or others, and lacks some; the items of its session stay as they are.
 
         Args:
@@ -217,16 +217,16 @@ class Registry(Generic[T]):
             gone: Keys of items that it does not have.
         """
         own = self._entries if self._base is not None else {}
-        seen: Registry[T] = Registry(self._noun, lambda: None)
+        seen: ItemRegistry[T] = ItemRegistry(self._noun, lambda: None)
         for entry in self.entries():
             if self.place(entry.key) in own:
                 seen._entries[entry.key] = entry
             elif entry.key not in gone:
                 item = new.get(entry.key, entry.item)
-                seen._entries[entry.key] = Entry(entry.position, entry.key, item)
+                seen._entries[entry.key] = RegistryEntry(entry.position, entry.key, item)
         late = [key for key in new if not self.knows(key)]
         for position, key in enumerate(late, _LATE):
-            seen._entries[key] = Entry(position, key, new[key])
+            seen._entries[key] = RegistryEntry(position, key, new[key])
         return seen
 
     def kept(self, key: Hashable, build: Callable[[], bytes]) -> bytes:
@@ -256,10 +256,12 @@ class Registry(Generic[T]):
         return self.get(key) is not None
 
     def __repr__(self) -> str:
-        return f"<Registry of {self._noun}s: {', '.join(entry.key for entry in self.entries()) or 'empty'}>"
+        return (
+            f"<ItemRegistry of {self._noun}s: {', '.join(entry.key for entry in self.entries()) or 'empty'}>"
+        )
 
 
-class UriRegistry(Registry[T]):
+class UriRegistry(ItemRegistry[T]):
     """Items by URI or template, each in whatever spelling a client sends."""
 
     __slots__ = ()

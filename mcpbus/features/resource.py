@@ -87,7 +87,7 @@ class UriPattern(Protocol):
         """The same as a server has it that has mounted its own: under another text, for another owner."""
 
 
-class Resource(msgspec.Struct, frozen=True, eq=False):
+class RegisteredResource(msgspec.Struct, frozen=True, eq=False):
     """A registered resource; it has a `template` if it has no fixed URI."""
 
     uri: str
@@ -112,9 +112,9 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
     """Whether an upstream server reads it."""
 
     def __repr__(self) -> str:
-        return f"Resource({self.uri!r})"
+        return f"RegisteredResource({self.uri!r})"
 
-    def describe(self, revision: Revision) -> wire.Resource | wire.ResourceTemplate:
+    def describe(self, revision: Revision) -> wire.ResourceDescription | wire.ResourceTemplate:
         """The resource as a list of `revision` shows it."""
         common: dict[str, Any] = {
             "name": self.name,
@@ -127,7 +127,7 @@ class Resource(msgspec.Struct, frozen=True, eq=False):
         }
         if self.template is not None:
             return wire.ResourceTemplate(uri_template=self.uri, **common)
-        return wire.Resource(uri=self.uri, size=self.size, **common)
+        return wire.ResourceDescription(uri=self.uri, size=self.size, **common)
 
     def bind(self, values: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """The function's arguments from the variables of a URI.
@@ -188,7 +188,7 @@ def require_uri(uri: Any) -> None:
         raise TypeError(f'a resource needs a URI: write @server.resource("data://{name}")')
 
 
-def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptions) -> Resource:
+def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptions) -> RegisteredResource:
     """Make a resource, or a template if `uri` has variables, of `function`.
 
     Raises:
@@ -214,7 +214,7 @@ def make_resource(uri: str, function: Callable[..., Any], options: ResourceOptio
         template = _read_template(uri, signature, options, arguments.document.get("required", ()))
     else:
         _check_fixed(uri, signature, options)
-    made = Resource(
+    made = RegisteredResource(
         uri=uri,
         function=Function(
             signature, options.get("thread", True), check_timeout(options.get("timeout"), owner)

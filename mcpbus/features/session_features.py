@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.tool import Tool
 from mcpbus.protocol.messages import ListName
@@ -16,10 +16,10 @@ class SessionFeatures(ABC):
     __slots__ = ("_features",)
 
     def __init__(self) -> None:
-        self._features: Features | None = None
+        self._features: FeatureSet | None = None
 
     @property
-    def features(self) -> Features:
+    def features(self) -> FeatureSet:
         """What the client is offered.
 
         Raises:
@@ -30,7 +30,7 @@ class SessionFeatures(ABC):
         return self._features
 
     @features.setter
-    def features(self, features: Features) -> None:
+    def features(self, features: FeatureSet) -> None:
         self._features = features
 
     @abstractmethod
@@ -100,7 +100,7 @@ class SessionFeatures(ABC):
         self.check_thread("session.enable")
         self._own().enable_tools(names, tags)
 
-    def _own(self) -> Features:
+    def _own(self) -> FeatureSet:
         """Return what this client alone is offered; made only now, since most have nothing of their own."""
         if not self.features.overlaid:
             self.features = self.features.overlay()

@@ -91,9 +91,9 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
 
-    def describe(self, revision: Revision) -> wire.Tool:
+    def describe(self, revision: Revision) -> wire.ToolDescription:
         """The tool as a list of `revision` shows it."""
-        return wire.Tool(
+        return wire.ToolDescription(
             self.name,
             self.arguments.schema,
             self.title if revision.titles else None,

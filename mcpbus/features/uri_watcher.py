@@ -7,7 +7,7 @@ UntilHeard: TypeAlias = Callable[[], Awaitable[None]]
 """Waits until changes are heard of. It ends in time by itself, and raises nothing."""
 
 
-class UriWatcher(Protocol):
+class SubscriptionListener(Protocol):
     """See the module."""
 
     @property

@@ -26,7 +26,7 @@ _Stamps: TypeAlias = Mapping[Path, object]
 
 
 @attrs.define(eq=False)
-class _Held:
+class _GatewayServer:
     """One server in the gateway.
 
     Attributes:
@@ -61,7 +61,7 @@ class Following:
         self._read = read
         self._make = make
         self._lifespan = lifespan
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _GatewayServer] = {}
 
     @asynccontextmanager
     async def lifespan(self, server: Server[Any]) -> AsyncIterator[Any]:
@@ -73,7 +73,7 @@ class Following:
         """
         seen = self._stamps()
         for prefix, entry in self._read().items():
-            self._held[prefix] = _Held(entry)
+            self._held[prefix] = _GatewayServer(entry)
         try:
             async with enter_lifespan(self._lifespan, server) as state, background() as nursery:
                 for prefix, held in self._held.items():
@@ -109,11 +109,16 @@ class Following:
         for held in before:
             held.leave.set()
         for prefix, proxy in made.items():
-            held = self._held[prefix] = _Held(entries[prefix])
+            held = self._held[prefix] = _GatewayServer(entries[prefix])
             nursery.start_soon(self._replace, server, prefix, before, held, proxy)
 
     async def _replace(
-        self, server: Server[Any], prefix: str, before: list[_Held], held: _Held, proxy: Proxy
+        self,
+        server: Server[Any],
+        prefix: str,
+        before: list[_GatewayServer],
+        held: _GatewayServer,
+        proxy: Proxy,
     ) -> None:
         """Hold a server that came into the file, or whose entry has changed, once those that leave are gone: a name may become its own."""
         for each in before:
@@ -130,7 +135,7 @@ class Following:
         self,
         server: Server[Any],
         prefix: str,
-        held: _Held,
+        held: _GatewayServer,
         proxy: Proxy,
         *,
         is_open: bool = False,

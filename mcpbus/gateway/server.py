@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import attrs
 
-from mcpbus.client.oauth.grant import Grant
+from mcpbus.client.oauth.grant import AuthFlow
 from mcpbus.client.oauth.metadata import server_uri
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.errors import RegistrationError
@@ -170,8 +170,8 @@ def _may_log_in(entry: Entry) -> bool:
     return entry.login is None and _AUTHORIZATION not in {name.lower() for name in entry.headers}
 
 
-def _kept_login(account: str | None) -> Grant:
+def _kept_login(account: str | None) -> AuthFlow:
     """Return how to use logins that `mcpbus login` has kept: of several servers that ask for one at once, none opens a page."""
     client = import_module("mcpbus.client")  # which takes a while, and few entries have a URL
-    kept: Grant = client.OAuth(store=client.FileStore(account=account), open_page=None)
+    kept: AuthFlow = client.OAuth(store=client.FileTokenStorage(account=account), open_page=None)
     return kept

@@ -18,7 +18,7 @@ def later(
         if TYPE_CHECKING:
             from mcpbus.cluster.redis import Redis
         else:
-            __getattr__, __dir__ = later(__name__, {"mcpbus.cluster.redis": ("Redis",)})
+            __getattr__, __dir__ = later(__name__, {"mcpbus.cluster.redis": ("RedisReplicas",)})
 
     Args:
         package: Its name.

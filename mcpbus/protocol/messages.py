@@ -25,14 +25,14 @@ ListName: TypeAlias = Literal["tools", "prompts", "resources"]
 """A list whose changes clients are told of; part of the notification's name."""
 
 
-class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
+class _WireStruct(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True):
     """What all shapes have in common: camelCase on the wire, and members left out rather than null."""
 
 
 # -- parts of descriptions ---------------------------------------------------------------------------------------------
 
 
-class Icon(_Wire, metaclass=Explained, frozen=True):
+class Icon(_WireStruct, metaclass=Explained, frozen=True):
     """An image for a user interface: `src` is an https or data URI, `sizes` like "48x48" or "any" (rule B-9)."""
 
     src: str
@@ -41,7 +41,7 @@ class Icon(_Wire, metaclass=Explained, frozen=True):
     theme: Literal["light", "dark"] | None = None
 
 
-class Implementation(_Wire, frozen=True):
+class Implementation(_WireStruct, frozen=True):
     """Who a client or a server is (rule B-10)."""
 
     name: str
@@ -52,7 +52,7 @@ class Implementation(_Wire, frozen=True):
     icons: list[Icon] | None = None
 
 
-class Annotations(_Wire, metaclass=Explained, frozen=True):
+class Annotations(_WireStruct, metaclass=Explained, frozen=True):
     """Hints about content: for whom, how important from 0 to 1, and last modified when (ISO 8601) (rule R-8)."""
 
     audience: list[Role] | None = None
@@ -60,7 +60,7 @@ class Annotations(_Wire, metaclass=Explained, frozen=True):
     last_modified: str | None = None
 
 
-class ToolAnnotations(_Wire, metaclass=Explained, frozen=True):
+class ToolAnnotations(_WireStruct, metaclass=Explained, frozen=True):
     """Hints about what a tool does; clients do not trust them (rule F-17)."""
 
     title: str | None = None
@@ -73,7 +73,7 @@ class ToolAnnotations(_Wire, metaclass=Explained, frozen=True):
 # -- descriptions, as lists carry them ---------------------------------------------------------------------------------
 
 
-class Tool(_Wire, frozen=True):
+class ToolDescription(_WireStruct, frozen=True):
     """One entry of tools/list. The schemas are JSON Schema objects, `msgspec.Raw` if they are already encoded."""
 
     name: str
@@ -86,7 +86,7 @@ class Tool(_Wire, frozen=True):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class Resource(_Wire, frozen=True):
+class ResourceDescription(_WireStruct, frozen=True):
     """One entry of resources/list. `size` is in bytes, before any encoding."""
 
     uri: str
@@ -100,7 +100,7 @@ class Resource(_Wire, frozen=True):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class ResourceTemplate(_Wire, frozen=True):
+class ResourceTemplate(_WireStruct, frozen=True):
     """One entry of resources/templates/list; `uri_template` is RFC 6570 (rule R-5)."""
 
     uri_template: str
@@ -113,7 +113,7 @@ class ResourceTemplate(_Wire, frozen=True):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class PromptArgument(_Wire, frozen=True):
+class PromptArgument(_WireStruct, frozen=True):
     """One argument of a prompt."""
 
     name: str
@@ -122,7 +122,7 @@ class PromptArgument(_Wire, frozen=True):
     required: bool | None = None
 
 
-class Prompt(_Wire, frozen=True):
+class PromptDescription(_WireStruct, frozen=True):
     """One entry of prompts/list."""
 
     name: str
@@ -136,7 +136,7 @@ class Prompt(_Wire, frozen=True):
 # -- content -----------------------------------------------------------------------------------------------------------
 
 
-class TextResourceContents(_Wire, metaclass=Explained, frozen=True):
+class TextResourceContents(_WireStruct, metaclass=Explained, frozen=True):
     """The contents of a resource, as text."""
 
     uri: str
@@ -145,7 +145,7 @@ class TextResourceContents(_Wire, metaclass=Explained, frozen=True):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class BlobResourceContents(_Wire, metaclass=Explained, frozen=True):
+class BlobResourceContents(_WireStruct, metaclass=Explained, frozen=True):
     """The contents of a resource, as Base64."""
 
     uri: str
@@ -154,7 +154,7 @@ class BlobResourceContents(_Wire, metaclass=Explained, frozen=True):
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class TextContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="text"):
+class TextContent(_WireStruct, metaclass=Explained, frozen=True, tag_field="type", tag="text"):
     """A block of text."""
 
     text: str
@@ -162,7 +162,7 @@ class TextContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class ImageContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="image"):
+class ImageContent(_WireStruct, metaclass=Explained, frozen=True, tag_field="type", tag="image"):
     """An image; `data` is Base64."""
 
     data: str
@@ -171,7 +171,7 @@ class ImageContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", ta
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class AudioContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="audio"):
+class AudioContent(_WireStruct, metaclass=Explained, frozen=True, tag_field="type", tag="audio"):
     """A piece of audio, from 2025-03-26; `data` is Base64."""
 
     data: str
@@ -180,11 +180,13 @@ class AudioContent(_Wire, metaclass=Explained, frozen=True, tag_field="type", ta
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
 
 
-class ResourceLink(Resource, metaclass=Explained, frozen=True, tag_field="type", tag="resource_link"):
+class ResourceLink(
+    ResourceDescription, metaclass=Explained, frozen=True, tag_field="type", tag="resource_link"
+):
     """A resource that the client may read, from 2025-06-18."""
 
 
-class EmbeddedResource(_Wire, metaclass=Explained, frozen=True, tag_field="type", tag="resource"):
+class EmbeddedResource(_WireStruct, metaclass=Explained, frozen=True, tag_field="type", tag="resource"):
     """A resource with its contents."""
 
     resource: Any
@@ -196,7 +198,7 @@ class EmbeddedResource(_Wire, metaclass=Explained, frozen=True, tag_field="type"
 ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
 
 
-class PromptMessage(_Wire, frozen=True):
+class WirePromptMessage(_WireStruct, frozen=True):
     """One message of a prompt (rule O-3)."""
 
     role: Role
@@ -210,7 +212,7 @@ MOST_OF_CLIENT: Final = 64 * 1024
 """How many bytes a client may say of itself: the params of initialize, which are kept, and the `_meta` of a request."""
 
 
-class InitializeParams(_Wire, frozen=True):
+class InitializeParams(_WireStruct, frozen=True):
     """initialize, legacy only."""
 
     protocol_version: str
@@ -218,7 +220,7 @@ class InitializeParams(_Wire, frozen=True):
     client_info: Implementation
 
 
-class ListParams(_Wire, frozen=True):
+class ListParams(_WireStruct, frozen=True):
     """tools/list, resources/list, resources/templates/list, prompts/list. An empty cursor is a cursor (rule I-2)."""
 
     cursor: str | None = None
@@ -228,7 +230,7 @@ _NULL: Final = ord("n")
 _BRACE: Final = ord("{")
 
 
-class CallToolParams(_Wire, frozen=True, gc=False):
+class CallToolParams(_WireStruct, frozen=True, gc=False):
     """tools/call. `arguments` is a JSON object, `{}` if there was none (rules F-14, F-21)."""
 
     name: str
@@ -247,52 +249,52 @@ class CallToolParams(_Wire, frozen=True, gc=False):
             raise ValueError("Expected `object` - at `$.arguments`")
 
 
-class GetPromptParams(_Wire, frozen=True):
+class GetPromptParams(_WireStruct, frozen=True):
     """prompts/get."""
 
     name: str
     arguments: dict[str, str] | None = None
 
 
-class ReadResourceParams(_Wire, frozen=True):
+class ReadResourceParams(_WireStruct, frozen=True):
     """resources/read."""
 
     uri: Uri
 
 
-class SubscribeParams(_Wire, frozen=True):
+class SubscribeParams(_WireStruct, frozen=True):
     """resources/subscribe and resources/unsubscribe, legacy only."""
 
     uri: Uri
 
 
-class PromptReference(_Wire, frozen=True, tag_field="type", tag="ref/prompt"):
+class PromptReference(_WireStruct, frozen=True, tag_field="type", tag="ref/prompt"):
     """The prompt whose argument is completed."""
 
     name: str
     title: str | None = None
 
 
-class ResourceTemplateReference(_Wire, frozen=True, tag_field="type", tag="ref/resource"):
+class ResourceTemplateReference(_WireStruct, frozen=True, tag_field="type", tag="ref/resource"):
     """The resource template whose variable is completed."""
 
     uri: Uri
 
 
-class CompletionArgument(_Wire, frozen=True):
+class CompletionArgument(_WireStruct, frozen=True):
     """What has been typed so far."""
 
     name: str
     value: str
 
 
-class CompletionContext(_Wire, frozen=True):
+class CompletionContext(_WireStruct, frozen=True):
     """What has been chosen for other arguments, from 2025-06-18 (rule Q-4)."""
 
     arguments: dict[str, str] | None = None
 
 
-class CompleteParams(_Wire, frozen=True):
+class CompleteParams(_WireStruct, frozen=True):
     """completion/complete."""
 
     ref: PromptReference | ResourceTemplateReference
@@ -300,13 +302,13 @@ class CompleteParams(_Wire, frozen=True):
     context: CompletionContext | None = None
 
 
-class SetLevelParams(_Wire, frozen=True):
+class SetLevelParams(_WireStruct, frozen=True):
     """logging/setLevel, legacy only."""
 
     level: LogLevel
 
 
-class SubscriptionFilter(_Wire, frozen=True):
+class SubscriptionFilter(_WireStruct, frozen=True):
     """What a listen wants to hear of, and, in its acknowledgement, what it will (rules S-4, S-12)."""
 
     tools_list_changed: bool = False
@@ -317,20 +319,20 @@ class SubscriptionFilter(_Wire, frozen=True):
     """From the tasks extension (rule TX-12)."""
 
 
-class ListenParams(_Wire, frozen=True):
+class ListenParams(_WireStruct, frozen=True):
     """subscriptions/listen, modern only. The filter is mandatory and may be empty (rule S-4)."""
 
     notifications: SubscriptionFilter
 
 
-class CancelledParams(_Wire, frozen=True):
+class CancelledParams(_WireStruct, frozen=True):
     """notifications/cancelled. Read `request_id` with `decode_params`, which keeps bool and float out (rule C-4)."""
 
     request_id: BoundedId
     reason: str | None = None
 
 
-class ProgressParams(_Wire, frozen=True):
+class ProgressParams(_WireStruct, frozen=True):
     """notifications/progress. Read `progress_token` with `decode_params`, as `CancelledParams.request_id`."""
 
     progress_token: BoundedId

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.errors import ProtocolError, invalid_params
-from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId, Request
+from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId, JsonRpcRequest
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
@@ -127,7 +127,7 @@ class _Loose(_Common, gc=False):
     task_id: Any = msgspec.field(default=None, name="taskId")
 
 
-class _Message(msgspec.Struct, gc=False):
+class _RequestEnvelope(msgspec.Struct, gc=False):
     """A request as nearly all are: with params, and in order."""
 
     jsonrpc: Literal["2.0"]
@@ -146,7 +146,7 @@ _NAMED: Final = re.compile(rb'"name"\s*:\s*"([\w.-]+)"\s*,\s*"arguments"\s*:')
 _MOST_BEFORE: Final = 1024
 """In how many bytes of a message the name of the tool that it calls is looked for: most clients say it early."""
 
-_messages = msgspec.json.Decoder(_Message)
+_messages = msgspec.json.Decoder(_RequestEnvelope)
 _common = msgspec.json.Decoder(_Common)
 _loose = msgspec.json.Decoder(_Loose)
 _values = msgspec.json.Decoder()
@@ -166,7 +166,7 @@ def call_type(arguments: Any) -> type[msgspec.Struct]:
     return msgspec.defstruct(
         "_CallMessage",
         [("params", params)],
-        bases=(_Message,),
+        bases=(_RequestEnvelope,),
         kw_only=True,
         gc=False,
         forbid_unknown_fields=True,
@@ -179,7 +179,7 @@ def guess_tool(data: bytes) -> str | None:
     return None if found is None else found[1].decode()
 
 
-def read_request(data: bytes, read: CallReader | None = None) -> tuple[Request, Routing] | None:
+def read_request(data: bytes, read: CallReader | None = None) -> tuple[JsonRpcRequest, Routing] | None:
     """Read a request and what routes it in one go.
 
     Args:
@@ -199,7 +199,7 @@ def read_request(data: bytes, read: CallReader | None = None) -> tuple[Request, 
             message = read(data)
             if message.params.input_responses is not UNSET or message.params.request_state is not UNSET:
                 return None
-        return Request(message.id, message.method, None, data), _route(message.params)
+        return JsonRpcRequest(message.id, message.method, None, data), _route(message.params)
     except (UnicodeError, msgspec.DecodeError, RecursionError, ProtocolError):
         return None
 

@@ -33,7 +33,7 @@ def is_same(one: Any, other: Any) -> bool:
         return digest_of(one) == digest_of(other)
 
 
-class Owner:
+class BoundPrincipal:
     """The principal that owns something, or its digest.
 
     Args:
@@ -47,7 +47,7 @@ class Owner:
         self._digest: bytes | None = None
 
     @classmethod
-    def stored(cls, digest: bytes) -> "Owner":
+    def stored(cls, digest: bytes) -> "BoundPrincipal":
         """Return the owner with a digest that was stored."""
         owner = cls(_UNKNOWN)
         owner._digest = digest

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.large import decode_large
-from mcpbus.protocol.principals import Owner
+from mcpbus.protocol.principals import BoundPrincipal
 
 if TYPE_CHECKING:
     from mcpbus.protocol.cipher import Cipher
@@ -42,7 +42,7 @@ class Binding(msgspec.Struct, frozen=True):
     principal: Any
 
     @classmethod
-    def of(cls, request: Request, principal: object) -> "Binding":
+    def of(cls, request: JsonRpcRequest, principal: object) -> "Binding":
         """Return what a state for this request is bound to."""
         params = decode_large(_params.decode, request.params)
         for changing in ("_meta", "inputResponses", "requestState"):
@@ -59,7 +59,7 @@ class RoundState(msgspec.Struct, frozen=True):
         round: Names this round of it, which can be used once.
         method: See `Binding`.
         digest: See `Binding`.
-        principal: A digest of who asked; see `Owner`.
+        principal: A digest of who asked; see `BoundPrincipal`.
         expires: When it lapses, in seconds since 1970.
         answers: The answers of earlier rounds by key, for a call that has to start again; None if they are
             too many to travel, so that it cannot.
@@ -83,7 +83,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(RoundState).decode
 
 
-class Sealer:
+class StateSealer:
     """Seals states, and opens what was sealed with any of its keys.
 
     Args:
@@ -146,12 +146,15 @@ class Sealer:
         """
         name = os.urandom(16)
         expires = self.now() + lifetime
-        owner = Owner(binding.principal).digest
+        owner = BoundPrincipal(binding.principal).digest
         state = RoundState(call, name, binding.method, binding.digest, owner, expires, answers, author, again)
         return name, base64.urlsafe_b64encode(self._ciphers[0].seal(_encode(state))).decode()
 
     def open(
-        self, text: object, binding: Binding, owner_of: Callable[[str], Owner | None] = lambda _: None
+        self,
+        text: object,
+        binding: Binding,
+        owner_of: Callable[[str], BoundPrincipal | None] = lambda _: None,
     ) -> RoundState:
         """Open what a client brought back.
 
@@ -166,7 +169,7 @@ class Sealer:
         state = self._unseal(text)
         if state is None or (state.method, state.digest) != (binding.method, binding.digest):
             raise _unusable()
-        owner = owner_of(state.call) or Owner.stored(state.principal)
+        owner = owner_of(state.call) or BoundPrincipal.stored(state.principal)
         if state.expires < self.now() or not owner.admits(binding.principal):
             raise _unusable()
         return state

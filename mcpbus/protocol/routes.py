@@ -1,6 +1,6 @@
 """Which stream a message to a client belongs to: two tables, and the function that reads them.
 
-A message's `Kind` and its client's era and `TransportKind` choose the stream, before anybody looks which streams are
+A message's `MessageKind` and its client's era and `TransportKind` choose the stream, before anybody looks which streams are
 connected (`ROUTES`). Where that stream is not there, the `StreamState` decides between holding the message and
 discarding it (`ABSENT`). Nothing else in the bus chooses a stream, and a pair that neither table has cannot
 occur: looking it up is an error that names it. ``mcpbus routes`` prints both tables.
@@ -15,7 +15,7 @@ from mcpbus.protocol.identity_enum import IdentityEnum
 from mcpbus.protocol.revisions import Era
 
 
-class Kind(IdentityEnum):
+class MessageKind(IdentityEnum):
     """The kinds of message that a server sends."""
 
     REPLY = "reply"
@@ -35,11 +35,11 @@ class Kind(IdentityEnum):
     LISTEN_RESULT = "closing result of a listen"
 
 
-IN_REQUEST = frozenset({Kind.PROGRESS, Kind.LOG, Kind.CUSTOM})
-ASKING = frozenset({Kind.QUESTION, Kind.WITHDRAWAL})
-SESSION_ASKING = frozenset({Kind.SESSION_QUESTION, Kind.SESSION_WITHDRAWAL})
-CHANGES = frozenset({Kind.LIST_CHANGED, Kind.RESOURCE_UPDATED})
-LISTENING = frozenset({Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT})
+IN_REQUEST = frozenset({MessageKind.PROGRESS, MessageKind.LOG, MessageKind.CUSTOM})
+ASKING = frozenset({MessageKind.QUESTION, MessageKind.WITHDRAWAL})
+SESSION_ASKING = frozenset({MessageKind.SESSION_QUESTION, MessageKind.SESSION_WITHDRAWAL})
+CHANGES = frozenset({MessageKind.LIST_CHANGED, MessageKind.RESOURCE_UPDATED})
+LISTENING = frozenset({MessageKind.ACKNOWLEDGED, MessageKind.LISTEN_RESULT})
 
 
 class TransportKind(IdentityEnum):
@@ -70,7 +70,7 @@ class StreamKind(IdentityEnum):
     """The connection's one channel."""
 
 
-class Hold(IdentityEnum):
+class HoldPolicy(IdentityEnum):
     """What becomes of a message that can wait for its stream."""
 
     HOLD = "held"
@@ -109,18 +109,20 @@ class Reason(IdentityEnum):
 
 
 Route = StreamKind | Reason
-Absence = Hold | Reason
+Absence = HoldPolicy | Reason
 
 
-def _rows(kinds: frozenset[Kind], era: Era, **routes: Route) -> dict[tuple[Kind, Era, TransportKind], Route]:
+def _rows(
+    kinds: frozenset[MessageKind], era: Era, **routes: Route
+) -> dict[tuple[MessageKind, Era, TransportKind], Route]:
     """Return one entry for each of `kinds` and each transport in `routes`."""
     return {(kind, era, TransportKind[name]): route for kind in kinds for name, route in routes.items()}
 
 
-ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
+ROUTES: Mapping[tuple[MessageKind, Era, TransportKind], Route] = {
     # A reply never moves: it is on its own stream or nowhere.
     **_rows(
-        frozenset({Kind.REPLY}),
+        frozenset({MessageKind.REPLY}),
         Era.LEGACY,
         HTTP=StreamKind.RESPONSE,
         HTTP_JSON=StreamKind.RESPONSE,
@@ -129,7 +131,7 @@ ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
         DUPLEX=StreamKind.DUPLEX,
     ),
     **_rows(
-        frozenset({Kind.REPLY}),
+        frozenset({MessageKind.REPLY}),
         Era.MODERN,
         HTTP=StreamKind.RESPONSE,
         HTTP_JSON=StreamKind.RESPONSE,
@@ -165,7 +167,7 @@ ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
     # session, not the request. That a client is asked something no request of its own is about, the texts up to 2025-11-25
     # allow; later guidance has clients refuse it, so it happens only where an author asks a session.
     **_rows(
-        CHANGES | SESSION_ASKING | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM},
+        CHANGES | SESSION_ASKING | {MessageKind.SESSION_LOG, MessageKind.SESSION_CUSTOM},
         Era.LEGACY,
         HTTP=StreamKind.STANDALONE,
         HTTP_JSON=StreamKind.STANDALONE,
@@ -177,7 +179,7 @@ ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
         CHANGES, Era.MODERN, HTTP=StreamKind.LISTEN, HTTP_JSON=StreamKind.LISTEN, DUPLEX=StreamKind.DUPLEX
     ),
     **_rows(
-        SESSION_ASKING | {Kind.SESSION_LOG, Kind.SESSION_CUSTOM},
+        SESSION_ASKING | {MessageKind.SESSION_LOG, MessageKind.SESSION_CUSTOM},
         Era.MODERN,
         HTTP=Reason.ERA,
         HTTP_JSON=Reason.ERA,
@@ -187,7 +189,7 @@ ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
     # on a shared channel. Clients take the latter for a loss, even after the result, which alone is an end in good order.
     # How a task is goes to those listens alone that name it, also while its handler's request is open.
     **_rows(
-        frozenset({Kind.ACKNOWLEDGED, Kind.TASK, Kind.LISTEN_RESULT}),
+        frozenset({MessageKind.ACKNOWLEDGED, MessageKind.TASK, MessageKind.LISTEN_RESULT}),
         Era.MODERN,
         HTTP=StreamKind.LISTEN,
         HTTP_JSON=StreamKind.LISTEN,
@@ -197,38 +199,38 @@ ROUTES: Mapping[tuple[Kind, Era, TransportKind], Route] = {
 
 
 def _fates(
-    kinds: frozenset[Kind], era: Era, **fates: Absence
-) -> dict[tuple[Kind, Era, StreamState], Absence]:
+    kinds: frozenset[MessageKind], era: Era, **fates: Absence
+) -> dict[tuple[MessageKind, Era, StreamState], Absence]:
     """Return one entry for each of `kinds` and each state in `fates`."""
     return {(kind, era, StreamState[name]): fate for kind in kinds for name, fate in fates.items()}
 
 
-ABSENT: Mapping[tuple[Kind, Era, StreamState], Absence] = {
+ABSENT: Mapping[tuple[MessageKind, Era, StreamState], Absence] = {
     **_fates(
-        IN_REQUEST | ASKING | {Kind.REPLY},
+        IN_REQUEST | ASKING | {MessageKind.REPLY},
         Era.LEGACY,
         DROPPED=Reason.NO_STREAM,
         ENDED=Reason.SESSION_ENDED,
     ),
     # Changes and custom notifications are of use later; a log line is not, and may not wait.
     **_fates(
-        CHANGES | {Kind.SESSION_CUSTOM},
+        CHANGES | {MessageKind.SESSION_CUSTOM},
         Era.LEGACY,
-        UNINITIALIZED=Hold.HOLD,
-        NEVER=Hold.HOLD,
-        DROPPED=Hold.HOLD,
+        UNINITIALIZED=HoldPolicy.HOLD,
+        NEVER=HoldPolicy.HOLD,
+        DROPPED=HoldPolicy.HOLD,
         ENDED=Reason.SESSION_ENDED,
     ),
     # A question waits as long as whoever asks does. What withdraws one is not kept for a stream that may come.
     **_fates(
-        frozenset({Kind.SESSION_QUESTION}),
+        frozenset({MessageKind.SESSION_QUESTION}),
         Era.LEGACY,
-        NEVER=Hold.HOLD,
-        DROPPED=Hold.HOLD,
+        NEVER=HoldPolicy.HOLD,
+        DROPPED=HoldPolicy.HOLD,
         ENDED=Reason.SESSION_ENDED,
     ),
     **_fates(
-        frozenset({Kind.SESSION_LOG, Kind.SESSION_WITHDRAWAL}),
+        frozenset({MessageKind.SESSION_LOG, MessageKind.SESSION_WITHDRAWAL}),
         Era.LEGACY,
         NEVER=Reason.NO_STREAM,
         DROPPED=Reason.NO_STREAM,
@@ -236,14 +238,14 @@ ABSENT: Mapping[tuple[Kind, Era, StreamState], Absence] = {
     ),
     # A modern client that has gone has cancelled; nothing is kept, since nothing could name its heir.
     **_fates(
-        IN_REQUEST | CHANGES | LISTENING | {Kind.REPLY, Kind.TASK},
+        IN_REQUEST | CHANGES | LISTENING | {MessageKind.REPLY, MessageKind.TASK},
         Era.MODERN,
         DROPPED=Reason.CANCELLED,
     ),
 }
 
 
-def route(kind: Kind, era: Era, transport: TransportKind) -> Route:
+def route(kind: MessageKind, era: Era, transport: TransportKind) -> Route:
     """Return the stream that such a message belongs to, or why it belongs to none.
 
     Raises:
@@ -255,8 +257,8 @@ def route(kind: Kind, era: Era, transport: TransportKind) -> Route:
         raise LookupError(f"no {era.value} client has a {kind.value!r} over {transport.value!r}") from None
 
 
-def absent(kind: Kind, era: Era, state: StreamState) -> Absence:
-    """Return what becomes of such a message while its stream cannot take it: `Hold.HOLD`, or a reason.
+def absent(kind: MessageKind, era: Era, state: StreamState) -> Absence:
+    """Return what becomes of such a message while its stream cannot take it: `HoldPolicy.HOLD`, or a reason.
 
     Raises:
         LookupError: That cannot happen to such a message; the text names it.
@@ -271,19 +273,21 @@ def render() -> str:
     """Return both tables as text, one row a line, for people."""
     lines = ["Which stream a message belongs to", ""]
     for era in Era:
-        transports = [s for s in TransportKind if any((k, era, s) in ROUTES for k in Kind)]
+        transports = [s for s in TransportKind if any((k, era, s) in ROUTES for k in MessageKind)]
         lines += _table(era.value, transports, {(k, s): r for (k, e, s), r in ROUTES.items() if e is era})
     lines += ["What becomes of it while that stream cannot take it", ""]
     for era in Era:
-        states = [s for s in StreamState if any((k, era, s) in ABSENT for k in Kind)]
+        states = [s for s in StreamState if any((k, era, s) in ABSENT for k in MessageKind)]
         lines += _table(era.value, states, {(k, s): r for (k, e, s), r in ABSENT.items() if e is era})
     return "\n".join(lines)
 
 
 def _table(
-    title: str, columns: Sequence[IdentityEnum], cells: Mapping[tuple[Kind, IdentityEnum], Route | Absence]
+    title: str,
+    columns: Sequence[IdentityEnum],
+    cells: Mapping[tuple[MessageKind, IdentityEnum], Route | Absence],
 ) -> list[str]:
-    kinds = [kind for kind in Kind if any((kind, column) in cells for column in columns)]
+    kinds = [kind for kind in MessageKind if any((kind, column) in cells for column in columns)]
     rows = [[title, *(column.name.lower() for column in columns)]]
     for kind in kinds:
         routes = (cells.get((kind, column)) for column in columns)

@@ -8,7 +8,7 @@ from mcpbus.serving.signals import shutdown_on_signals
 
 if TYPE_CHECKING:
     from mcpbus.serving.asgi import AsgiApp, Drainable
-    from mcpbus.serving.counters import Counters
+    from mcpbus.serving.counters import ServerCounters
     from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.run import serve
 else:
@@ -17,7 +17,7 @@ else:
         __name__,
         {
             "mcpbus.serving.asgi": ("AsgiApp", "Drainable"),
-            "mcpbus.serving.counters": ("Counters",),
+            "mcpbus.serving.counters": ("ServerCounters",),
             "mcpbus.serving.options": ("ServeOptions",),
             "mcpbus.serving.run": ("serve",),
         },
@@ -26,10 +26,10 @@ else:
 __all__ = [
     "AsgiApp",
     "CannotListenError",
-    "Counters",
     "Drainable",
     "LifespanError",
     "ServeOptions",
+    "ServerCounters",
     "ServingError",
     "serve",
     "shutdown_on_signals",

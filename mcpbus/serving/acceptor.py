@@ -10,20 +10,20 @@ from typing import Any, Final
 
 import trio
 
-from mcpbus.core.containment import Contained
+from mcpbus.core.containment import ReportErrors
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.protocol.owners import LOCAL, Peer
-from mcpbus.serving.counters import Counters
+from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http2.connection import Http2Connection
-from mcpbus.serving.http2.errors import Abuse, ConnectionFault
+from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import AVAILABLE, Reactor
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import Service
-from mcpbus.serving.sharing import Board
+from mcpbus.serving.service import HttpServer
+from mcpbus.serving.sharing import ConnectionCounts
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -33,7 +33,7 @@ _MOST_AT_ONCE: Final = 64
 """Connections that are accepted in a row, before other tasks may run."""
 
 
-class Accepted:
+class AcceptedConnection:
     """One accepted connection, until its socket is closed.
 
     Args:
@@ -102,7 +102,7 @@ class Accepted:
         self._enter(connection)
 
     async def serve_http2(self, data: bytes) -> None:
-        """See `Owner`."""
+        """See `Http1ConnectionOwner`."""
         acceptor, tls = self._acceptor, self._tls
         if tls is None:
             connection = Http2Connection(acceptor.service, self.transport, self, acceptor.service.reactor)
@@ -117,14 +117,14 @@ class Accepted:
             connection.retire()
 
     def start_soon(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """See `Owner`."""
+        """See `Http1ConnectionOwner`."""
         self._acceptor.nursery.start_soon(self._contain, function, args)
 
     async def _contain(self, function: Callable[..., Awaitable[object]], args: tuple[Any, ...]) -> None:
         """Keep what is raised in a connection from reaching the others."""
         whole = False
         try:
-            with Contained(self._report):
+            with ReportErrors(self._report):
                 try:
                     await function(*args)
                     whole = True
@@ -155,7 +155,7 @@ class Accepted:
 
     def blame(self, fault: ConnectionFault) -> None:
         """Tell that its client has broken the connection."""
-        if isinstance(fault, Abuse):
+        if isinstance(fault, AbuseFault):
             self._acceptor.counters.abusive += 1
             self._acceptor.service.complaints.warn(
                 "connection from %s was ended for abuse: %s", self._name, fault
@@ -164,7 +164,7 @@ class Accepted:
             self._report(fault)
 
     def close(self) -> None:
-        """See `Owner`. What TLS has to say in the end is said by a task."""
+        """See `Http1ConnectionOwner`. What TLS has to say in the end is said by a task."""
         if self._tls is None:
             self._acceptor.closed(self)
         else:
@@ -205,20 +205,20 @@ class Acceptor:
         nursery: trio.Nursery,
         *,
         tls: ssl.SSLContext | None,
-        counters: Counters,
-        board: Board | None = None,
+        counters: ServerCounters,
+        board: ConnectionCounts | None = None,
     ) -> None:
         self.app = app
         self.options = options
         self.nursery = nursery
         self.counters = counters
         self.tls = tls
-        self.service = Service(app, options, Reactor(copy_context()) if AVAILABLE else None, counters)
+        self.service = HttpServer(app, options, Reactor(copy_context()) if AVAILABLE else None, counters)
         self.retired = False
         self._board = board
-        self._open: set[Accepted] = set()
+        self._open: set[AcceptedConnection] = set()
         self._all_closed = trio.Event()
-        self._shares = Shares(options.max_connections or most_connections(), Accepted.idle_since)
+        self._shares = Shares(options.max_connections or most_connections(), AcceptedConnection.idle_since)
 
     async def accept(self, listening: socket.socket) -> None:
         """Accept connections, until cancelled; then others are refused."""
@@ -274,7 +274,7 @@ class Acceptor:
             self.app.note("max_connections", displaced.peer, "a connection that was idle made room")
         self._displace(displaced)
         self._count(1)
-        accepted = Accepted(self, transport, peer, name)
+        accepted = AcceptedConnection(self, transport, peer, name)
         self._open.add(accepted)
         self._shares.enter(peer, accepted)
         try:
@@ -282,12 +282,12 @@ class Acceptor:
         except Exception as failure:  # noqa: BLE001 - it is that connection's, and others are still to be accepted
             accepted.lose(failure)
 
-    def _displace(self, displaced: Accepted | None) -> None:
+    def _displace(self, displaced: AcceptedConnection | None) -> None:
         if displaced is not None:
             self.counters.displaced += 1
             displaced.make_room()
 
-    def closed(self, accepted: Accepted) -> None:
+    def closed(self, accepted: AcceptedConnection) -> None:
         """Close the socket of a connection that is over. Harmless once it is closed."""
         if accepted not in self._open:
             return

@@ -8,7 +8,7 @@ WITHOUT_BODY: Final = frozenset({204, 304})
 """Answers of these statuses have no body, nor say how long it is."""
 
 
-class AnswerLength:
+class ContentLengthCheck:
     """What is left of the body of one answer.
 
     Args:

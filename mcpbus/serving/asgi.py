@@ -6,13 +6,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.budget import Budget
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.limits import Limits
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import Fate
-from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.transports.outlets import Entry, HttpRequest, ReadyOutlet
-from mcpbus.transports.rendering import Opened
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
+from mcpbus.transports.outlets import HttpRequest, InlineResponseSink, SettleableResponse
+from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.websocket import WebSockets
 
 Scope = MutableMapping[str, Any]
@@ -43,11 +43,11 @@ class Noting(Protocol):
     """An application that keeps a record of limits that were reached."""
 
     @property
-    def reached(self) -> ReachedLimits:
+    def reached(self) -> LimitMonitor:
         """The record."""
 
 
-class Endpoint(Protocol):
+class DirectEndpoint(Protocol):
     """What serves HTTP requests without ASGI in between; see `mcpbus.transports.Endpoint`.
 
     What it says of a head, it says of all that have the same path and verb, and the same fields among `JUDGED`, as long as
@@ -66,40 +66,40 @@ class Endpoint(Protocol):
     def max_body_bytes(self) -> int:
         """The longest body of a request that is served."""
 
-    def cors_headers(self, head: Head, /) -> list[tuple[bytes, bytes]]:
+    def cors_headers(self, head: RequestHead, /) -> list[tuple[bytes, bytes]]:
         """The fields that are added to the answer, whatever it is, today and whenever this head comes again."""
 
-    def is_immediate(self, head: Head, /) -> bool:
+    def is_immediate(self, head: RequestHead, /) -> bool:
         """Whether a request can be given to `respond`, its body being there, today and whenever this head comes again.
 
         Otherwise it is to be served.
         """
 
-    def clears(self, head: Head, /) -> bool:
+    def clears(self, head: RequestHead, /) -> bool:
         """Whether everything is in order that is judged by the head alone, today and whenever it comes again."""
 
     def respond(
-        self, head: Head, body: bytes, outlet: ReadyOutlet, /, *, cleared: bool = False
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, outlet: InlineResponseSink, /, *, cleared: bool = False
+    ) -> HttpResponse | EagerTask | None:
         """Serve an immediate request without waiting."""
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> MemoryBudget:
         """Where it is counted what waits for clients."""
 
-    def entered(self, answer: Answer, /) -> AbstractContextManager[None]:
+    def entered(self, answer: HttpResponse, /) -> AbstractContextManager[None]:
         """Count an answer of `serve` while it is written, and enter it in the books; it may be given up meanwhile."""
 
-    def enter(self, answer: Answer, /) -> Entry | None:
+    def enter(self, answer: HttpResponse, /) -> SettleableResponse | None:
         """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""
 
-    def record(self, answer: Answer, fate: Fate, /) -> None:
+    def record(self, answer: HttpResponse, fate: Fate, /) -> None:
         """Enter an answer of `respond` together with what has become of it, where nobody had to wait for that."""
 
-    async def stream(self, http: HttpRequest, opened: Opened, /) -> None:
+    async def stream(self, http: HttpRequest, opened: StreamedResponse, /) -> None:
         """Write what comes on a stream until it or the connection ends."""
 
-    async def serve(self, http: HttpRequest, /) -> Answer | None:
+    async def serve(self, http: HttpRequest, /) -> HttpResponse | None:
         """Serve one request.
 
         Returns:
@@ -110,7 +110,7 @@ class Endpoint(Protocol):
         """
 
 
-async def serve_request(endpoint: Endpoint, http: HttpRequest) -> None:
+async def serve_request(endpoint: DirectEndpoint, http: HttpRequest) -> None:
     """Have an endpoint serve a request, and write the answer if that is whole."""
     answer = await endpoint.serve(http)
     if answer is not None:
@@ -125,5 +125,5 @@ class DirectApp(Protocol):
     One that mounts an endpoint beside something else may have a `direct` that asks the mounted application's.
     """
 
-    def direct(self, path: str, /) -> Endpoint | None:
+    def direct(self, path: str, /) -> DirectEndpoint | None:
         """Who serves HTTP requests of this path; None: the application does, through ASGI."""

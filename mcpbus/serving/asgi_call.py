@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import attrs
 import trio
 
-from mcpbus.serving.answer_length import AnswerLength
+from mcpbus.serving.answer_length import ContentLengthCheck
 from mcpbus.serving.asgi import AsgiApp, Message, Scope
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.transports.answers import HeaderList
@@ -106,7 +106,7 @@ def for_the_wire(fields: Iterable[Sequence[bytes]]) -> HeaderList:
     return [field for field in lowered if field[0] not in _OF_THE_SERVER]
 
 
-class Exchange(Protocol):
+class HttpExchange(Protocol):
     """One HTTP request and its answer, as whoever calls an application sees it."""
 
     @property
@@ -148,12 +148,12 @@ class AsgiCall:
         connection: What is the same for all requests of its connection.
     """
 
-    def __init__(self, app: AsgiApp, exchange: Exchange, connection: ConnectionScope) -> None:
+    def __init__(self, app: AsgiApp, exchange: HttpExchange, connection: ConnectionScope) -> None:
         self._app = app
         self._exchange = exchange
         self._connection = connection
         self._method = ""
-        self._length: AnswerLength | None = None  # once the answer has begun
+        self._length: ContentLengthCheck | None = None  # once the answer has begun
         self._read = False
         self._receiving = trio.Lock()
         self._waiting = trio.CancelScope()
@@ -192,7 +192,7 @@ class AsgiCall:
             if self._length is not None:
                 raise RuntimeError("a response has one head")
             status, fields = message["status"], for_the_wire(message.get("headers", ()))
-            length = AnswerLength(self._method, status, fields)
+            length = ContentLengthCheck(self._method, status, fields)
             self._exchange.begin(status, fields, measured=length.measured)
             self._length = length
         elif message["type"] == "http.response.body":

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class Counters(msgspec.Struct):
+class ServerCounters(msgspec.Struct):
     """Figures since the start; pass one to `serve` to read it while serving.
 
     Attributes:

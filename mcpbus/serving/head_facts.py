@@ -6,32 +6,32 @@ import attrs
 import msgspec
 
 from mcpbus.core.pace import Pace
-from mcpbus.protocol.http.messages import Head
-from mcpbus.serving.asgi import Endpoint
+from mcpbus.protocol.http.messages import RequestHead
+from mcpbus.serving.asgi import DirectEndpoint
 from mcpbus.transports.answers import HeaderList
 
 
 @attrs.frozen(eq=False)
-class HeadFacts:
+class HeadCacheEntry:
     """How an endpoint serves all requests that have one head, as far as head and endpoint alone decide it.
 
     Attributes:
         endpoint: The endpoint.
-        immediate: See `Endpoint.is_immediate`; what leaves HTTP is not.
-        cleared: If so, see `Endpoint.clears`.
-        cors: See `Endpoint.cors_headers`.
+        immediate: See `DirectEndpoint.is_immediate`; what leaves HTTP is not.
+        cleared: If so, see `DirectEndpoint.clears`.
+        cors: See `DirectEndpoint.cors_headers`.
         pace: How long turns take in which they are served. Such requests ask for the same, as a rule: newer clients name in
             the head which tool they call.
     """
 
-    endpoint: Endpoint
+    endpoint: DirectEndpoint
     immediate: bool
     cleared: bool
     cors: HeaderList
     pace: Pace = attrs.field(factory=Pace)
 
     @classmethod
-    def of(cls, endpoint: Endpoint, head: "RememberedHead") -> Self:
+    def of(cls, endpoint: DirectEndpoint, head: "RememberedHead") -> Self:
         """Ask an endpoint."""
         judged = head.judged
         immediate = not head.leaves and endpoint.is_immediate(judged)
@@ -52,21 +52,21 @@ class RememberedHead(msgspec.Struct, eq=False, kw_only=True):
         facts: What the endpoint that served the last request with it said of them; None before that.
     """
 
-    judged: Head
+    judged: RequestHead
     length: int | None
     expects: bool = False
     leaves: bool = False
     plain: Self | None = None
-    facts: HeadFacts | None = None
+    facts: HeadCacheEntry | None = None
 
 
-def learn_facts(endpoint: Endpoint, head: RememberedHead) -> HeadFacts:
+def learn_facts(endpoint: DirectEndpoint, head: RememberedHead) -> HeadCacheEntry:
     """Learn of an endpoint, or of another head that is like this one, how it serves such requests, and remember it."""
     plain = head.plain or head
     facts = plain.facts
     if facts is None or facts.endpoint is not endpoint:
-        facts = plain.facts = HeadFacts.of(endpoint, plain)
+        facts = plain.facts = HeadCacheEntry.of(endpoint, plain)
     if (head.length or 0) > endpoint.max_body_bytes:
-        facts = HeadFacts.of(endpoint, head)
+        facts = HeadCacheEntry.of(endpoint, head)
     head.facts = facts
     return facts

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from mcpbus.core.budget import Account
+from mcpbus.core.budget import MemoryAccount
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving.asgi import Endpoint
-from mcpbus.transports.outlets import Entry
+from mcpbus.serving.asgi import DirectEndpoint
+from mcpbus.transports.outlets import SettleableResponse
 
 
-class HeldAnswer:
+class UnsentResponse:
     """Enters an answer in the books, and counts it while it waits.
 
     Args:
@@ -20,11 +20,11 @@ class HeldAnswer:
 
     __slots__ = ("_account", "_answer", "_endpoint", "_entry")
 
-    def __init__(self, answer: Answer, endpoint: Endpoint) -> None:
-        self._answer: Answer | None = answer  # until it is in the books
+    def __init__(self, answer: HttpResponse, endpoint: DirectEndpoint) -> None:
+        self._answer: HttpResponse | None = answer  # until it is in the books
         self._endpoint = endpoint
-        self._account: Account | None = None
-        self._entry: Entry | None = None
+        self._account: MemoryAccount | None = None
+        self._entry: SettleableResponse | None = None
 
     def hold(self, size: int, lose: Callable[[], None], peer: Peer) -> None:
         """Count it, and so many bytes of it, until it is sent.

@@ -32,7 +32,7 @@ async def lifespan(app: AsgiApp) -> AsyncGenerator[dict[str, object]]:
     Raises:
         LifespanError: It said that its start or its stop failed, or raised in its stop, or took more than a minute.
     """
-    life = _Life(app)
+    life = _LifespanTask(app)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(life.run)
         if await life.reach("startup"):
@@ -43,7 +43,7 @@ async def lifespan(app: AsgiApp) -> AsyncGenerator[dict[str, object]]:
         raise life.failure
 
 
-class _Life:
+class _LifespanTask:
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
         self._received: set[_Phase] = set()

@@ -20,7 +20,7 @@ from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.core.pace import GATHER_SECONDS, Pace
 from mcpbus.serving.writer import give_up
-from mcpbus.transports.outlets import LateWriter
+from mcpbus.transports.outlets import CoalescedWriter
 
 Turn = Callable[[], EagerTask | None]
 """What a connection does when something has come, without waiting.
@@ -73,8 +73,8 @@ class Reactor:
         self.in_turn = False
         self.pace = Pace()
         self._begun: float | None = None
-        self._writers: list[LateWriter] = []
-        self._last: list[LateWriter] = []
+        self._writers: list[CoalescedWriter] = []
+        self._last: list[CoalescedWriter] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
         self._leader = Leader(self._wait, partial(self._take, self._due), self._due, _MOST_AT_REST)
@@ -116,7 +116,7 @@ class Reactor:
         """Whether a turn is under way whose end is near enough for what is said in it to wait for that."""
         return self.in_turn and not self.pace.long
 
-    def write_soon(self, writer: LateWriter) -> None:
+    def write_soon(self, writer: CoalescedWriter) -> None:
         """Write something together with what the next few turns say, if one is being taken; otherwise at once.
 
         Clients on the same machine are woken once for several answers then, and not for each, which is half of what a write costs.
@@ -129,7 +129,7 @@ class Reactor:
             self._write_by = perf_counter() + GATHER_SECONDS
         self._writers.append(writer)
 
-    def write_last(self, writer: LateWriter) -> None:
+    def write_last(self, writer: CoalescedWriter) -> None:
         """Write something once no turn is due any more. To be called in a turn.
 
         That is for what others than clients read, of which many requests in a row have something each to say.

@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from mcpbus.serving.reactor import Pollable, Reactor, Turn
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 
 
 class Readiness:
@@ -24,7 +24,7 @@ class Readiness:
 
     __slots__ = ("_ending", "_reactor", "_service", "_stream", "watched")
 
-    def __init__(self, service: Service, stream: trio.abc.Stream, reactor: Reactor | None) -> None:
+    def __init__(self, service: HttpServer, stream: trio.abc.Stream, reactor: Reactor | None) -> None:
         self._service = service
         self._stream: Any = stream  # whoever gave a reactor knows that it can be polled
         self._reactor = reactor

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mcpbus.protocol.http.messages import NO_STORE, Answer
+from mcpbus.protocol.http.messages import NO_STORE, HttpResponse
 
 _FIELDS: Final = ((b"content-type", b"text/plain; charset=utf-8"), NO_STORE)
 
@@ -22,9 +22,9 @@ class RequestError(Exception):
         self.text = text
         self.limit = limit
 
-    def answer(self) -> Answer:
+    def answer(self) -> HttpResponse:
         """What its client is told."""
-        return Answer(self.status, _FIELDS, f"{self.text}\n".encode())
+        return HttpResponse(self.status, _FIELDS, f"{self.text}\n".encode())
 
 
 def failed() -> RequestError:

@@ -14,10 +14,10 @@ import trio
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.serving.write_coalescer import COALESCE_SECONDS, WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.rendering import StreamedResponse
 
 _Kept: TypeAlias = tuple[list[OutboundMessage], bytes, int | None]
 """A batch, what comes before it, and the number of its first event if its log has it."""
@@ -50,7 +50,7 @@ class GatheringWriter(ABC):
         "_written_at",
     )
 
-    def __init__(self, opened: Opened, limits: Limits, coalescer: WriteCoalescer) -> None:
+    def __init__(self, opened: StreamedResponse, limits: Limits, coalescer: WriteCoalescer) -> None:
         self._stream = opened.stream
         self._writer = opened.writer
         self._rendering = opened.render()
@@ -91,7 +91,7 @@ class GatheringWriter(ABC):
         """Say something without meaning, if there was nothing else for a while."""
 
     def write_now(self) -> None:
-        """Write all that waits. See `LateWriter`."""
+        """Write all that waits. See `CoalescedWriter`."""
         self._gathers = False
         while not (self._sending or self._keeping or self._over):
             kept, self._kept = self._kept, None
@@ -111,7 +111,7 @@ class GatheringWriter(ABC):
 
     @abstractmethod
     def lose(self) -> None:
-        """End what carries the answer. See `LateWriter`."""
+        """End what carries the answer. See `CoalescedWriter`."""
 
     def _notice(self, final: bool) -> bool:
         """Hear that there is something to take; see `Writer`."""
@@ -143,7 +143,7 @@ class GatheringWriter(ABC):
         try:
             if not rendering.started:
                 head = rendering.begin([message])
-                if head is None or isinstance(head, Answer):
+                if head is None or isinstance(head, HttpResponse):
                     return False
                 self._begin(head)  # which nothing goes before that is not early, and has no log
             begun = self._send_one(message, rendering.encode(message.data))
@@ -168,7 +168,7 @@ class GatheringWriter(ABC):
         """Write a batch, a comment if it is empty, or the end if there is none; a batch of a stream with a log once that has it."""
         try:
             head = self._rendering.begin(batch)
-            if isinstance(head, Answer):
+            if isinstance(head, HttpResponse):
                 self._answer(head, said=bool(batch))
                 return
             if head is not None:
@@ -235,7 +235,7 @@ class GatheringWriter(ABC):
         """Begin an answer in pieces; its head goes out with the first one."""
 
     @abstractmethod
-    def _answer(self, answer: Answer, *, said: bool) -> None:
+    def _answer(self, answer: HttpResponse, *, said: bool) -> None:
         """Write a whole answer; see `_send`."""
 
     @abstractmethod

@@ -6,17 +6,17 @@ from functools import partial
 
 import trio
 
-from mcpbus.core.containment import Contained, run_lasting
+from mcpbus.core.containment import ReportErrors, run_lasting
 from mcpbus.protocol.keywords import explained
 from mcpbus.serving.acceptor import Acceptor
 from mcpbus.serving.asgi import Announcing, AsgiApp, Drainable
-from mcpbus.serving.counters import Counters
+from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.hypercorn import serve_under_hypercorn
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.serving.listening import listening, url_of
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.sharing import Sharing
+from mcpbus.serving.sharing import SharedSockets
 from mcpbus.serving.tls import make_context
 
 _logger = logging.getLogger("mcpbus.serving")
@@ -35,8 +35,8 @@ async def serve(
     options: ServeOptions,
     *,
     shutdown: trio.Event | None = None,
-    counters: Counters | None = None,
-    sharing: Sharing | None = None,
+    counters: ServerCounters | None = None,
+    sharing: SharedSockets | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
@@ -67,7 +67,7 @@ async def serve(
             return
         urls = [url_of(sock, secure=tls is not None) for sock in sockets]
         async with lifespan(app) as state, trio.open_nursery() as connections:
-            counters = Counters() if counters is None else counters
+            counters = ServerCounters() if counters is None else counters
             board = None if sharing is None else sharing.board
             served = ServedApp(app, state)
             acceptor = Acceptor(served, options, connections, tls=tls, counters=counters, board=board)
@@ -91,7 +91,7 @@ async def serve(
 async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
     deadline = trio.current_time() + seconds
     if isinstance(app, Announcing):
-        with Contained(partial(_report, "announce_drain")):
+        with ReportErrors(partial(_report, "announce_drain")):
             app.announce_drain()
     idle = acceptor.retire(min(_LINGER_SECONDS, seconds / 5))
     with trio.move_on_after(idle):
@@ -105,7 +105,7 @@ async def _drain(app: AsgiApp, acceptor: Acceptor, seconds: float) -> None:
 async def _drain_app(app: Drainable, seconds: float) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_after_last_words, nursery.cancel_scope, seconds)
-        with Contained(partial(_report, "drain")):
+        with ReportErrors(partial(_report, "drain")):
             await app.drain(seconds)
         nursery.cancel_scope.cancel()
 

@@ -5,13 +5,13 @@ from contextvars import copy_context
 
 import trio
 
-from mcpbus.core.complaints import Complaints
+from mcpbus.core.complaints import RateLimitedLogger
 from mcpbus.core.containment import run_lasting
-from mcpbus.serving.counters import Counters
+from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.deadlines import Deadlines
-from mcpbus.serving.head_facts import HeadFacts, RememberedHead, learn_facts
-from mcpbus.serving.http1.heads import Heads as Http1Heads
-from mcpbus.serving.http2.heads import Heads as Http2Heads
+from mcpbus.serving.head_facts import HeadCacheEntry, RememberedHead, learn_facts
+from mcpbus.serving.http1.heads import Http1HeadCache as Http1Heads
+from mcpbus.serving.http2.heads import Http2HeadCache as Http2Heads
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.served_app import ServedApp
@@ -19,7 +19,7 @@ from mcpbus.serving.turn_lines import FIRST_TURNS, MORE_TURNS, TurnLine
 from mcpbus.serving.write_coalescer import WriteCoalescer
 
 
-class Service:
+class HttpServer:
     """Serves an application: straight where it can be, and otherwise through ASGI.
 
     Args:
@@ -44,15 +44,15 @@ class Service:
         app: ServedApp,
         options: ServeOptions,
         reactor: Reactor | None = None,
-        counters: Counters | None = None,
+        counters: ServerCounters | None = None,
     ) -> None:
         self.app = app
         self.options = options
         self.reactor = reactor
-        self.counters = Counters() if counters is None else counters
+        self.counters = ServerCounters() if counters is None else counters
         self.http1_heads = Http1Heads(options.max_head_bytes)
         self.http2_heads = Http2Heads(options.max_head_bytes)
-        self.complaints = Complaints(logging.getLogger("mcpbus.serving"))
+        self.complaints = RateLimitedLogger(logging.getLogger("mcpbus.serving"))
         self.context = copy_context()
         self.coalescer = WriteCoalescer(reactor)
         self.newcomers = TurnLine(FIRST_TURNS)
@@ -79,7 +79,7 @@ class Service:
             if self.reactor is not None:
                 self.reactor.close()
 
-    def facts(self, head: RememberedHead) -> HeadFacts | None:
+    def facts(self, head: RememberedHead) -> HeadCacheEntry | None:
         """Who serves a request, and how; None: the application does, through ASGI."""
         endpoint, facts = self.app.direct(head.judged.path), head.facts
         if facts is not None and facts.endpoint is endpoint:

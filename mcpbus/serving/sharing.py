@@ -16,7 +16,7 @@ ABSENT: Final = 2**32 - 1
 """The count of a process that has ended."""
 
 
-class Board:
+class ConnectionCounts:
     """How many connections each of several processes has, in memory that they share.
 
     The kernel gives a connection to whichever process takes it first, and of many that come at once that is one for all. So
@@ -53,7 +53,7 @@ class Board:
 
 
 @attrs.frozen
-class Sharing:
+class SharedSockets:
     """What is shared with other processes that serve.
 
     Attributes:
@@ -62,4 +62,4 @@ class Sharing:
     """
 
     sockets: Sequence[socket.socket]
-    board: Board
+    board: ConnectionCounts

@@ -11,7 +11,7 @@ import trio
 
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.writer import give_up
-from mcpbus.transports.outlets import LateWriter
+from mcpbus.transports.outlets import CoalescedWriter
 
 COALESCE_SECONDS: Final = 0.001
 """For how long after a write what is said on a connection waits for the end of the scheduler's turn, and more to go with it."""
@@ -33,7 +33,7 @@ class WriteCoalescer:
     def __init__(self, reactor: Reactor | None) -> None:
         self._reactor = reactor
         self.clock: Callable[[], float] = trio.lowlevel.current_clock().current_time
-        self._writers: list[LateWriter] = []
+        self._writers: list[CoalescedWriter] = []
         self._wake = trio.lowlevel.ParkingLot()
 
     @property
@@ -46,20 +46,20 @@ class WriteCoalescer:
         """Whether one is that is about to end, so that what is said in it is one write."""
         return self._reactor is not None and self._reactor.in_brief_turn
 
-    def add(self, writer: LateWriter) -> None:
+    def add(self, writer: CoalescedWriter) -> None:
         """Have this one write in the next turn of the scheduler."""
         if not self._writers:
             self._wake.unpark()
         self._writers.append(writer)
 
-    def add_to_turn(self, writer: LateWriter) -> None:
+    def add_to_turn(self, writer: CoalescedWriter) -> None:
         """Have it write together with what others say in the turn that is under way; if there is none, as `add`."""
         if self._reactor is not None and self._reactor.in_turn:
             self._reactor.write_soon(writer)
         else:
             self.add(writer)
 
-    def add_last(self, writer: LateWriter) -> None:
+    def add_last(self, writer: CoalescedWriter) -> None:
         """Have it write once no turn is due any more; if none is under way, as `add`."""
         if self._reactor is not None and self._reactor.in_turn:
             self._reactor.write_last(writer)

@@ -3,12 +3,12 @@
 import logging
 from typing import Final
 
-from mcpbus.transports.outlets import LateWriter
+from mcpbus.transports.outlets import CoalescedWriter
 
 _logger: Final = logging.getLogger("mcpbus.serving")
 
 
-def give_up(writer: LateWriter, failure: Exception) -> None:
+def give_up(writer: CoalescedWriter, failure: Exception) -> None:
     """Log what one writer among many has raised, and end what it writes for: the others are not to blame, and go on."""
     _logger.error("what a connection had to say could not be written", exc_info=failure)
     writer.lose()

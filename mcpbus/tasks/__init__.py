@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mcpbus.core.stores.memory import MemoryTaskStore
-from mcpbus.core.stores.protocol import LeasedTaskStore, TaskStore, TaskTakenError
+from mcpbus.core.stores.protocol import LeasedTaskStore, TaskClaimedError, TaskStore
 from mcpbus.core.stores.sqlite import SqliteTaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.protocol.lazy_names import later
@@ -21,9 +21,9 @@ __all__ = [
     "MemoryTaskStore",
     "RedisTaskStore",
     "SqliteTaskStore",
+    "TaskClaimedError",
     "TaskRecord",
     "TaskStatus",
     "TaskStore",
     "TaskSupport",
-    "TaskTakenError",
 ]

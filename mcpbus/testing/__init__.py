@@ -19,10 +19,10 @@ Tests of what goes over HTTP, on which stream and when, drive the server's ASGI 
             assert (await call.message())["method"] == "notifications/progress"
             call.disconnect()
 
-Tests of what tokens allow have an `Issuer` in memory, which needs the extra ``mcpbus-server[auth]``::
+Tests of what tokens allow have an `InMemoryIssuer` in memory, which needs the extra ``mcpbus-server[auth]``::
 
     async def test_alice_may_not_write(autojump_clock):
-        issuer = Issuer()
+        issuer = InMemoryIssuer()
         server = Server("files", auth=issuer.protect())
 
         @server.tool(scopes=["files:write"])
@@ -41,28 +41,28 @@ from typing import TYPE_CHECKING, Any
 
 from mcpbus.testing.memory_directory import MemoryDirectory
 from mcpbus.testing.opening import open_bus, open_client, settle
-from mcpbus.testing.probe import AsgiProbe, HttpSession, open_probe
-from mcpbus.testing.recording import Recording, StreamEnded
+from mcpbus.testing.probe import AsgiProbe, LegacyHttpSession, open_probe
+from mcpbus.testing.recording import Recording, StreamEndedError
 
 if TYPE_CHECKING:
-    from mcpbus.testing.issuer import Issuer
+    from mcpbus.testing.issuer import InMemoryIssuer
 else:
 
     def __getattr__(name: str) -> Any:
         """Import what needs the extra ``auth`` when it is asked for, and not before."""
-        if name == "Issuer":
+        if name == "InMemoryIssuer":
             import_module("mcpbus.auth")  # which says what to install
-            return import_module("mcpbus.testing.issuer").Issuer
+            return import_module("mcpbus.testing.issuer").InMemoryIssuer
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
     "AsgiProbe",
-    "HttpSession",
-    "Issuer",
+    "InMemoryIssuer",
+    "LegacyHttpSession",
     "MemoryDirectory",
     "Recording",
-    "StreamEnded",
+    "StreamEndedError",
     "open_bus",
     "open_client",
     "open_probe",

@@ -13,9 +13,9 @@ from joserfc.jwk import ECKey, Key
 from mcpbus.auth.introspection import IntrospectionVerifier
 from mcpbus.auth.jwt import JwtVerifier
 from mcpbus.auth.resource_server import ResourceServer
-from mcpbus.auth.several import AnyOf
-from mcpbus.auth.verifier import TokenVerifier, UnavailableError
-from mcpbus.features.definition import Definition
+from mcpbus.auth.several import AnyTokenVerifier
+from mcpbus.auth.verifier import TokenVerifier, VerifierUnavailableError
+from mcpbus.features.definition import ServerDefinition
 from mcpbus.protocol.http.addresses import issuer_metadata
 from mcpbus.protocol.keywords import explained
 
@@ -28,12 +28,12 @@ def trio_time() -> float:
 
 
 @explained
-class Issuer:
+class InMemoryIssuer:
     """Issues tokens, good ones and others, and answers whoever asks for its keys or about its tokens.
 
     A server of a test's own is protected by `protect`; one that names an issuer already is tested with `standing_in`::
 
-        issuer = Issuer("https://id.example.com")
+        issuer = InMemoryIssuer("https://id.example.com")
         with issuer.standing_in(server):
             async with open_bus(server) as bus, open_probe(bus.asgi(), headers=issuer.bearer("ada")) as probe:
                 ...
@@ -151,7 +151,7 @@ class Issuer:
         return found
 
     @contextmanager
-    def standing_in(self, server: Definition) -> Iterator[None]:
+    def standing_in(self, server: ServerDefinition) -> Iterator[None]:
         """Be asked in place of the issuer that a server names, by the same address.
 
         Raises:
@@ -181,11 +181,11 @@ class Issuer:
         form: Mapping[str, str] | None = None,
         login: tuple[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Answer whoever verifies a token; see `mcpbus.auth.web.Web`."""
+        """Answer whoever verifies a token; see `mcpbus.auth.web.IssuerHttp`."""
         self.asked.append(url)
         await trio.sleep(self.delay)
         if self.down:
-            raise UnavailableError(f"{url} cannot be asked")
+            raise VerifierUnavailableError(f"{url} cannot be asked")
         if url in self.answers:
             return self.answers[url]
         if verb == "POST" and url == self.introspection_endpoint and form is not None:
@@ -208,12 +208,12 @@ class Issuer:
         return msgspec.json.encode({**(claims or {}), "active": True} if active else {"active": False})
 
     def __repr__(self) -> str:
-        return f"<Issuer {urlsplit(self.url).netloc}>"
+        return f"<InMemoryIssuer {urlsplit(self.url).netloc}>"
 
 
 def _verifiers(verifier: TokenVerifier, issuer: str) -> Iterator[JwtVerifier | IntrospectionVerifier]:
     """Return those verifiers that ask an issuer."""
-    if isinstance(verifier, AnyOf):
+    if isinstance(verifier, AnyTokenVerifier):
         for one in verifier.verifiers:
             yield from _verifiers(one, issuer)
     elif isinstance(verifier, JwtVerifier | IntrospectionVerifier) and verifier.issuer == issuer:

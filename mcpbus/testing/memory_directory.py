@@ -9,15 +9,23 @@ import attrs
 import trio
 import trio.testing
 
-from mcpbus.cluster.directory import Accept, Cluster, FencedError, Held, Kept, Ownership, released_home
-from mcpbus.cluster.orphans import Orphans
+from mcpbus.cluster.directory import (
+    Accept,
+    Cluster,
+    FencedError,
+    SessionClaim,
+    StoredHeldMessage,
+    StoredSession,
+    released_home,
+)
+from mcpbus.cluster.orphans import DeadNodes
 from mcpbus.core.lease import Lease
 from mcpbus.protocol.keywords import explained
 
 
 @explained
 class MemoryDirectory:
-    """Knows buses of one process by their homes; a `Directory`.
+    """Knows buses of one process by their homes; a `ClusterDirectory`.
 
     What happens to links can be made to happen: `cut` ends them, and `unreachable` are homes that nobody can connect to. So can what happens
     to a process that is cut off or stopped: `lapse` has it be taken for ended, and `renew` no longer.
@@ -28,9 +36,9 @@ class MemoryDirectory:
 
     def __init__(self) -> None:
         self.unreachable: set[str] = set()
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredSession] = {}
         self._rounds: dict[str, tuple[str, float]] = {}
-        self._orphans = Orphans()
+        self._orphans = DeadNodes()
         self._key = secrets.token_bytes(32)
         self._living: dict[str, Callable[[trio.abc.Stream], None]] = {}
         self._lapsed: dict[str, Callable[[trio.abc.Stream], None]] = {}
@@ -60,65 +68,69 @@ class MemoryDirectory:
         """Have it be there again. It knows that of its sessions once it has asked whose they are."""
         self._living[home] = self._lapsed.pop(home)
 
-    async def create(self, ownership: Ownership, record: bytes) -> None:
-        """See `Directory`."""
+    async def create(self, ownership: SessionClaim, record: bytes) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         if ownership.name in self._kept:
             self._check(ownership)
-        self._kept[ownership.name] = Kept(ownership, record)
+        self._kept[ownership.name] = StoredSession(ownership, record)
 
-    async def update(self, ownership: Ownership, record: bytes) -> None:
-        """See `Directory`."""
+    async def update(self, ownership: SessionClaim, record: bytes) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         kept = self._check(ownership)
         self._kept[ownership.name] = attrs.evolve(kept, record=record)
 
-    async def remove(self, ownership: Ownership) -> None:
-        """See `Directory`."""
+    async def remove(self, ownership: SessionClaim) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         if ownership.name in self._kept:
             self._check(ownership)
             del self._kept[ownership.name]
 
-    async def hold(self, ownership: Ownership, held: Mapping[str, Held], gone: Collection[str]) -> None:
-        """See `Directory`."""
+    async def hold(
+        self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
+    ) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         kept, now = self._check(ownership), trio.current_time()
         due = {name: attrs.evolve(each, seconds=now + each.seconds) for name, each in held.items()}
         self._hold(kept, {**kept.held, **due}, gone)
 
-    async def take(self, ownership: Ownership, names: Collection[str]) -> None:
-        """See `Directory`."""
+    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         kept = self._check(ownership)
         self._hold(kept, kept.held, names)
 
-    async def release(self, ownerships: Sequence[Ownership]) -> None:
-        """See `Directory`."""
+    async def release(self, ownerships: Sequence[SessionClaim]) -> None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         for ownership in ownerships:
             with suppress(FencedError):
                 kept = self._check(ownership)
-                free = Ownership(ownership.name, released_home(ownership.home), ownership.epoch + 1)
+                free = SessionClaim(ownership.name, released_home(ownership.home), ownership.epoch + 1)
                 self._kept[ownership.name] = attrs.evolve(kept, ownership=free)
 
-    def _hold(self, kept: Kept, held: Mapping[str, Held], gone: Collection[str]) -> None:
+    def _hold(
+        self, kept: StoredSession, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
+    ) -> None:
         left = {name: each for name, each in held.items() if name not in gone}
         self._kept[kept.ownership.name] = attrs.evolve(kept, held=left)
 
-    def _check(self, ownership: Ownership) -> Kept:
+    def _check(self, ownership: SessionClaim) -> StoredSession:
         kept = self._kept.get(ownership.name)
         if kept is None or kept.ownership != ownership:
             raise FencedError
         return kept
 
-    async def look(self, name: str) -> Kept | None:
-        """See `Directory`."""
+    async def look(self, name: str) -> StoredSession | None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         return self._told(self._kept.get(name))
 
     @staticmethod
-    def _told(kept: Kept | None) -> Kept | None:
+    def _told(kept: StoredSession | None) -> StoredSession | None:
         """Return what is told of a session: for how long messages are of use, and not, as it is kept here, until when."""
         if kept is None:
             return None
@@ -126,24 +138,24 @@ class MemoryDirectory:
         left = {name: attrs.evolve(each, seconds=each.seconds - now) for name, each in kept.held.items()}
         return attrs.evolve(kept, held=left)
 
-    async def claim(self, name: str, ended: str, home: str) -> Kept | None:
-        """See `Directory`."""
+    async def claim(self, name: str, ended: str, home: str) -> StoredSession | None:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         kept = self._kept.get(name)
         if kept is not None and kept.ownership.home == ended != home and ended not in self._living:
-            claimed = Ownership(name, home, kept.ownership.epoch + 1)
+            claimed = SessionClaim(name, home, kept.ownership.epoch + 1)
             kept = self._kept[name] = attrs.evolve(kept, ownership=claimed)
         return self._told(kept)
 
     async def use_round(self, name: str, user: str, seconds: float) -> bool:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         now = trio.current_time()
         self._rounds = {key: used for key, used in self._rounds.items() if used[1] > now}
         return self._rounds.setdefault(name, (user, now + seconds))[0] == user
 
-    async def tend(self, sessions: Collection[Ownership], seconds: float) -> Collection[str]:
-        """See `Directory`."""
+    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         homes = {kept.ownership.home for kept in self._kept.values()}
         left = self._orphans.left(homes.difference(self._living), seconds)
@@ -166,7 +178,7 @@ class MemoryDirectory:
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         self._leases[home] = lease
         async with trio.open_nursery() as nursery:
             self._living[home] = lambda stream: nursery.start_soon(accept, stream)
@@ -178,12 +190,12 @@ class MemoryDirectory:
                 self._lapsed.pop(home, None)
 
     async def homes(self) -> Collection[str]:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         return tuple(self._living)
 
     async def dial(self, home: str) -> trio.abc.Stream | None:
-        """See `Directory`."""
+        """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         if home in self.unreachable:
             raise OSError("it cannot be reached")

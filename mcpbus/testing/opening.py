@@ -8,7 +8,7 @@ import trio
 from mcpbus_actors.testing import settle as _settle
 
 from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS
-from mcpbus.features.definition import Definition
+from mcpbus.features.definition import ServerDefinition
 from mcpbus.features.dependencies import Plan
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.keywords import explained_as
@@ -52,7 +52,7 @@ async def open_bus(
     Raises:
         RegistrationError: Nothing depends on such a function, or what is called instead takes what nobody fills.
     """
-    if not isinstance(server, Definition):
+    if not isinstance(server, ServerDefinition):
         raise TypeError(f"open_bus and open_client take a mcpbus.Server, not {server!r}")
     if overrides is not None and not isinstance(overrides, Mapping):
         raise TypeError(f"overrides is a dict from one function to another, not {overrides!r}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from mcpbus.testing.recording import Recording, Sent
+from mcpbus.testing.recording import Recording, SentRequest
 
 AsgiApp = Callable[..., Awaitable[None]]
 Message = MutableMapping[str, Any]
@@ -23,13 +23,13 @@ class OverAsgi:
         self._app = app
         self._nursery = nursery
 
-    def send(self, sent: Sent, recording: Recording) -> None:
+    def send(self, sent: SentRequest, recording: Recording) -> None:
         """Begin an exchange."""
         self._nursery.start_soon(_AsgiExchange(sent, recording).run, self._app)
 
 
 class _AsgiExchange:
-    def __init__(self, sent: Sent, recording: Recording) -> None:
+    def __init__(self, sent: SentRequest, recording: Recording) -> None:
         self._recording = recording
         self._requests: list[Message] = [{"type": "http.request", "body": sent.body, "more_body": False}]
         self._scope = {

@@ -9,15 +9,15 @@ from urllib.parse import quote
 import httptools
 import trio
 
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Pollable, Reactor, Turn
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import Service
-from mcpbus.testing.recording import Recording, Sent
+from mcpbus.serving.service import HttpServer
+from mcpbus.testing.recording import Recording, SentRequest
 
 
 class OverHttp1:
@@ -33,17 +33,19 @@ class OverHttp1:
         # A test says itself what comes too late.
         options = ServeOptions(keep_alive_seconds=math.inf)
         self._reactor = WireReactor()
-        self._service = Service(StrictApp(app, nursery), options, self._reactor)
-        self._free: list[_Wire] = []
+        self._service = HttpServer(StrictApp(app, nursery), options, self._reactor)
+        self._free: list[_Http1Wire] = []
         nursery.start_soon(self._service.run)
 
-    def send(self, sent: Sent, recording: Recording) -> None:
+    def send(self, sent: SentRequest, recording: Recording) -> None:
         """Begin an exchange."""
         wire = self._free.pop() if self._free else self._connect()
         wire.send(sent, recording)
 
-    def _connect(self) -> "_Wire":
-        wire = _Wire(self._free, self._reactor, self._nursery, self._service.options.write_deadline_seconds)
+    def _connect(self) -> "_Http1Wire":
+        wire = _Http1Wire(
+            self._free, self._reactor, self._nursery, self._service.options.write_deadline_seconds
+        )
         Http1Connection(self._service, wire, wire, self._reactor).begin()
         return wire
 
@@ -55,7 +57,7 @@ class StrictApp(ServedApp):
         super().__init__(app)
         self._nursery = nursery
 
-    def report(self, failure: BaseException, head: Head | None) -> None:  # noqa: ARG002
+    def report(self, failure: BaseException, head: RequestHead | None) -> None:  # noqa: ARG002
         """Fail. In a task of its own: whoever reports may be a handler's task, where an exception is the handler's."""
         self._nursery.start_soon(_raise, failure)
 
@@ -123,10 +125,10 @@ class WireReactor(Reactor):
         return due + [turn for wire, turn in self._watched_ends.items() if wire.ended]
 
 
-class _Wire(trio.abc.Stream):
+class _Http1Wire(trio.abc.Stream):
     """The server's end of a connection; the client's end writes into the recording of the exchange that goes on.
 
-    It is its own `Owner`, too.
+    It is its own `Http1ConnectionOwner`, too.
 
     Args:
         free: Where the connection is put while no exchange goes on.
@@ -138,7 +140,7 @@ class _Wire(trio.abc.Stream):
     peer = Peer.at("127.0.0.1")
 
     def __init__(
-        self, free: "list[_Wire]", reactor: WireReactor, nursery: trio.Nursery, seconds: float
+        self, free: "list[_Http1Wire]", reactor: WireReactor, nursery: trio.Nursery, seconds: float
     ) -> None:
         self._free = free
         self._reactor = reactor
@@ -147,7 +149,7 @@ class _Wire(trio.abc.Stream):
         self._pending = b""
         self._recording: Recording | None = None
 
-    def send(self, sent: Sent, recording: Recording) -> None:
+    def send(self, sent: SentRequest, recording: Recording) -> None:
         target = quote(sent.path, safe="/~!$&'()*+,;=:@%")
         fields = list(sent.fields)
         stated = any(name == b"content-length" for name, _ in fields)

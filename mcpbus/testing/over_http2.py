@@ -15,9 +15,9 @@ from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import StrictApp
-from mcpbus.testing.recording import Recording, Sent
+from mcpbus.testing.recording import Recording, SentRequest
 
 _LARGEST_WINDOW = 2**30
 
@@ -33,25 +33,25 @@ class OverHttp2:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._service = Service(StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf))
-        self._free: list[_Wire] = []
+        self._service = HttpServer(StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf))
+        self._free: list[_Http2Wire] = []
         nursery.start_soon(self._service.run)
 
-    def send(self, sent: Sent, recording: Recording) -> None:
+    def send(self, sent: SentRequest, recording: Recording) -> None:
         """Begin an exchange."""
         wire = self._free.pop() if self._free else self._connect()
         wire.send(sent, recording)
 
-    def _connect(self) -> "_Wire":
-        wire = _Wire(self._free, self._service.options.write_deadline_seconds)
+    def _connect(self) -> "_Http2Wire":
+        wire = _Http2Wire(self._free, self._service.options.write_deadline_seconds)
         self._nursery.start_soon(Http2Connection(self._service, wire, wire).run)
         return wire
 
 
-class _Wire(trio.abc.Stream):
+class _Http2Wire(trio.abc.Stream):
     """The server's end of a connection; the client's end writes into the recording of the exchange that goes on.
 
-    It is its own `Owner`, too.
+    It is its own `Http2ConnectionOwner`, too.
 
     Args:
         free: Where the connection is put while no exchange goes on.
@@ -60,7 +60,7 @@ class _Wire(trio.abc.Stream):
 
     peer = Peer.at("127.0.0.1")
 
-    def __init__(self, free: "list[_Wire]", seconds: float) -> None:
+    def __init__(self, free: "list[_Http2Wire]", seconds: float) -> None:
         self._free = free
         self._seconds = seconds
         self._said = trio.lowlevel.ParkingLot()
@@ -77,7 +77,7 @@ class _Wire(trio.abc.Stream):
 
     # -- the client's side -----------------------------------------------------------------------
 
-    def send(self, sent: Sent, recording: Recording) -> None:
+    def send(self, sent: SentRequest, recording: Recording) -> None:
         """Begin an exchange."""
         target = quote(sent.path, safe="/~!$&'()*+,;=:@%")
         authority = [value for name, value in sent.fields if name == b"host"]
@@ -209,7 +209,7 @@ class _Wire(trio.abc.Stream):
     # -- the owner -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """See `Owner`."""
+        """See `Http2ConnectionOwner`."""
         self._closed = True
         if self in self._free:
             self._free.remove(self)
@@ -218,7 +218,7 @@ class _Wire(trio.abc.Stream):
         self._said.unpark_all()
 
     def blame(self, fault: Exception) -> None:
-        """See `Owner`. No test breaks a connection in this way."""
+        """See `Http2ConnectionOwner`. No test breaks a connection in this way."""
         raise fault
 
 

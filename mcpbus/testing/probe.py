@@ -18,7 +18,7 @@ from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.testing.over_asgi import AsgiApp, OverAsgi
 from mcpbus.testing.over_http1 import OverHttp1
-from mcpbus.testing.recording import Recording, Sent
+from mcpbus.testing.recording import Recording, SentRequest
 
 _INFO = {"name": "mcpbus test client", "version": "1"}
 _BOTH = "application/json, text/event-stream"
@@ -68,14 +68,14 @@ async def open_probe(
             nursery.cancel_scope.deadline = trio.current_time() + _GRACE_SECONDS
 
 
-class Carrier(Protocol):
+class ProbeTransport(Protocol):
     """How requests reach an application."""
 
-    def send(self, sent: Sent, recording: Recording, /) -> None:
+    def send(self, sent: SentRequest, recording: Recording, /) -> None:
         """Begin an exchange."""
 
 
-def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> Carrier:
+def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> ProbeTransport:
     if isinstance(app, DirectApp):
         match shell or DEFAULT_SHELL:
             case "http1":
@@ -87,9 +87,9 @@ def _carrier(app: AsgiApp, nursery: trio.Nursery, shell: Shell | None) -> Carrie
     return OverAsgi(app, nursery)
 
 
-def _over_http2(app: DirectApp, nursery: trio.Nursery) -> Carrier:
+def _over_http2(app: DirectApp, nursery: trio.Nursery) -> ProbeTransport:
     over_http2 = import_module("mcpbus.testing.over_http2")
-    carrier: Carrier = over_http2.OverHttp2(app, nursery)
+    carrier: ProbeTransport = over_http2.OverHttp2(app, nursery)
     return carrier
 
 
@@ -100,7 +100,7 @@ class AsgiProbe:
         recordings: All exchanges so far, in the order in which they began.
     """
 
-    def __init__(self, carrier: Carrier, path: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, carrier: ProbeTransport, path: str, headers: Mapping[str, str]) -> None:
         self.recordings: list[Recording] = []
         self._carrier = carrier
         self._path = path
@@ -128,7 +128,7 @@ class AsgiProbe:
         kept = [(name.lower().encode(), value.encode("latin-1")) for name, value in fields.items()]
         recording = Recording()
         self.recordings.append(recording)
-        self._carrier.send(Sent(verb, path, query, kept, body), recording)
+        self._carrier.send(SentRequest(verb, path, query, kept, body), recording)
         return recording
 
     def post(
@@ -145,7 +145,7 @@ class AsgiProbe:
         capabilities: Mapping[str, Any] | None = None,
         initialized: bool = True,
         headers: Mapping[str, str] | None = None,
-    ) -> "HttpSession":
+    ) -> "LegacyHttpSession":
         """Open a legacy session.
 
         Args:
@@ -165,7 +165,7 @@ class AsgiProbe:
         answer = await self.post(_request(next(self._ids), "initialize", params), headers).ended()
         if answer.status != 200 or "mcp-session-id" not in answer.headers:
             raise AssertionError(f"initialize was answered {answer.status}: {answer.body!r}")
-        session = HttpSession(
+        session = LegacyHttpSession(
             self, answer.headers["mcp-session-id"], answer.messages[-1]["result"], headers or {}
         )
         if initialized:
@@ -211,7 +211,7 @@ class AsgiProbe:
             recording.disconnect()
 
 
-class HttpSession:
+class LegacyHttpSession:
     """A legacy session over HTTP. Made by `AsgiProbe.initialize`.
 
     Attributes:

@@ -8,12 +8,12 @@ import attrs
 import trio
 
 
-class StreamEnded(Exception):  # noqa: N818 - the word says what happened
+class StreamEndedError(Exception):
     """No further message comes: the answer is complete, or its client has gone."""
 
 
 @attrs.frozen
-class Sent:
+class SentRequest:
     """A request as its client sends it; the names of its fields are in lower case."""
 
     verb: str
@@ -97,12 +97,12 @@ class Recording:
         """Wait for the next of `messages`, and return it.
 
         Raises:
-            StreamEnded: The answer ended without another one.
+            StreamEndedError: The answer ended without another one.
             trio.TooSlowError: None came within `timeout` seconds.
         """
         await self.wait_for(lambda: self._read < len(self.messages) or self.over, timeout)
         if self._read == len(self.messages):
-            raise StreamEnded(f"no further message; so far: {self.messages!r}")
+            raise StreamEndedError(f"no further message; so far: {self.messages!r}")
         self._read += 1
         return self.messages[self._read - 1]
 
@@ -110,14 +110,14 @@ class Recording:
         """Wait for the end of the answer, and return its one JSON-RPC response.
 
         Raises:
-            StreamEnded: The answer ended without one.
+            StreamEndedError: The answer ended without one.
             trio.TooSlowError: It did not end within `timeout` seconds.
         """
         await self.ended(timeout)
         for message in self.messages:
             if "result" in message or "error" in message:
                 return message
-        raise StreamEnded(f"status {self.status} without a response: {self.body!r}")
+        raise StreamEndedError(f"status {self.status} without a response: {self.body!r}")
 
     # -- what a client does ----------------------------------------------------------------------
 

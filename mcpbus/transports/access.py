@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from mcpbus.core.hub import Hub
-from mcpbus.protocol.http.head_judge import HeadJudge
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer, owner_of
 from mcpbus.transports import needed_scopes
 from mcpbus.transports.needed_scopes import Asked
-from mcpbus.transports.refusals import Refusals
+from mcpbus.transports.refusals import RefusalLog
 
 
-class Access:
+class AccessControl:
     """Access to one endpoint of an open bus.
 
     Args:
@@ -23,12 +23,12 @@ class Access:
         refusals: Is told what is refused.
     """
 
-    def __init__(self, bus: Hub, heads: HeadJudge) -> None:
+    def __init__(self, bus: Hub, heads: HeadValidator) -> None:
         self._bus = bus
         self._heads = heads
-        self.refusals = Refusals()
+        self.refusals = RefusalLog()
 
-    def refuse(self, refusal: Answer, head: Head, peer: Peer) -> Answer:
+    def refuse(self, refusal: HttpResponse, head: RequestHead, peer: Peer) -> HttpResponse:
         """Tell the log why a request is refused, if this is what the answer is; return the answer.
 
         Args:
@@ -38,7 +38,9 @@ class Access:
         """
         return self.refusals.note(refusal, head, self._heads.origin(head, peer))
 
-    def refuse_body(self, refusal: Answer, head: Head, principal: Any, peer: Peer) -> Answer:
+    def refuse_body(
+        self, refusal: HttpResponse, head: RequestHead, principal: Any, peer: Peer
+    ) -> HttpResponse:
         """Return why a POST is refused whose body is not judged, having noted it if its length is the reason."""
         insufficient = self.lacking(principal)
         if insufficient is not None:
@@ -48,7 +50,7 @@ class Access:
             self._bus.reached.note("max_body_bytes", owner, "a message was refused")
         return refusal
 
-    def lacking(self, principal: Any, requests: Iterable[Asked] = ()) -> Answer | None:
+    def lacking(self, principal: Any, requests: Iterable[Asked] = ()) -> HttpResponse | None:
         """Return why somebody may not do what they ask for, if their token has to allow more; several requests are refused as a whole."""
         backend = self._bus.backend
         auth = backend.auth

@@ -8,15 +8,15 @@ from typing import Any, Final, cast
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.protocol.http.messages import Answer, Head
-from mcpbus.protocol.jsonrpc import Response, Undecodable, decode
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
+from mcpbus.protocol.jsonrpc import JsonRpcResponse, Undecodable, decode
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.outlets import HttpRequest, ReadyOutlet, Speaker, WaitingOutlet
+from mcpbus.transports.outlets import DeferredResponseSink, HttpRequest, InlineResponseSink, KeepAliveHandler
 from mcpbus.transports.refusals import plain
-from mcpbus.transports.rendering import Opened, Rendering
+from mcpbus.transports.rendering import ResponseEncoder, StreamedResponse
 from mcpbus.transports.websocket import WebSockets
 
 _log: Final = logging.getLogger("mcpbus.access")
@@ -45,16 +45,16 @@ class _LoggedEndpoint:
         return getattr(self._endpoint, name)
 
     def respond(
-        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
-    ) -> Answer | EagerTask | None:
-        line = _Line(head, self._origin(head, outlet.peer))
+        self, head: RequestHead, body: bytes, outlet: InlineResponseSink, *, cleared: bool = False
+    ) -> HttpResponse | EagerTask | None:
+        line = _AccessLine(head, self._origin(head, outlet.peer))
         line.read(body)
-        logged = cast("ReadyOutlet", _LoggedOutlet(outlet, line))
+        logged = cast("InlineResponseSink", _LoggedOutlet(outlet, line))
         result = self._endpoint.respond(head, body, logged, cleared=cleared)
-        return line.answered(result) if isinstance(result, Answer) else result
+        return line.answered(result) if isinstance(result, HttpResponse) else result
 
-    async def serve(self, http: HttpRequest) -> Answer | None:
-        line = _Line(http.head, self._origin(http.head, http.peer))
+    async def serve(self, http: HttpRequest) -> HttpResponse | None:
+        line = _AccessLine(http.head, self._origin(http.head, http.peer))
         answer = await self._endpoint.serve(cast("HttpRequest", _LoggedRequest(http, line)))
         return None if answer is None else line.answered(answer)
 
@@ -62,23 +62,25 @@ class _LoggedEndpoint:
 class _LoggedWebSockets:
     """The same for WebSockets; each has a line when it is opened."""
 
-    def __init__(self, websockets: WebSockets, origin: Callable[[Head, Peer], Peer]) -> None:
+    def __init__(self, websockets: WebSockets, origin: Callable[[RequestHead, Peer], Peer]) -> None:
         self._websockets = websockets
         self._origin = origin
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._websockets, name)
 
-    async def open(self, head: Head, peer: Peer, offered: Sequence[str]) -> Answer | Channel:
-        line = _Line(head, self._origin(head, peer))
+    async def open(
+        self, head: RequestHead, peer: Peer, offered: Sequence[str]
+    ) -> HttpResponse | DuplexChannel:
+        line = _AccessLine(head, self._origin(head, peer))
         opened = await self._websockets.open(head, peer, offered)
-        if isinstance(opened, Answer):
+        if isinstance(opened, HttpResponse):
             return line.answered(opened)
         line.write(101, "WebSocket")
         return opened
 
 
-class _Line:
+class _AccessLine:
     """The line about one request.
 
     Args:
@@ -88,7 +90,7 @@ class _Line:
 
     __slots__ = ("_began", "_body", "_head", "_method", "_peer")
 
-    def __init__(self, head: Head, peer: Peer) -> None:
+    def __init__(self, head: RequestHead, peer: Peer) -> None:
         self._head = head
         self._peer = peer
         self._method = head.headers.get(b"mcp-method")
@@ -100,7 +102,7 @@ class _Line:
         if self._method is None:
             self._body = body
 
-    def answered(self, answer: Answer) -> Answer:
+    def answered(self, answer: HttpResponse) -> HttpResponse:
         """Write the line of a whole answer, and return that. Of a reply it is known what it answers."""
         self._method = self._method or answer.method
         self.write(answer.status, f"{len(answer.body)} bytes")
@@ -134,7 +136,7 @@ class _Line:
             message = decode(self._body)
         except Undecodable:
             return None
-        return None if isinstance(message, Response) else message.method
+        return None if isinstance(message, JsonRpcResponse) else message.method
 
 
 class _LoggedOutlet:
@@ -142,7 +144,7 @@ class _LoggedOutlet:
 
     __slots__ = ("_line", "_outlet", "peer")
 
-    def __init__(self, outlet: ReadyOutlet, line: _Line) -> None:
+    def __init__(self, outlet: InlineResponseSink, line: _AccessLine) -> None:
         self._outlet = outlet
         self._line = line
         self.peer = outlet.peer
@@ -150,19 +152,19 @@ class _LoggedOutlet:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._outlet, name)
 
-    def open(self, opened: Opened) -> None:
+    def open(self, opened: StreamedResponse) -> None:
         self._outlet.open(
             _LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line)
         )
 
-    def wait(self, request: Speaker, quiet: float) -> "WaitingOutlet | None":
+    def wait(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
         ready = self._outlet.wait(request, quiet)
-        return None if ready is None else cast("WaitingOutlet", _LoggedOutlet(ready, self._line))
+        return None if ready is None else cast("DeferredResponseSink", _LoggedOutlet(ready, self._line))
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         self._outlet.answer_apart(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))
 
-    def finish(self, answer: Answer) -> None:
+    def finish(self, answer: HttpResponse) -> None:
         self._outlet.finish(self._line.answered(answer))
 
     def fail(self, failure: BaseException) -> None:
@@ -170,25 +172,25 @@ class _LoggedOutlet:
         self._line.write(500, "a failure")
 
 
-class _LoggedOpened(Opened, frozen=True):
+class _LoggedOpened(StreamedResponse, frozen=True):
     """A stream whose request has a line in the log."""
 
-    line: _Line
+    line: _AccessLine
 
-    def render(self, *, started: bool = False) -> Rendering:
+    def render(self, *, started: bool = False) -> ResponseEncoder:
         return _LoggedRendering(self, self.line, started=started)
 
 
-class _LoggedRendering(Rendering):
+class _LoggedRendering(ResponseEncoder):
     __slots__ = ("_line",)
 
-    def __init__(self, opened: Opened, line: _Line, *, started: bool) -> None:
+    def __init__(self, opened: StreamedResponse, line: _AccessLine, *, started: bool) -> None:
         super().__init__(opened, started=started)
         self._line = line
 
-    def begin(self, batch: list[OutboundMessage] | None) -> Answer | HeaderList | None:
+    def begin(self, batch: list[OutboundMessage] | None) -> HttpResponse | HeaderList | None:
         begun = super().begin(batch)
-        if isinstance(begun, Answer):
+        if isinstance(begun, HttpResponse):
             return self._line.answered(begun)
         if begun is not None:
             self._line.write(200, _STREAM)
@@ -200,7 +202,7 @@ class _LoggedRequest:
 
     __slots__ = ("_http", "_line", "head", "peer")
 
-    def __init__(self, http: HttpRequest, line: _Line) -> None:
+    def __init__(self, http: HttpRequest, line: _AccessLine) -> None:
         self._http = http
         self._line = line
         self.head = http.head
@@ -214,7 +216,7 @@ class _LoggedRequest:
         self._line.read(body or b"")
         return body
 
-    async def answer(self, reply: Answer) -> None:
+    async def answer(self, reply: HttpResponse) -> None:
         await self._http.answer(self._line.answered(reply))
 
     async def start_stream(self, headers: HeaderList) -> None:

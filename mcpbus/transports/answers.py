@@ -5,13 +5,13 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.signals import Ending
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.errors import ProtocolError, internal_error
-from mcpbus.protocol.http.headers import Accepted
-from mcpbus.protocol.http.messages import NO_STORE, Answer, answer, refusal, status_of
+from mcpbus.protocol.http.headers import AcceptHeader
+from mcpbus.protocol.http.messages import NO_STORE, HttpResponse, answer, refusal, status_of
 from mcpbus.protocol.http.sse import HEADERS
 from mcpbus.protocol.jsonrpc import RequestId, encode_error
 from mcpbus.protocol.revisions import Revision
@@ -49,7 +49,7 @@ class ResponseFormat:
         """Return how a client with such answers is connected, for routing."""
         return _TRANSPORTS[stateless, self.sse]
 
-    def narrow(self, accepted: Accepted) -> "ResponseFormat":
+    def narrow(self, accepted: AcceptHeader) -> "ResponseFormat":
         """Return this form as far as the client takes it; where nothing is left, what the client takes."""
         sse = accepted.sse and (self.sse or not accepted.json)
         return attrs.evolve(self, json=accepted.json and (self.json or not sse), sse=sse)
@@ -82,41 +82,41 @@ def stream_headers(first: list[OutboundMessage]) -> HeaderList:
     return [*HEADERS, *session_header(first[0].session_id if first else None)]
 
 
-def whole(data: bytes, session_id: str | None = None) -> Answer:
+def whole(data: bytes, session_id: str | None = None) -> HttpResponse:
     """Return a successful reply as JSON."""
     return answer(200, _JSON, data, *session_header(session_id))
 
 
-def whole_reply(reply: OutboundMessage, revision: Revision | None) -> Answer:
+def whole_reply(reply: OutboundMessage, revision: Revision | None) -> HttpResponse:
     """Return the answer of a request that said nothing before its reply."""
     if reply.error is None or revision is None:
         return whole(reply.data, reply.session_id)
     return _error(reply.error, reply.data, revision)
 
 
-def whole_batch(replies: list[OutboundMessage]) -> Answer:
+def whole_batch(replies: list[OutboundMessage]) -> HttpResponse:
     """Return the answer of a batch whose requests said nothing before their replies."""
     return whole(b"[%b]" % b",".join([reply.data for reply in replies]))
 
 
-def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> Answer:
+def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> HttpResponse:
     """Return the answer of a request that was refused, or failed before it said anything."""
     return _error(error, encode_error(request_id, revision.admissible(error)), revision)
 
 
-def _error(error: ProtocolError, body: bytes, revision: Revision) -> Answer:
-    if isinstance(error, Overloaded):
+def _error(error: ProtocolError, body: bytes, revision: Revision) -> HttpResponse:
+    if isinstance(error, ServerOverloaded):
         return answer(error.status, _JSON, body, RETRY_AFTER)
     return answer(status_of(revision.admissible(error).code, revision), _JSON, body)
 
 
-def overload(error: Overloaded) -> Answer:
+def overload(error: ServerOverloaded) -> HttpResponse:
     """Return the answer of a client that there was no room for, whatever it asked."""
     return refusal(error.status, error, None, RETRY_AFTER)
 
 
-def unanswered(stream: Stream) -> Answer:
+def unanswered(stream: MessageStream) -> HttpResponse:
     """Return the answer of a request that ended without a reply, before anything was said."""
     if stream.ending in _UNANSWERED or stream.kind is StreamKind.STANDALONE:
-        return Answer(200, HEADERS)
+        return HttpResponse(200, HEADERS)
     return refusal(500, internal_error())

@@ -8,21 +8,21 @@ import msgspec
 import trio
 
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.containment import WrapBaseExceptions
 from mcpbus.core.hub import Hub
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Answer, Head, plain_path, refusal
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, plain_path, refusal
 from mcpbus.protocol.http.sse import EVENT_STREAM
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_arrived import arrived_in
-from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocket, say
+from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocketServer, say
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.outlets import Host
+from mcpbus.transports.outlets import InlineRunner
 from mcpbus.transports.unfinished import last_look, read_unfinished, take_turn
 
 _ENDING_SECONDS: Final = 1.0
@@ -53,7 +53,7 @@ class AsgiApp:
         self._remembered = RecurringCache[Hashable, _Known](MOST_RECALLED)
 
     @property
-    def reached(self) -> ReachedLimits:
+    def reached(self) -> LimitMonitor:
         """Which limits were reached, of the bus or of the server that serves this application."""
         return self._bus.reached
 
@@ -76,13 +76,13 @@ class AsgiApp:
             if scope["type"] == "http":
                 # Here, and not in a coroutine of its own, which each wait for the server would go through.
                 request = _AsgiRequest(self._read(scope), scope, receive, send, self._bus)
-                with ExceptionsOnly("a request"):
+                with WrapBaseExceptions("a request"):
                     answer = await self._endpoint.serve(request)
                 if answer is not None:
                     with self._endpoint.entered(answer):
                         await request.answer(answer)
             else:
-                websocket = AsgiWebSocket(self._endpoint.websockets, scope, receive, send)
+                websocket = AsgiWebSocketServer(self._endpoint.websockets, scope, receive, send)
                 await websocket.serve(_head(scope, "GET", scope["headers"]), _peer(scope))
         except* trio.BrokenResourceError:
             pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
@@ -125,15 +125,17 @@ class AsgiApp:
 class _Known(msgspec.Struct, frozen=True):
     """What is known of all requests that have one head: it, what CORS adds to each answer, and whether it is in order."""
 
-    head: Head
+    head: RequestHead
     cors: HeaderList
     cleared: bool
 
 
-def _head(scope: Scope, verb: str, fields: Fields) -> Head:
+def _head(scope: Scope, verb: str, fields: Fields) -> RequestHead:
     root = scope.get("root_path", "")
     path = plain_path(scope["path"].removeprefix(root) or "/")
-    return Head(verb, path, Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root)
+    return RequestHead(
+        verb, path, Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root
+    )
 
 
 def _peer(scope: Scope) -> Peer:
@@ -163,7 +165,7 @@ class _AsgiRequest:
     )
 
     bounds_writes: ClassVar[bool] = False  # a host tells nothing of how much its client takes
-    host: Host | None = None
+    host: InlineRunner | None = None
 
     def __init__(self, known: _Known, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
         self.head = known.head
@@ -249,7 +251,7 @@ class _AsgiRequest:
         await self.answer(_TOO_SLOW)
         raise trio.BrokenResourceError("the body of the request did not come in time")
 
-    async def answer(self, reply: Answer) -> None:
+    async def answer(self, reply: HttpResponse) -> None:
         """See `HttpRequest`.
 
         Hypercorn writes to an HTTP/1.1 connection in a scope that it shields: none around it ends that, and one whose time is over

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import trio
 
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode, select
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.websocket import WebSockets
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -30,7 +30,7 @@ async def say(send: Send, message: MutableMapping[str, Any]) -> None:
         raise trio.BrokenResourceError(GONE) from error
 
 
-class AsgiWebSocket:
+class AsgiWebSocketServer:
     """One connection, as an ASGI server shows it to its application.
 
     Args:
@@ -48,7 +48,7 @@ class AsgiWebSocket:
         self._receive = receive
         self._send = send
 
-    async def serve(self, head: Head, peer: Peer) -> None:
+    async def serve(self, head: RequestHead, peer: Peer) -> None:
         """Serve the connection, to its end.
 
         Args:
@@ -58,7 +58,7 @@ class AsgiWebSocket:
         await self._receive()  # websocket.connect
         offered = self._scope.get("subprotocols") or ()
         opened = self._websockets.judge(head) or await self._websockets.open(head, peer, offered)
-        if isinstance(opened, Answer):
+        if isinstance(opened, HttpResponse):
             await self._refuse(opened)
             return
         with opened as channel:
@@ -67,7 +67,7 @@ class AsgiWebSocket:
         if code is not None:
             await self._close(channel, code)
 
-    async def _run(self, channel: Channel) -> CloseCode | None:
+    async def _run(self, channel: DuplexChannel) -> CloseCode | None:
         """Serve an open connection; return with which code to close it, if it is not gone or taken for dead."""
         code: CloseCode | None = None
 
@@ -87,7 +87,7 @@ class AsgiWebSocket:
             nursery.cancel_scope.cancel()
         return code
 
-    async def _read(self, channel: Channel) -> CloseCode | None:
+    async def _read(self, channel: DuplexChannel) -> CloseCode | None:
         """Take what the client sends until it leaves; return why it must, if it did not."""
         while True:
             message = await self._receive()
@@ -102,7 +102,7 @@ class AsgiWebSocket:
                 return CloseCode.MESSAGE_TOO_BIG
             await channel.receive(data)
 
-    async def _close(self, channel: Channel, code: CloseCode) -> None:
+    async def _close(self, channel: DuplexChannel, code: CloseCode) -> None:
         websockets = self._websockets
         with websockets.reached.writing(websockets.limits.write_deadline, channel.owner):
             await say(self._send, {"type": "websocket.close", "code": int(code), "reason": code.reason})
@@ -110,7 +110,7 @@ class AsgiWebSocket:
             while (await self._receive())["type"] != "websocket.disconnect":
                 pass
 
-    async def _refuse(self, reply: Answer) -> None:
+    async def _refuse(self, reply: HttpResponse) -> None:
         if "websocket.http.response" not in (self._scope.get("extensions") or {}):
             code = int(CloseCode.POLICY_VIOLATION)
             await say(self._send, {"type": "websocket.close", "code": code, "reason": "refused"})

@@ -4,16 +4,18 @@ from collections.abc import Awaitable
 from typing import Any
 
 from mcpbus.core.backend import Backend
-from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.containment import WrapBaseExceptions
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.authentication import Authenticate, Authorizer, Unauthorized
+from mcpbus.protocol.http.authentication import Authenticate, Authorizer, UnauthorizedError
 from mcpbus.protocol.http.bearer import NewToken
-from mcpbus.protocol.http.head_judge import HeadJudge
-from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
 from mcpbus.protocol.owners import Peer
 
 
-async def authorize(backend: Backend, heads: HeadJudge, head: Head, peer: Peer) -> tuple[Any, Answer | None]:
+async def authorize(
+    backend: Backend, heads: HeadValidator, head: RequestHead, peer: Peer
+) -> tuple[Any, HttpResponse | None]:
     """Ask who is behind a request.
 
     Args:
@@ -33,31 +35,31 @@ async def authorize(backend: Backend, heads: HeadJudge, head: Head, peer: Peer) 
         found = auth.recall(head, peer)
         if isinstance(found, NewToken):
             return await verify(auth, found, heads.origin(head, peer))
-        return (None, found) if isinstance(found, Answer) else (found, None)
+        return (None, found) if isinstance(found, HttpResponse) else (found, None)
     return (None, None) if backend.authenticate is None else await _authenticate(backend.authenticate, head)
 
 
-async def verify(auth: Authorizer, new: NewToken, peer: Peer) -> tuple[Any, Answer | None]:
+async def verify(auth: Authorizer, new: NewToken, peer: Peer) -> tuple[Any, HttpResponse | None]:
     """Ask who brings a token that was not seen before, from where it really comes; see `authorize`."""
-    with ExceptionsOnly("auth"):
+    with WrapBaseExceptions("auth"):
         found = await auth.find(new, peer)
-    return (None, found) if isinstance(found, Answer) else (found, None)
+    return (None, found) if isinstance(found, HttpResponse) else (found, None)
 
 
-async def _authenticate(authenticate: Authenticate, head: Head) -> tuple[Any, Answer | None]:
+async def _authenticate(authenticate: Authenticate, head: RequestHead) -> tuple[Any, HttpResponse | None]:
     try:
-        with ExceptionsOnly("authenticate"):
+        with WrapBaseExceptions("authenticate"):
             found = authenticate(head)
             if not isinstance(found, Awaitable):  # a lambda, say: nobody could tell before it was called
                 raise TypeError(
                     f"authenticate is awaited, and returned a {type(found).__name__}: write an async function"
                 )
             return await found, None
-    except Unauthorized as refused:
+    except UnauthorizedError as refused:
         return None, _challenge(refused)
 
 
-def _challenge(refused: Unauthorized) -> Answer:
+def _challenge(refused: UnauthorizedError) -> HttpResponse:
     """Return the answer of a request whose principal may not make it."""
     header = (b"www-authenticate", refused.challenge.encode("latin-1"))
     why = "who is asking is not known" if refused.status == 401 else "who is asking may not"

@@ -13,29 +13,29 @@ from contextvars import copy_context
 from typing import Any, ClassVar, Final
 
 import attrs
-from mcpbus_actors import Cell, Failed, Stopped, TaskEnded
+from mcpbus_actors import ActorContext, Failed, Stopped, TaskEnded
 
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.core.signals import Abort, Ending
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
     AcceptNotification,
-    Answer,
     Batch,
     DeliverResponse,
+    HttpResponse,
     Serve,
     answer,
 )
 from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason, StreamKind, TransportKind
+from mcpbus.protocol.routes import MessageKind, Reason, StreamKind, TransportKind
 
 _AT_ONCE: Final = 16
 """How many requests of a batch are served at once."""
@@ -43,7 +43,7 @@ _AT_ONCE: Final = 16
 
 def begin_batch(
     bus: Hub, batch: Batch[Session], transport: TransportKind, principal: object, peer: Peer
-) -> Stream | Answer:
+) -> MessageStream | HttpResponse:
     """Deal with all messages of a batch, in their order; requests after the first few are begun as those are answered.
 
     Args:
@@ -97,7 +97,7 @@ class _Origin:
     transport: TransportKind
     principal: object
     peer: Peer
-    stream: Stream
+    stream: MessageStream
     later: deque[Serve[Session]] = attrs.field(factory=deque)
     _begun: int = 0
 
@@ -128,7 +128,9 @@ class _Origin:
     def answer(self, request_id: RequestId | None, method: str, data: bytes) -> None:
         """Put a reply that is there at once among the others."""
         receipt = self.bus.ledger.enter(method)
-        reply = OutboundMessage(Kind.REPLY, Era.LEGACY, data, receipt, request_id=request_id, final=True)
+        reply = OutboundMessage(
+            MessageKind.REPLY, Era.LEGACY, data, receipt, request_id=request_id, final=True
+        )
         self.stream.send(reply)
 
 
@@ -143,7 +145,7 @@ class BatchActor:
 
     __slots__ = ("_cell", "_stream")
 
-    def __init__(self, cell: Cell[object], origin: _Origin, session: Session | None) -> None:
+    def __init__(self, cell: ActorContext[object], origin: _Origin, session: Session | None) -> None:
         self._cell = cell
         self._stream = origin.stream
         if session is not None:

@@ -6,31 +6,31 @@ part of it fetches the rest.
 
 import math
 
-from mcpbus.core.burst import Burst
+from mcpbus.core.burst import InlineNotifications
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import data_of, receipts_of
-from mcpbus.core.receipt import LOST, STORED, Place, Receipt, enter_all, enter_settled, settle_all
+from mcpbus.core.receipt import LOST, STORED, Location, Receipt, enter_all, enter_settled, settle_all
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events, encode_numbered
 from mcpbus.protocol.jsonrpc import encode_error, encode_result
 from mcpbus.protocol.routes import StreamKind
-from mcpbus.transports.entered_answer import KeptAnswer, SpokenAnswer
-from mcpbus.transports.outlets import Outlet, ReadyOutlet
+from mcpbus.transports.entered_answer import ResponseWithNotifications, StoredResponse
+from mcpbus.transports.outlets import InlineResponseSink, ResponseSink
 
 
 def answer_burst(
     bus: Hub,
     context: RequestContext,
-    outlet: Outlet,
-    gathered: Burst,
+    outlet: ResponseSink,
+    gathered: InlineNotifications,
     result: bytes | ProtocolError,
     *,
     keeps: bool,
-) -> Answer | None:
+) -> HttpResponse | None:
     """Answer with what was said, and an outcome, that were there at once.
 
     Args:
@@ -49,7 +49,7 @@ def answer_burst(
     try:
         said = [*data_of(gathered.messages), _encode_reply(context, result)]
         if not keeps:
-            return SpokenAnswer(200, HEADERS, encode_events(said), receipts=receipts)
+            return ResponseWithNotifications(200, HEADERS, encode_events(said), receipts=receipts)
         burst = _open_burst(bus, context, outlet, said, receipts)
     except Exception:  # there is no memory for it
         enter_settled(receipts, LOST)
@@ -66,21 +66,21 @@ def _encode_reply(context: RequestContext, result: bytes | ProtocolError) -> byt
 def _open_burst(
     bus: Hub,
     context: RequestContext,
-    outlet: Outlet,
+    outlet: ResponseSink,
     said: list[bytes],
     receipts: list[Receipt],
-) -> "_KeptBurst":
+) -> "_StoredInlineNotifications":
     session = context.session
     assert session is not None  # noqa: S101 - the caller looked
     log = bus.open_log(StreamKind.RESPONSE, session)
     assert log is not None  # noqa: S101 - likewise
     if bus.process is not None:
         session.streams.name_after(log, bus.process, context.request.id)
-    return _KeptBurst(session, log, said, receipts, outlet)
+    return _StoredInlineNotifications(session, log, said, receipts, outlet)
 
 
-class _KeptBurst:
-    """A burst of which the store is asked that it keep it. It is what its outlet waits for, see `Speaker`.
+class _StoredInlineNotifications:
+    """A burst of which the store is asked that it keep it. It is what its outlet waits for, see `MessageBuilder`.
 
     Args:
         session: The session.
@@ -98,20 +98,20 @@ class _KeptBurst:
         log: EventLog,
         said: list[bytes],
         receipts: list[Receipt],
-        outlet: Outlet,
+        outlet: ResponseSink,
     ) -> None:
         self._session = session
         self._log = log
         self._said = said
         self._receipts = receipts
         self._outlet = outlet
-        self._ready: ReadyOutlet | None = None
-        self._answer: Answer | None = None
+        self._ready: InlineResponseSink | None = None
+        self._answer: HttpResponse | None = None
         self._client_left = False
 
-    def keep(self) -> Answer | None:
+    def keep(self) -> HttpResponse | None:
         """Ask the store, and return the answer if that has told at once."""
-        enter_all(self._receipts, Place.WRITING)
+        enter_all(self._receipts, Location.WRITING)
         self._log.append_soon(self._said, self._hear, final=True)
         if self._answer is None:
             # For longer than a store may take it does not wait; nothing can be said meanwhile.
@@ -119,10 +119,10 @@ class _KeptBurst:
         return self._answer
 
     def keep_alive(self) -> None:
-        """See `Speaker`: what is said goes out only when the store has it."""
+        """See `MessageBuilder`: what is said goes out only when the store has it."""
 
     def cancel(self) -> None:
-        """See `Speaker`."""
+        """See `MessageBuilder`."""
         self._client_left = True
 
     def _hear(self, first: int | None) -> None:
@@ -133,7 +133,7 @@ class _KeptBurst:
             settle_all(receipts, lost)
             return
         try:
-            self._answer = KeptAnswer(200, HEADERS, self._encode(first), receipts=receipts, lost=lost)
+            self._answer = StoredResponse(200, HEADERS, self._encode(first), receipts=receipts, lost=lost)
         except Exception as failure:  # there is no memory: others that wait for the store are not to blame
             settle_all(receipts, lost)
             if self._ready is None:

@@ -15,23 +15,23 @@ from typing import Final, Self
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.request import Request as Admitted
-from mcpbus.core.session_messages import Close
+from mcpbus.core.request import RequestActor as Admitted
+from mcpbus.core.session_messages import CloseSession
 from mcpbus.core.signals import InputEnded
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import (
     ProtocolError,
     internal_error,
 )
 from mcpbus.protocol.jsonrpc import (
-    Notification,
-    Request,
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
     RequestId,
-    Response,
     Undecodable,
     decode,
     decode_batch,
@@ -40,7 +40,7 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.owners import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, Revision
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 from mcpbus.transports.duplex_requests import DuplexRequests
 
 _log = logging.getLogger("mcpbus")
@@ -58,7 +58,7 @@ def _failed(failure: Exception) -> Undecodable:
     return Undecodable(internal_error())
 
 
-class Channel:
+class DuplexChannel:
     """Both ends of one connection, for the transport that carries it; leaving its block ends what is left of it.
 
     Args:
@@ -73,7 +73,7 @@ class Channel:
         writer: The writing end of its stream, for who does not leave it to `write` or `deliver` to use it.
 
     Raises:
-        Overloaded: The bus takes no more connections.
+        ServerOverloaded: The bus takes no more connections.
     """
 
     def __init__(self, bus: Hub, principal: object, peer: Peer = IN_PROCESS, *, spared: bool = False) -> None:
@@ -94,7 +94,7 @@ class Channel:
         self.close()
 
     @property
-    def stream(self) -> Stream:
+    def stream(self) -> MessageStream:
         """What carries all that is said."""
         return self._stream
 
@@ -133,7 +133,7 @@ class Channel:
         Args:
             why: What requests in flight are answered with; None if the client has left them, which is silent.
         """
-        self.session.address.tell(Close(why))
+        self.session.address.tell(CloseSession(why))
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Channel:
         """
         while (batch := await self.writer.take()) is not None:
             for message in batch:
-                receive(message.data, message.request_id if message.kind is Kind.CUSTOM else None)
+                receive(message.data, message.request_id if message.kind is MessageKind.CUSTOM else None)
             if batch:
                 self.writer.written()
             if self._stream.waiting:
@@ -284,7 +284,7 @@ class Channel:
             watch: Cancels a scope when who has brought it has gone.
 
         Raises:
-            Overloaded: Too much is kept in memory, and of what this client has it is among the longest.
+            ServerOverloaded: Too much is kept in memory, and of what this client has it is among the longest.
             trio.BrokenResourceError: Who has brought it went away before that, and was told nothing.
         """
         line = self._line = self._line or trio.Lock()
@@ -301,7 +301,7 @@ class Channel:
                     has_room = True
                     nursery.cancel_scope.cancel()
             if scope.cancelled_caught:
-                raise Overloaded("Too much waits for clients that do not read; try again later")
+                raise ServerOverloaded("Too much waits for clients that do not read; try again later")
             if not has_room:
                 raise trio.BrokenResourceError("the client went away while its message waited for room")
             yield
@@ -328,7 +328,7 @@ class Channel:
 
     def _take(
         self,
-        message: Request | Notification | Response,
+        message: JsonRpcRequest | JsonRpcNotification | JsonRpcResponse,
         principal: object = None,
         faults: list[bytes] | None = None,
         *,
@@ -337,9 +337,9 @@ class Channel:
     ) -> EagerTask | None:
         requests = self.requests
         requests.renew(principal)  # there is no other one before this message is taken
-        if not isinstance(message, Request):
+        if not isinstance(message, JsonRpcRequest):
             requests.note(message)
-            if faults is not None and isinstance(message, Response) and message.refusal is not None:
+            if faults is not None and isinstance(message, JsonRpcResponse) and message.refusal is not None:
                 faults.append(encode_error(None, message.refusal))
             return None
         serve = dispatcher.serve if scope is None else dispatcher.admit
@@ -354,7 +354,7 @@ class Channel:
             self.reply(message, revision, result)
         return None
 
-    def reply(self, request: Request, revision: Revision, result: bytes | ProtocolError) -> None:
+    def reply(self, request: JsonRpcRequest, revision: Revision, result: bytes | ProtocolError) -> None:
         """Answer a request on the channel, after all that waits there.
 
         Args:
@@ -368,9 +368,11 @@ class Channel:
             data = encode_result(request.id, result)
         self._answer(request, revision, data)
 
-    def _answer(self, request: Request | None, revision: Revision, data: bytes) -> None:
+    def _answer(self, request: JsonRpcRequest | None, revision: Revision, data: bytes) -> None:
         method = "" if request is None else request.method
         request_id: RequestId | None = None if request is None else request.id
         self._bus.make_way(data)
         receipt = self._bus.ledger.enter(method)
-        self._stream.send(OutboundMessage(Kind.REPLY, revision.era, data, receipt, request_id=request_id))
+        self._stream.send(
+            OutboundMessage(MessageKind.REPLY, revision.era, data, receipt, request_id=request_id)
+        )

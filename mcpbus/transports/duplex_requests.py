@@ -6,16 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 import trio
 
 from mcpbus.core.hub import Hub
-from mcpbus.core.request import Request as Admitted
+from mcpbus.core.request import RequestActor as Admitted
 from mcpbus.core.request_context import OpenStream, RequestContext
-from mcpbus.core.session import Session, Stage
+from mcpbus.core.session import Session, SessionStage
 from mcpbus.core.signals import ExpireIn
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.protocol.errors import ProtocolError, insufficient_scope, invalid_request, quoted
-from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode, decode_batch
+from mcpbus.protocol.jsonrpc import (
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
+    Undecodable,
+    decode,
+    decode_batch,
+)
 from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.owners import Peer
@@ -25,11 +32,11 @@ from mcpbus.transports.needed_scopes import Asked, lacking
 
 # Requests that only a modern client makes: without its claim they are told what is missing, not to initialize.
 _MODERN_METHODS = frozenset({"server/discover", LISTEN})
-_UNREADY = (Stage.CONNECTED, Stage.REGISTERING)
+_UNREADY = (SessionStage.CONNECTED, SessionStage.REGISTERING)
 # Before Python 3.12 each look-up by a class's name is a search.
 _DUPLEX = TransportKind.DUPLEX
 
-Serve = Callable[[Hub, RequestContext, OpenStream], bytes | Stream | Admitted]
+Serve = Callable[[Hub, RequestContext, OpenStream], bytes | MessageStream | Admitted]
 """`dispatcher.serve`, or `dispatcher.admit`."""
 
 
@@ -44,7 +51,9 @@ class DuplexRequests:
         peer: From where it came.
     """
 
-    def __init__(self, bus: Hub, session: Session, stream: Stream, principal: object, peer: Peer) -> None:
+    def __init__(
+        self, bus: Hub, session: Session, stream: MessageStream, principal: object, peer: Peer
+    ) -> None:
         self._bus = bus
         self._session = session
         self._stream = stream
@@ -85,7 +94,7 @@ class DuplexRequests:
             except Undecodable:
                 return
         for member in members:
-            if isinstance(member, Request):
+            if isinstance(member, JsonRpcRequest):
                 try:
                     routing = read_routing(member.params)
                 except ProtocolError:
@@ -93,16 +102,16 @@ class DuplexRequests:
                 modern = routing.meta.claims_modern
                 yield member, routing, None if modern else self._session
 
-    def note(self, message: Notification | Response) -> None:
+    def note(self, message: JsonRpcNotification | JsonRpcResponse) -> None:
         """Take what is owed no answer."""
-        if isinstance(message, Notification):
+        if isinstance(message, JsonRpcNotification):
             dispatcher.notify(self._bus, message, self._session, self._session.principal, self._peer)
         else:
             dispatcher.answer(message, self._session)
 
     def judge(
-        self, request: Request, serve: Serve = dispatcher.serve, *, alone: bool = True
-    ) -> tuple[Revision, bytes | ProtocolError | Stream | Admitted]:
+        self, request: JsonRpcRequest, serve: Serve = dispatcher.serve, *, alone: bool = True
+    ) -> tuple[Revision, bytes | ProtocolError | MessageStream | Admitted]:
         """Judge a request, and begin to serve it.
 
         Args:
@@ -138,8 +147,8 @@ class DuplexRequests:
             return revision, error
 
     def _legacy(
-        self, request: Request, routing: Routing, revision: Revision, serve: Serve
-    ) -> bytes | Stream | Admitted:
+        self, request: JsonRpcRequest, routing: Routing, revision: Revision, serve: Serve
+    ) -> bytes | MessageStream | Admitted:
         if self._session.stage in _UNREADY and request.method != "ping":
             raise invalid_request(
                 f"{quoted(request.method)} came before initialize was answered; begin with initialize, "
@@ -152,8 +161,8 @@ class DuplexRequests:
         )
         return serve(self._bus, context, self._open)
 
-    def _initialize(self, request: Request, routing: Routing) -> bytes | Stream:
-        if self._session.stage is not Stage.CONNECTED:
+    def _initialize(self, request: JsonRpcRequest, routing: Routing) -> bytes | MessageStream:
+        if self._session.stage is not SessionStage.CONNECTED:
             raise invalid_request("this connection has been initialized; a session is initialized once")
         params = decode_initialize(request.params)
         revision = negotiate(params.protocol_version)
@@ -164,7 +173,7 @@ class DuplexRequests:
         registration = Registration(self._bus, self._session, params, revision)
         return dispatcher.register(self._bus, context, registration, self._open)
 
-    def _check_scopes(self, request: Request, routing: Routing, session: Session | None) -> None:
+    def _check_scopes(self, request: JsonRpcRequest, routing: Routing, session: Session | None) -> None:
         """Refuse what the client's token does not allow; one in the same process that has none may do everything.
 
         Raises:
@@ -176,5 +185,5 @@ class DuplexRequests:
         if needed:
             raise insufficient_scope(needed)
 
-    def _open(self, _kind: StreamKind, _session: Session | None) -> Stream:
+    def _open(self, _kind: StreamKind, _session: Session | None) -> MessageStream:
         return self._stream

@@ -1,4 +1,4 @@
-"""Streamable HTTP in both eras: carries out what `HeadJudge` and `Exchange` judge, for any shell that speaks HTTP.
+"""Streamable HTTP in both eras: carries out what `HeadValidator` and `RequestValidator` judge, for any shell that speaks HTTP.
 
 A shell hands in one `HttpRequest` at a time. While a handler runs, its client's disconnect is watched for; the
 form of the answer is chosen when its first bytes are due.
@@ -13,37 +13,37 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.core.receipt import Fate
 from mcpbus.core.session import Session
-from mcpbus.dispatch.directory import Directory
+from mcpbus.dispatch.directory import HubLookup
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.bearer import NewToken
-from mcpbus.protocol.http.head_judge import HeadJudge, health
+from mcpbus.protocol.http.head_judge import HeadValidator, health
 from mcpbus.protocol.http.messages import (
-    Answer,
     Batch,
-    Head,
+    HttpResponse,
     NeedsBody,
     OpenStream,
     Proceed,
+    RequestHead,
     Serve,
 )
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.resource_metadata import ResourceMetadata
-from mcpbus.protocol.http.validation import Exchange
+from mcpbus.protocol.http.validation import RequestValidator
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
-from mcpbus.transports.access import Access
+from mcpbus.transports.access import AccessControl
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.authorizing import authorize, verify
-from mcpbus.transports.entered import Entered
-from mcpbus.transports.entered_answer import EnteredAnswer
+from mcpbus.transports.entered import RecordedResponse
+from mcpbus.transports.entered_answer import LedgerResponse
 from mcpbus.transports.http_sse import HttpSse
-from mcpbus.transports.outlets import Entry, HttpRequest, ReadyOutlet
-from mcpbus.transports.rendering import Opened
-from mcpbus.transports.responder import Decision, Responder, ResponseMode
+from mcpbus.transports.outlets import HttpRequest, InlineResponseSink, SettleableResponse
+from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.responder import Decision, RequestHandler, ResponseMode
 from mcpbus.transports.response import ResponseWriter
 from mcpbus.transports.resumption import resume
 from mcpbus.transports.stream_outlet import StreamOutlet
@@ -87,9 +87,9 @@ class Endpoint:
         self.limits = bus.limits
         self.budget = bus.budget
         self.max_body_bytes = options.max_body_bytes
-        self.heads = HeadJudge(options, metadata)
-        self._exchange: Exchange[Session] = Exchange(options, Directory(bus))
-        self._access = Access(bus, self.heads)
+        self.heads = HeadValidator(options, metadata)
+        self._exchange: RequestValidator[Session] = RequestValidator(options, HubLookup(bus))
+        self._access = AccessControl(bus, self.heads)
         self.websockets = WebSockets(bus, self.heads, self._access)
         self._proxied = self.heads.proxies is not None
         self._auth = auth
@@ -97,30 +97,30 @@ class Endpoint:
         self._bus = bus
         self._backend = bus.backend
         stateless = options.sessions == "stateless"
-        self._responder = Responder(bus, response, self._access.refusals, stateless=stateless)
+        self._responder = RequestHandler(bus, response, self._access.refusals, stateless=stateless)
         self._sse = HttpSse(bus, self.heads, self._access) if options.http_sse and not stateless else None
         self._sse_path = None if self._sse is None else options.sse_path
 
-    def cors_headers(self, head: Head) -> HeaderList:
+    def cors_headers(self, head: RequestHead) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""
         return self.heads.cors_headers(head)
 
-    def is_immediate(self, head: Head) -> bool:
+    def is_immediate(self, head: RequestHead) -> bool:
         """Whether `respond` can serve a request once its body is there: nothing has to be waited for but its author's code."""
         return head.path == self._sse_path or head.headers.raw(b"last-event-id") is None
 
-    def clears(self, head: Head) -> bool:
+    def clears(self, head: RequestHead) -> bool:
         """Whether this is the head of a POST in which everything is in order that is judged by the head alone."""
         if head.path == self._sse_path and self._sse is not None:
             return self._sse.clears(head)
         verdict = self._judge(head)
-        if isinstance(verdict, Answer) or verdict.verb != "POST":
+        if isinstance(verdict, HttpResponse) or verdict.verb != "POST":
             return False
-        return not isinstance(self.heads.judge_post(head), Answer)
+        return not isinstance(self.heads.judge_post(head), HttpResponse)
 
     def respond(
-        self, head: Head, body: bytes, outlet: ReadyOutlet, *, cleared: bool = False
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, outlet: InlineResponseSink, *, cleared: bool = False
+    ) -> HttpResponse | EagerTask | None:
         """Serve a request whose head is immediate. No schedule point.
 
         Args:
@@ -139,14 +139,14 @@ class Endpoint:
             serve = self._post if sse is None else sse.receive
         else:
             verdict = self._judge(head) if sse is None else sse.judge(head)
-            if isinstance(verdict, Answer):
+            if isinstance(verdict, HttpResponse):
                 return self._access.refuse(verdict, head, outlet.peer)
             serve = self._judge_and_serve if sse is None else sse.respond
         auth = self._auth
         if auth is not None:
             found = auth.recall(head, outlet.peer)
             if not isinstance(found, NewToken):
-                if isinstance(found, Answer):
+                if isinstance(found, HttpResponse):
                     return self._access.refuse(found, head, outlet.peer)
                 return serve(head, body, found, outlet)
             ask = partial(verify, auth, found, self.heads.origin(head, outlet.peer))
@@ -163,8 +163,8 @@ class Endpoint:
         return None if eager.start() and not outlet.scope.cancel_called else eager
 
     def _judge_and_serve(
-        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
+    ) -> HttpResponse | EagerTask | None:
         if head.verb != "POST":
             if head.verb == "GET":
                 return self._get(head, principal, outlet)
@@ -178,11 +178,11 @@ class Endpoint:
 
     async def _ask_and_serve(
         self,
-        ask: Callable[[], Awaitable[tuple[Any, Answer | None]]],
-        serve: Callable[..., Answer | EagerTask | None],
-        head: Head,
+        ask: Callable[[], Awaitable[tuple[Any, HttpResponse | None]]],
+        serve: Callable[..., HttpResponse | EagerTask | None],
+        head: RequestHead,
         body: bytes,
-        outlet: ReadyOutlet,
+        outlet: InlineResponseSink,
     ) -> None:
         """Ask who sends a request, and serve it."""
         try:
@@ -191,7 +191,7 @@ class Endpoint:
                 result = serve(head, body, principal, outlet)
             else:
                 result = self._access.refuse(refused, head, outlet.peer)
-            if isinstance(result, Answer):
+            if isinstance(result, HttpResponse):
                 outlet.finish(result)
                 return
         except Exception as failure:  # noqa: BLE001 - the author's code; nobody else is there to hear of it
@@ -200,7 +200,7 @@ class Endpoint:
         if result is not None:
             await result.finish()
 
-    async def serve(self, http: HttpRequest) -> Answer | None:
+    async def serve(self, http: HttpRequest) -> HttpResponse | None:
         """Serve one request.
 
         Returns:
@@ -213,7 +213,7 @@ class Endpoint:
         if head.path == self._sse_path and self._sse is not None:
             return await self._serve_sse(self._sse, http)
         verdict = _POST if http.cleared else self._judge(head)
-        if isinstance(verdict, Answer):
+        if isinstance(verdict, HttpResponse):
             return self._access.refuse(verdict, head, http.peer)
         principal, refused = await authorize(self._backend, self.heads, head, http.peer)
         if refused is not None:
@@ -224,43 +224,43 @@ class Endpoint:
             return self._delete(head, principal, http.peer)
         return await self._serve_get(http, principal)
 
-    async def stream(self, http: HttpRequest, opened: Opened) -> None:
+    async def stream(self, http: HttpRequest, opened: StreamedResponse) -> None:
         """Write what comes on a stream until it or the connection ends."""
         with opened.writer:
             response = ResponseWriter(http, opened)
             if not opened.form.json or not await response.at_once():
                 await response.run(self.limits)
 
-    def entered(self, answer: Answer) -> Entered:
+    def entered(self, answer: HttpResponse) -> RecordedResponse:
         """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""
-        return Entered(self.enter(answer), self.budget, len(answer.body))
+        return RecordedResponse(self.enter(answer), self.budget, len(answer.body))
 
-    def enter(self, answer: Answer) -> Entry | None:
+    def enter(self, answer: HttpResponse) -> SettleableResponse | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
         if answer.method is not None:
             return self._bus.ledger.enter(answer.method)
-        if isinstance(answer, EnteredAnswer):
+        if isinstance(answer, LedgerResponse):
             answer.enter()
             return answer
         return None
 
-    def record(self, answer: Answer, fate: Fate) -> None:
+    def record(self, answer: HttpResponse, fate: Fate) -> None:
         """Enter an answer of `respond` in the books, if it is a reply, together with what has become of it."""
         if answer.method is not None:
             self._bus.ledger.record(fate)
-        elif isinstance(answer, EnteredAnswer):
+        elif isinstance(answer, LedgerResponse):
             answer.record(fate)
 
     # -- what is the same for whoever waits and whoever does not -----------------------------------
 
-    def _judge(self, head: Head) -> Answer | Proceed:
+    def _judge(self, head: RequestHead) -> HttpResponse | Proceed:
         if self._bus.draining and self.heads.is_health(head):
             return health("draining", 503, answers.RETRY_AFTER)
         return self.heads.judge_head(head)
 
     def _post(
-        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
+    ) -> HttpResponse | EagerTask | None:
         decision = self._exchange.judge_body(head, body, principal)
         if self._auth is not None:
             decision = self._lacking(self._auth, principal, decision) or decision
@@ -269,7 +269,7 @@ class Endpoint:
             peer = self.heads.origin(head, peer)
         return self._responder.carry_out(decision, head, principal, peer, outlet)
 
-    def _lacking(self, auth: Authorizer, principal: Any, decision: Decision) -> Answer | None:
+    def _lacking(self, auth: Authorizer, principal: Any, decision: Decision) -> HttpResponse | None:
         """Return why somebody may not have what they ask for carried out, if their token has to allow more."""
         if isinstance(decision, Serve):
             scopes = self._backend.needed_scopes(
@@ -283,41 +283,41 @@ class Endpoint:
             principal, [(each.request, each.routing, each.session) for each in served]
         )
 
-    def _judge_get(self, head: Head, principal: Any) -> Answer | OpenStream[Session]:
+    def _judge_get(self, head: RequestHead, principal: Any) -> HttpResponse | OpenStream[Session]:
         refused = self._access.lacking(principal)
         if refused is not None:
             return refused
         return self._responder.admit(self._exchange.judge_get(head, principal))
 
-    def _get(self, head: Head, principal: Any, outlet: ReadyOutlet) -> Answer | None:
+    def _get(self, head: RequestHead, principal: Any, outlet: InlineResponseSink) -> HttpResponse | None:
         decision = self._judge_get(head, principal)
-        if isinstance(decision, Answer):
+        if isinstance(decision, HttpResponse):
             return self._access.refuse(decision, head, outlet.peer)
         self._responder.open(decision, principal, outlet)
         return None
 
-    def _delete(self, head: Head, principal: Any, peer: Peer) -> Answer:
+    def _delete(self, head: RequestHead, principal: Any, peer: Peer) -> HttpResponse:
         decision = self._access.lacking(principal) or self._exchange.judge_delete(head, principal)
-        if isinstance(decision, Answer):
+        if isinstance(decision, HttpResponse):
             return self._access.refuse(decision, head, peer)
         return self._responder.end(decision)
 
     # -- what waits --------------------------------------------------------------------------------
 
-    async def _serve_sse(self, sse: HttpSse, http: HttpRequest) -> Answer | None:
+    async def _serve_sse(self, sse: HttpSse, http: HttpRequest) -> HttpResponse | None:
         answered = await sse.serve(http)
-        if not isinstance(answered, Opened):
+        if not isinstance(answered, StreamedResponse):
             return answered
         await self.stream(http, answered)
         return None
 
-    async def _serve_post(self, http: HttpRequest, principal: Any) -> Answer | None:
+    async def _serve_post(self, http: HttpRequest, principal: Any) -> HttpResponse | None:
         wanted = self.heads.needs_body if http.cleared else self.heads.judge_post(http.head)
-        if isinstance(wanted, Answer):
+        if isinstance(wanted, HttpResponse):
             return self._access.refuse_body(wanted, http.head, principal, http.peer)
         try:
             body = await http.read_body(wanted.limit)
-        except Overloaded as error:
+        except ServerOverloaded as error:
             return answers.overload(error)
         if body is None:
             return self._access.refuse_body(self.heads.too_large, http.head, principal, http.peer)
@@ -327,7 +327,7 @@ class Endpoint:
         outlet = StreamOutlet(None if host is None else host.scope)
         peer = self.heads.origin(http.head, http.peer)
         result = self._responder.carry_out(decision, http.head, principal, peer, outlet)
-        if isinstance(result, Answer):
+        if isinstance(result, HttpResponse):
             return result
         if outlet.opened is not None:
             if host is None or result is None:
@@ -337,9 +337,9 @@ class Endpoint:
                 await result.finish()
         return None
 
-    async def _serve_get(self, http: HttpRequest, principal: Any) -> Answer | None:
+    async def _serve_get(self, http: HttpRequest, principal: Any) -> HttpResponse | None:
         decision = self._judge_get(http.head, principal)
-        if isinstance(decision, Answer):
+        if isinstance(decision, HttpResponse):
             return self._access.refuse(decision, http.head, http.peer)
         if decision.last_event_id is not None:
             await resume(self._bus, http, decision.session, decision.last_event_id, principal)

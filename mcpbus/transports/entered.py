@@ -4,12 +4,12 @@ from types import TracebackType
 
 import trio
 
-from mcpbus.core.budget import SHORT_BYTES, Account, Budget
+from mcpbus.core.budget import SHORT_BYTES, MemoryAccount, MemoryBudget
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.transports.outlets import Entry
+from mcpbus.transports.outlets import SettleableResponse
 
 
-class Entered:
+class RecordedResponse:
     """An answer that is being written; it is delivered if that does not raise, and lost if it does.
 
     A short one is not counted, nor given up: the connections bound how many there are, and what is refused for want of memory is
@@ -23,11 +23,11 @@ class Entered:
 
     __slots__ = ("_budget", "_counted", "_entry", "_size")
 
-    def __init__(self, entry: Entry | None, budget: Budget, size: int) -> None:
+    def __init__(self, entry: SettleableResponse | None, budget: MemoryBudget, size: int) -> None:
         self._entry = entry
         self._budget = budget
         self._size = size
-        self._counted: tuple[Account, trio.CancelScope] | None = None
+        self._counted: tuple[MemoryAccount, trio.CancelScope] | None = None
 
     def __enter__(self) -> None:
         """Begin to write it."""

@@ -1,10 +1,10 @@
 """Whole answers with more in them than a reply, so that whoever writes them only tells what has become of them."""
 
-from mcpbus.core.receipt import LOST, Fate, Place, Receipt, enter_all, enter_settled, settle_all
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.core.receipt import LOST, Fate, Location, Receipt, enter_all, enter_settled, settle_all
+from mcpbus.protocol.http.messages import HttpResponse
 
 
-class EnteredAnswer(Answer, frozen=True, gc=False):
+class LedgerResponse(HttpResponse, frozen=True, gc=False):
     """An answer that has its own place in the books, here or in another process; see `Entry`, which it is once it is entered."""
 
     def enter(self) -> None:
@@ -19,7 +19,7 @@ class EnteredAnswer(Answer, frozen=True, gc=False):
         raise NotImplementedError
 
 
-class SpokenAnswer(EnteredAnswer, frozen=True, gc=False, kw_only=True):
+class ResponseWithNotifications(LedgerResponse, frozen=True, gc=False, kw_only=True):
     """An answer with what was said before the reply, all of which is drafted.
 
     Attributes:
@@ -30,7 +30,7 @@ class SpokenAnswer(EnteredAnswer, frozen=True, gc=False, kw_only=True):
 
     def enter(self) -> None:
         """Enter all that is in it."""
-        enter_all(self.receipts, Place.WRITING)
+        enter_all(self.receipts, Location.WRITING)
 
     def record(self, fate: Fate) -> None:
         """Enter all that is in it together with its fate."""
@@ -41,7 +41,7 @@ class SpokenAnswer(EnteredAnswer, frozen=True, gc=False, kw_only=True):
         settle_all(self.receipts, fate)
 
 
-class KeptAnswer(EnteredAnswer, frozen=True, gc=False, kw_only=True):
+class StoredResponse(LedgerResponse, frozen=True, gc=False, kw_only=True):
     """An answer with what was said before the reply, all of which was entered before a store was asked to keep it.
 
     Attributes:

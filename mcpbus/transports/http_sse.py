@@ -17,23 +17,23 @@ import attrs
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.http import origin
-from mcpbus.protocol.http.head_judge import HeadJudge
-from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
+from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, refusal
 from mcpbus.protocol.jsonrpc import encode_error, is_batch
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.principals import is_same
 from mcpbus.transports import answers
-from mcpbus.transports.access import Access
+from mcpbus.transports.access import AccessControl
 from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.authorizing import authorize
-from mcpbus.transports.duplex import Channel
-from mcpbus.transports.entered import Entered
-from mcpbus.transports.outlets import HttpRequest, ReadyOutlet
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.duplex import DuplexChannel
+from mcpbus.transports.entered import RecordedResponse
+from mcpbus.transports.outlets import HttpRequest, InlineResponseSink
+from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.response import watch
 
 _VERBS: Final = b"GET, POST"
@@ -52,19 +52,19 @@ class HttpSse:
         access: The endpoint's own.
     """
 
-    def __init__(self, bus: Hub, heads: HeadJudge, access: Access) -> None:
+    def __init__(self, bus: Hub, heads: HeadValidator, access: AccessControl) -> None:
         self._bus = bus
         self._heads = heads
         self._access = access
-        self._channels: dict[str, Channel] = {}  # by the query that names it
+        self._channels: dict[str, DuplexChannel] = {}  # by the query that names it
 
-    def clears(self, head: Head) -> bool:
+    def clears(self, head: RequestHead) -> bool:
         """See `Endpoint.clears`."""
         if head.verb != "POST" or self.judge(head) is not None:
             return False
-        return not isinstance(self._heads.judge_content(head), Answer)
+        return not isinstance(self._heads.judge_content(head), HttpResponse)
 
-    def judge(self, head: Head) -> Answer | None:
+    def judge(self, head: RequestHead) -> HttpResponse | None:
         """Return why a request is refused, whoever sends it."""
         refused = self._heads.judge_caller(head)
         if refused is not None:
@@ -79,12 +79,12 @@ class HttpSse:
         return None
 
     def respond(
-        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
+    ) -> HttpResponse | EagerTask | None:
         """Serve a request that `judge` lets pass, and whose sender is known; see `Endpoint.respond`."""
         if head.verb == "GET":
             opened = self._open(head, principal, outlet.peer)
-            if isinstance(opened, Answer):
+            if isinstance(opened, HttpResponse):
                 return opened
             try:
                 outlet.open(opened)
@@ -93,18 +93,18 @@ class HttpSse:
                 raise
             return None
         content = self._heads.judge_content(head)
-        if not isinstance(content, Answer) and len(body) > content.limit:
+        if not isinstance(content, HttpResponse) and len(body) > content.limit:
             content = self._heads.too_large
-        if isinstance(content, Answer):
+        if isinstance(content, HttpResponse):
             return self._access.refuse_body(content, head, principal, outlet.peer)
         return self.receive(head, body, principal, outlet)
 
     def receive(
-        self, head: Head, body: bytes, principal: Any, outlet: ReadyOutlet
-    ) -> Answer | EagerTask | None:
+        self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
+    ) -> HttpResponse | EagerTask | None:
         """The same, of a POST whose head and length are in order."""
         channel = self._admit(head, body, principal, outlet.peer)
-        if isinstance(channel, Answer):
+        if isinstance(channel, HttpResponse):
             return channel
         if channel.crowded or is_batch(body):
             outlet.answer_apart(partial(self._take_apart, channel, body, principal))
@@ -116,7 +116,7 @@ class HttpSse:
         outlet.finish(_ACCEPTED)
         return eager
 
-    async def serve(self, http: HttpRequest) -> Answer | Opened | None:
+    async def serve(self, http: HttpRequest) -> HttpResponse | StreamedResponse | None:
         """Serve one request; returns the whole answer, or the stream on which it comes; None if it has been answered.
 
         Raises:
@@ -132,26 +132,30 @@ class HttpSse:
             self._open(head, principal, peer) if head.verb == "GET" else await self._receive(http, principal)
         )
 
-    async def _receive(self, http: HttpRequest, principal: Any) -> Answer | None:
+    async def _receive(self, http: HttpRequest, principal: Any) -> HttpResponse | None:
         head, peer = http.head, http.peer
         content = self._heads.judge_content(head)
-        if isinstance(content, Answer):
+        if isinstance(content, HttpResponse):
             return self._access.refuse_body(content, head, principal, peer)
         channel = self._admit(head, b"", principal, peer)
-        if isinstance(channel, Answer):
+        if isinstance(channel, HttpResponse):
             return channel
         try:
             body = await http.read_body(content.limit)
-        except Overloaded as error:
+        except ServerOverloaded as error:
             return answers.overload(error)
         if body is None:
             return self._access.refuse_body(self._heads.too_large, head, principal, peer)
         channel = self._admit(head, body, principal, peer)  # it may have ended while the body came
-        return channel if isinstance(channel, Answer) else await self._take_in(http, channel, body, principal)
+        return (
+            channel
+            if isinstance(channel, HttpResponse)
+            else await self._take_in(http, channel, body, principal)
+        )
 
     # -- GET -------------------------------------------------------------------------------------
 
-    def _open(self, head: Head, principal: Any, peer: Peer) -> Answer | Opened:
+    def _open(self, head: RequestHead, principal: Any, peer: Peer) -> HttpResponse | StreamedResponse:
         """Open a session, which is the connection; its stream has to be written, or left."""
         refused = self._access.lacking(principal)
         if refused is not None:
@@ -159,19 +163,21 @@ class HttpSse:
         if not head.headers.accepted.sse:
             return _NO_STREAM
         try:
-            channel = Channel(self._bus, principal, self._heads.origin(head, peer))
-        except Overloaded as error:
+            channel = DuplexChannel(self._bus, principal, self._heads.origin(head, peer))
+        except ServerOverloaded as error:
             return answers.overload(error)
         options, query = self._heads.options, f"{_NAME}={channel.session.id}"
         self._channels[query] = channel
         channel.writer.left = partial(self._channels.pop, query)
         address = f"{quote(options.root_path or head.root)}{options.sse_path}?{query}"
         form = attrs.evolve(GET_FORMAT, address=address.encode())
-        return Opened(channel.stream, channel.writer, form, None)
+        return StreamedResponse(channel.stream, channel.writer, form, None)
 
     # -- POST ------------------------------------------------------------------------------------
 
-    def _admit(self, head: Head, body: bytes, principal: Any, peer: Peer) -> Answer | Channel:
+    def _admit(
+        self, head: RequestHead, body: bytes, principal: Any, peer: Peer
+    ) -> HttpResponse | DuplexChannel:
         """Find the channel for which a message is, or return why it is refused."""
         channel = self._find(head.query, principal)
         refused = self._access.lacking(principal, () if channel is None else channel.requests.asked(body))
@@ -179,16 +185,18 @@ class HttpSse:
             return channel
         return self._access.refuse(refused or _unknown(), head, peer)
 
-    async def _take_apart(self, channel: Channel, body: bytes, principal: Any, http: HttpRequest) -> None:
+    async def _take_apart(
+        self, channel: DuplexChannel, body: bytes, principal: Any, http: HttpRequest
+    ) -> None:
         """Answer a POST that has to wait for room, or whose parts may have to."""
         reply = await self._take_in(http, channel, body, principal)
         if reply is not None:
-            with Entered(None, self._bus.budget, len(reply.body)):
+            with RecordedResponse(None, self._bus.budget, len(reply.body)):
                 await http.answer(reply)
 
     async def _take_in(
-        self, http: HttpRequest, channel: Channel, body: bytes, principal: Any
-    ) -> Answer | None:
+        self, http: HttpRequest, channel: DuplexChannel, body: bytes, principal: Any
+    ) -> HttpResponse | None:
         """Take a message in the task that has brought it; if a handler waits there, another one goes on with its connection."""
         host, faults, eager = http.host, list[bytes](), None
         turn = channel.turn(len(body), partial(watch, http)) if channel.crowded else nullcontext()
@@ -202,7 +210,7 @@ class HttpSse:
                     await trio.lowlevel.checkpoint()
                 else:
                     eager = channel.take_now(body, host.scope, faults, principal)
-        except Overloaded as error:
+        except ServerOverloaded as error:
             return answers.overload(error)
         if host is None or eager is None:
             return _accepted(faults)
@@ -210,7 +218,7 @@ class HttpSse:
         await eager.finish()
         return None
 
-    def _find(self, query: str, principal: Any) -> Channel | None:
+    def _find(self, query: str, principal: Any) -> DuplexChannel | None:
         channel = self._channels.get(query)
         if channel is None:  # it may say something else, too
             named = parse_qs(query).get(_NAME, ())
@@ -220,7 +228,7 @@ class HttpSse:
         return channel if is_same(channel.session.principal, principal) else None
 
 
-def _accepted(faults: list[bytes]) -> Answer:
+def _accepted(faults: list[bytes]) -> HttpResponse:
     """The answer to a message that was taken, or not."""
     if not faults:
         return _ACCEPTED
@@ -229,6 +237,6 @@ def _accepted(faults: list[bytes]) -> Answer:
     return answer(400, b"application/json", fault)
 
 
-def _unknown() -> Answer:
+def _unknown() -> HttpResponse:
     fault = "Session not found: its stream has ended or never was; open another one with GET"
     return answer(404, b"application/json", encode_error(None, ProtocolError(SERVER_ERROR, fault)))

@@ -15,19 +15,21 @@ from mcpbus_actors import EagerTask, Leader, WorkQueue
 
 from mcpbus.client.client import Client
 from mcpbus.client.options import check_client
-from mcpbus.client.pending import OnQuestion, Pending
+from mcpbus.client.pending import OnQuestion, PendingRequest
 from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import DELIVERED
-from mcpbus.core.request import Request as Admitted
-from mcpbus.core.stream import Stream
+from mcpbus.core.request import RequestActor as Admitted
+from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import Notification, Request, Response
+from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcRequest, JsonRpcResponse
 from mcpbus.protocol.revisions import Era, named
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 
-_Sent: TypeAlias = tuple[Request | Notification | Response, Pending | None, contextvars.Context]
+_Sent: TypeAlias = tuple[
+    JsonRpcRequest | JsonRpcNotification | JsonRpcResponse, PendingRequest | None, contextvars.Context
+]
 
 
 @asynccontextmanager
@@ -47,7 +49,7 @@ async def connect(
     """
     row = named(revision)
     check_client(capabilities, on_question)
-    with Channel(bus, principal, spared=True) as channel:
+    with DuplexChannel(bus, principal, spared=True) as channel:
         connection = _Connection(bus, channel)
         async with background() as nursery:
             client = connection.client = Client(
@@ -71,7 +73,7 @@ class _Connection:
 
     client: Client
 
-    def __init__(self, bus: Hub, channel: Channel) -> None:
+    def __init__(self, bus: Hub, channel: DuplexChannel) -> None:
         self._bus = bus
         self._channel = channel
         # What is sent is taken by tasks of the bus, not by whoever asks: with that it would be cancelled before the bus hears of
@@ -92,12 +94,14 @@ class _Connection:
         self._sent.close()
         self._channel.end()
 
-    def put(self, message: Request | Notification | Response, pending: Pending | None) -> None:
+    def put(
+        self, message: JsonRpcRequest | JsonRpcNotification | JsonRpcResponse, pending: PendingRequest | None
+    ) -> None:
         """Send a message to the server. Handlers see the context variables of whoever does."""
         if (
             pending is None
             or self._sent.things
-            or not isinstance(message, Request)
+            or not isinstance(message, JsonRpcRequest)
             or self._bus.backend.may_wait(message.method, pending.tool, self.client.revision.era)
         ):
             self._sent.put((message, pending, contextvars.copy_context()))
@@ -107,13 +111,15 @@ class _Connection:
 
     def _take(self, sent: _Sent, scope: trio.CancelScope | None) -> EagerTask | None:
         message, pending, context = sent
-        if not isinstance(message, Request):
+        if not isinstance(message, JsonRpcRequest):
             self._channel.requests.note(message)
         elif pending is not None and pending.result is None:
             return context.run(self._begin, message, pending, scope)
         return None
 
-    def _begin(self, request: Request, pending: Pending, scope: trio.CancelScope | None) -> EagerTask | None:
+    def _begin(
+        self, request: JsonRpcRequest, pending: PendingRequest, scope: trio.CancelScope | None
+    ) -> EagerTask | None:
         pending.begun = True
         try:
             return self._serve(request, scope)
@@ -121,7 +127,7 @@ class _Connection:
             pending.settle(error)
             return None
 
-    def _serve(self, request: Request, scope: trio.CancelScope | None) -> EagerTask | None:
+    def _serve(self, request: JsonRpcRequest, scope: trio.CancelScope | None) -> EagerTask | None:
         channel = self._channel
         revision, result = channel.requests.judge(request, dispatcher.admit)
         if isinstance(result, Admitted):
@@ -129,7 +135,7 @@ class _Connection:
             if outcome is None or isinstance(outcome, EagerTask):
                 return outcome
             result = outcome
-        if isinstance(result, Stream):
+        if isinstance(result, MessageStream):
             return None
         if channel.waiting:
             channel.reply(request, revision, result)

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.budget import Budget
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.protocol.jsonrpc import is_batch
 from mcpbus.protocol.large import LARGE_BYTES
-from mcpbus.transports.duplex import IN_A_ROW, Channel
+from mcpbus.transports.duplex import IN_A_ROW, DuplexChannel
 from mcpbus.transports.unfinished import take_turn
 
 
-class Intake:
+class InboundQueue:
     """Takes the messages of one client.
 
     Args:
@@ -30,7 +30,9 @@ class Intake:
 
     __slots__ = ("_budget", "_channel", "_following", "_over", "_row_ended", "next")
 
-    def __init__(self, channel: Channel, budget: Budget, following: Callable[[], bytes | None]) -> None:
+    def __init__(
+        self, channel: DuplexChannel, budget: MemoryBudget, following: Callable[[], bytes | None]
+    ) -> None:
         self._channel = channel
         self._budget = budget
         self._following = following

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import trio
 
 from mcpbus.core.hub import Hub
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.http.messages import NO_STORE
 from mcpbus.transports.asgi import AsgiApp, Message, Receive, Scope, Send
 from mcpbus.transports.endpoint import Endpoint
@@ -46,7 +46,7 @@ class LifespanApp(Generic[HubT]):
         self._attach = attach
         self._app: AsgiApp | None = None
         self._bus: HubT | None = None
-        self._reached = ReachedLimits()
+        self._reached = LimitMonitor()
 
     @property
     def bus(self) -> HubT:
@@ -60,7 +60,7 @@ class LifespanApp(Generic[HubT]):
         return self._bus
 
     @property
-    def reached(self) -> ReachedLimits:
+    def reached(self) -> LimitMonitor:
         """See `AsgiApp.reached`; of a server that has no bus, for its connections."""
         return self._reached if self._bus is None else self._bus.reached
 

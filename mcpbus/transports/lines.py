@@ -12,8 +12,8 @@ from mcpbus_actors import Leader
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.owners import IN_PROCESS, Peer
-from mcpbus.transports.duplex import Channel
-from mcpbus.transports.intake import Intake
+from mcpbus.transports.duplex import DuplexChannel
+from mcpbus.transports.intake import InboundQueue
 from mcpbus.transports.line_splitter import TOO_LONG, LineSplitter
 
 _SLICE: Final = 64 * 1024
@@ -54,7 +54,7 @@ async def run_channel(
         Overloaded: The bus takes no more connections.
     """
     splitter = LineSplitter(_MOST_LINE_BYTES)
-    with Channel(bus, principal, peer, spared=True) as channel:
+    with DuplexChannel(bus, principal, peer, spared=True) as channel:
         said = _Said(bus, channel)
         try:
             async with trio.open_nursery() as nursery:
@@ -87,7 +87,7 @@ class _LineWriter:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: DuplexChannel,
         send: Callable[[bytes], Awaitable[None]],
         scope: trio.CancelScope,
         patience: float,
@@ -126,10 +126,10 @@ class _Said:
     have it wait for its end.
     """
 
-    def __init__(self, bus: Hub, channel: Channel) -> None:
+    def __init__(self, bus: Hub, channel: DuplexChannel) -> None:
         self._channel = channel
         self._lines: deque[bytes] = deque()
-        self._intake = Intake(channel, bus.budget, self._next_line)
+        self._intake = InboundQueue(channel, bus.budget, self._next_line)
         self._over = False
         self._more, self._taken = trio.Event(), trio.Event()
         Leader(self._wait, self._intake.take, self._lines).run_in(bus.system, contextvars.copy_context())

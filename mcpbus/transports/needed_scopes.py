@@ -5,10 +5,10 @@ from typing import Any, TypeAlias
 
 from mcpbus.core.backend import Backend
 from mcpbus.core.session import Session
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import Routing
 
-Asked: TypeAlias = tuple[Request, Routing, Session | None]
+Asked: TypeAlias = tuple[JsonRpcRequest, Routing, Session | None]
 """A request, what was read of its params, and the session of a legacy one, if it has one."""
 
 

@@ -6,20 +6,20 @@ from typing import Protocol
 import trio
 
 from mcpbus.core.receipt import Fate
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.rendering import StreamedResponse
 
 
-class Entry(Protocol):
+class SettleableResponse(Protocol):
     """A whole answer in the books: those of this process, which has a receipt for it, or of the one that gave it."""
 
     def settle(self, fate: Fate, /) -> None:
         """Say what has become of it."""
 
 
-class Speaker(Protocol):
+class KeepAliveHandler(Protocol):
     """Who is to say something to a client, as whoever carries that sees it."""
 
     def keep_alive(self) -> None:
@@ -29,7 +29,7 @@ class Speaker(Protocol):
         """Take note that the client has left, or the connection is lost. No schedule point."""
 
 
-class LateWriter(Protocol):
+class CoalescedWriter(Protocol):
     """What has something to write, and may have more before it is called."""
 
     def write_now(self) -> None:
@@ -39,7 +39,7 @@ class LateWriter(Protocol):
         """End what it is written for, in the middle of it. Harmless once that was done. No schedule point."""
 
 
-class Outlet(Protocol):
+class ResponseSink(Protocol):
     """Who is to write the answer of one request."""
 
     @property
@@ -53,10 +53,10 @@ class Outlet(Protocol):
         With None, a handler that may wait has a task of its own.
         """
 
-    def open(self, opened: Opened) -> None:
+    def open(self, opened: StreamedResponse) -> None:
         """Write what comes on a stream, from now on. No schedule point."""
 
-    def wait(self, request: Speaker, quiet: float) -> "WaitingOutlet | None":
+    def wait(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
         """Take note that the handler waits, and nothing was said. No schedule point.
 
         Args:
@@ -68,7 +68,7 @@ class Outlet(Protocol):
         """
 
 
-class ReadyOutlet(Outlet, Protocol):
+class InlineResponseSink(ResponseSink, Protocol):
     """An outlet that writes whole answers without waiting, too, and hears of what goes wrong.
 
     Attributes:
@@ -79,9 +79,9 @@ class ReadyOutlet(Outlet, Protocol):
 
     @property
     def scope(self) -> trio.CancelScope:
-        """See `Outlet`."""
+        """See `ResponseSink`."""
 
-    def finish(self, answer: Answer) -> None:
+    def finish(self, answer: HttpResponse) -> None:
         """Write a whole answer. No schedule point."""
 
     def fail(self, failure: BaseException) -> None:
@@ -91,14 +91,14 @@ class ReadyOutlet(Outlet, Protocol):
         """Have a task answer the request: it is an `HttpRequest`, too, whose body has been read. No schedule point."""
 
 
-class WaitingOutlet(ReadyOutlet, Protocol):
+class DeferredResponseSink(InlineResponseSink, Protocol):
     """One that writes the answer of a request whose handler waits, if that comes whole."""
 
-    def flush_last(self, writer: LateWriter) -> None:
+    def flush_last(self, writer: CoalescedWriter) -> None:
         """Have something else written once no turn is due any more, or in the scheduler's next one. No schedule point."""
 
 
-class Host(Protocol):
+class InlineRunner(Protocol):
     """The task of a connection, which runs handlers itself as long as they do not wait for anything."""
 
     @property
@@ -117,7 +117,7 @@ class HttpRequest(Protocol):
         peer: From where it came.
     """
 
-    head: Head
+    head: RequestHead
     peer: Peer
 
     @property
@@ -132,7 +132,7 @@ class HttpRequest(Protocol):
         """Whether it is known that `Endpoint.clears` is true of its head."""
 
     @property
-    def host(self) -> Host | None:
+    def host(self) -> InlineRunner | None:
         """Who runs its handler; None where each request has a task of its own, which runs it and ends with the answer."""
 
     async def read_body(self, limit: int) -> bytes | None:
@@ -143,7 +143,7 @@ class HttpRequest(Protocol):
             Overloaded: Too much is kept in memory, and in this body, which is unfinished, the most.
         """
 
-    async def answer(self, reply: Answer) -> None:
+    async def answer(self, reply: HttpResponse) -> None:
         """Send a whole response. May return, having done nothing, where the client has gone.
 
         Raises:

@@ -1,6 +1,6 @@
 """A line in the log about each request that is refused for who asks, or for where, with the reason that the client is told.
 
-What is refused for want of room is said by the limit that was reached, see `ReachedLimits`.
+What is refused for want of room is said by the limit that was reached, see `LimitMonitor`.
 """
 
 import logging
@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpbus.core.complaints import Complaints
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.printable import quoted
 
@@ -19,13 +19,13 @@ _LINES: Final = {status: f"refused with {status}: %s %s from %s: %s" for status 
 _LONGEST: Final = 200
 
 
-class Refusals:
+class RefusalLog:
     """What was refused at one endpoint."""
 
     def __init__(self) -> None:
-        self._complaints = Complaints(_log, logging.INFO)
+        self._complaints = RateLimitedLogger(_log, logging.INFO)
 
-    def note(self, answer: Answer, head: Head, peer: Peer | None) -> Answer:
+    def note(self, answer: HttpResponse, head: RequestHead, peer: Peer | None) -> HttpResponse:
         """Tell the log of an answer, if it is a refusal.
 
         Args:
@@ -46,7 +46,7 @@ def plain(text: str) -> str:
     return quoted(text, _LONGEST)
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: HttpResponse) -> str:
     try:
         body: dict[str, Any] = msgspec.json.decode(answer.body, type=dict[str, Any])
     except msgspec.DecodeError:

@@ -6,9 +6,9 @@ from itertools import accumulate
 import msgspec
 
 from mcpbus.core.outbox import OutboundMessage, data_of
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.core.writer import Writer
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.http.sse import (
     COMMENT,
     encode_event,
@@ -18,12 +18,12 @@ from mcpbus.protocol.http.sse import (
     encode_numbered,
 )
 from mcpbus.protocol.revisions import Revision
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList, ResponseFormat
 
 
-class Opened(msgspec.Struct, frozen=True):
+class StreamedResponse(msgspec.Struct, frozen=True):
     """An answer that comes on a stream.
 
     Attributes:
@@ -33,17 +33,17 @@ class Opened(msgspec.Struct, frozen=True):
         revision: What governs the request; None for a GET.
     """
 
-    stream: Stream
+    stream: MessageStream
     writer: Writer
     form: ResponseFormat
     revision: Revision | None
 
-    def render(self, *, started: bool = False) -> "Rendering":
-        """Begin to make the answer of what the stream says; see `Rendering`."""
-        return Rendering(self, started=started)
+    def render(self, *, started: bool = False) -> "ResponseEncoder":
+        """Begin to make the answer of what the stream says; see `ResponseEncoder`."""
+        return ResponseEncoder(self, started=started)
 
 
-class Rendering:
+class ResponseEncoder:
     """What an answer looks like, as far as it has got: batches in; a whole answer, or a head and pieces, out.
 
     Its form is chosen when its first bytes are due.
@@ -72,7 +72,7 @@ class Rendering:
 
     encode: Callable[[bytes], bytes]
 
-    def __init__(self, opened: Opened, *, started: bool = False) -> None:
+    def __init__(self, opened: StreamedResponse, *, started: bool = False) -> None:
         named = bool(opened.form.address)
         self.encode = encode_message if named else encode_event
         self._encode_all = encode_messages if named else encode_events
@@ -92,13 +92,13 @@ class Rendering:
             return not self._stream.owed and are_replies(batch)
         return len(batch) == 1 and batch[0].final
 
-    def whole(self, batch: list[OutboundMessage]) -> Answer:
+    def whole(self, batch: list[OutboundMessage]) -> HttpResponse:
         """The whole answer, in JSON."""
         if self._form.array:
             return answers.whole_batch(batch)
         return answers.whole_reply(batch[0], self._revision)
 
-    def begin(self, batch: list[OutboundMessage] | None) -> Answer | HeaderList | None:
+    def begin(self, batch: list[OutboundMessage] | None) -> HttpResponse | HeaderList | None:
         """Begin the response with its first batch, or with its end if there is none.
 
         Returns:
@@ -188,4 +188,4 @@ class Rendering:
 
 def are_replies(batch: list[OutboundMessage]) -> bool:
     """Whether nothing but replies is in a batch."""
-    return all(message.kind is Kind.REPLY for message in batch)
+    return all(message.kind is MessageKind.REPLY for message in batch)

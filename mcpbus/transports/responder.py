@@ -7,29 +7,29 @@ import attrs
 import msgspec
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
-from mcpbus.core.request import Request
+from mcpbus.core.request import RequestActor
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
-from mcpbus.core.session_messages import Close, OpenGet
-from mcpbus.core.stream import Stream
+from mcpbus.core.session_messages import CloseSession, OpenGet
+from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.headers import Accepted
+from mcpbus.protocol.http.headers import AcceptHeader
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
     NO_CONTENT,
     AcceptNotification,
-    Answer,
     Batch,
     DeliverResponse,
     EndSession,
-    Head,
+    HttpResponse,
     Initialize,
     OpenStream,
+    RequestHead,
     Serve,
 )
 from mcpbus.protocol.http.sse import HEADERS, encode_event
@@ -41,13 +41,13 @@ from mcpbus.transports import answers
 from mcpbus.transports.answers import GET_FORMAT, JSON_HEADERS, LISTEN_FORMAT, ResponseFormat
 from mcpbus.transports.batches import begin_batch
 from mcpbus.transports.bursts import answer_burst
-from mcpbus.transports.outlets import Outlet, ReadyOutlet
-from mcpbus.transports.refusals import Refusals
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.outlets import InlineResponseSink, ResponseSink
+from mcpbus.transports.refusals import RefusalLog
+from mcpbus.transports.rendering import StreamedResponse
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
 OtherDecision: TypeAlias = (
-    Answer | Initialize | AcceptNotification[Session] | DeliverResponse[Session] | Batch[Session]
+    HttpResponse | Initialize | AcceptNotification[Session] | DeliverResponse[Session] | Batch[Session]
 )
 Decision: TypeAlias = Serve[Session] | OtherDecision
 """What is to be done about a POST: most ask for something to be served."""
@@ -63,7 +63,7 @@ def check_response(response: object) -> None:
         raise ValueError(f"response is {response!r}: it must be 'auto', 'json' or 'sse'")
 
 
-class Responder:
+class RequestHandler:
     """Carries out what was decided about requests to an endpoint.
 
     Each method returns the whole answer; or it gives the outlet the stream on which the answer comes, and returns a handler that
@@ -79,7 +79,7 @@ class Responder:
         ValueError: There is no such form.
     """
 
-    def __init__(self, bus: Hub, response: ResponseMode, refusals: Refusals, *, stateless: bool) -> None:
+    def __init__(self, bus: Hub, response: ResponseMode, refusals: RefusalLog, *, stateless: bool) -> None:
         check_response(response)
         self._bus = bus
         self._refusals = refusals
@@ -87,7 +87,7 @@ class Responder:
         preferred = ResponseFormat(json=response != "sse", sse=response != "json")
         narrowed = {
             accepted: preferred.narrow(accepted)
-            for accepted in (Accepted(json, sse) for json in (True, False) for sse in (True, False))
+            for accepted in (AcceptHeader(json, sse) for json in (True, False) for sse in (True, False))
         }
         self._forms = {
             accepted: (form, form.transport(stateless=False), form.transport(stateless=True))
@@ -95,8 +95,8 @@ class Responder:
         }
 
     def carry_out(
-        self, decision: Decision, head: Head, principal: Any, peer: Peer, outlet: Outlet
-    ) -> Answer | EagerTask | None:
+        self, decision: Decision, head: RequestHead, principal: Any, peer: Peer, outlet: ResponseSink
+    ) -> HttpResponse | EagerTask | None:
         """Carry out what was decided about a POST."""
         if not isinstance(decision, Serve):
             return self._carry_out_rest(decision, head, principal, peer, outlet)
@@ -115,7 +115,7 @@ class Responder:
             result = admit(bus, context, bus.open_stream)
         except ProtocolError as error:
             return answers.error_reply(error, request.id, revision)
-        if isinstance(result, Request):
+        if isinstance(result, RequestActor):
             result.answering = answering = _Answering(outlet, form, context, bus)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
@@ -125,14 +125,14 @@ class Responder:
             if not isinstance(answered, bytes):
                 return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
             result = answered
-        elif isinstance(result, Stream):
+        elif isinstance(result, MessageStream):
             _open(outlet, LISTEN_FORMAT if request.method == LISTEN else form, revision, result)
             return None
         return _reply(context, form, result)
 
     def _carry_out_rest(
-        self, decision: OtherDecision, head: Head, principal: Any, peer: Peer, outlet: Outlet
-    ) -> Answer | None:
+        self, decision: OtherDecision, head: RequestHead, principal: Any, peer: Peer, outlet: ResponseSink
+    ) -> HttpResponse | None:
         match decision:
             case Batch():
                 return self._batch(decision, principal, peer, outlet)
@@ -146,17 +146,21 @@ class Responder:
                 return decision.answer
         return self._refusals.note(decision, head, peer)
 
-    def _batch(self, batch: Batch[Session], principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
+    def _batch(
+        self, batch: Batch[Session], principal: Any, peer: Peer, outlet: ResponseSink
+    ) -> HttpResponse | None:
         form, transport, stateless = self._forms[batch.accepted]
         form = attrs.evolve(form, array=True)
         transport = stateless if batch.session is None else transport
         begun = begin_batch(self._bus, batch, transport, principal, peer)
-        if isinstance(begun, Answer):
+        if isinstance(begun, HttpResponse):
             return begun
         _open(outlet, form, None, begun)
         return None
 
-    def _initialize(self, decision: Initialize, principal: Any, peer: Peer, outlet: Outlet) -> Answer | None:
+    def _initialize(
+        self, decision: Initialize, principal: Any, peer: Peer, outlet: ResponseSink
+    ) -> HttpResponse | None:
         form, transport, stateless = self._forms[decision.accepted]
         transport = stateless if self._stateless else transport
         context = RequestContext(
@@ -173,30 +177,30 @@ class Responder:
             registered = dispatcher.register(bus, context, registration, bus.open_stream)
         except ProtocolError as error:
             return answers.error_reply(error, context.request.id, context.revision)
-        if isinstance(registered, Stream):
+        if isinstance(registered, MessageStream):
             # The session's id goes into the head, which therefore waits for the outcome.
             _open(outlet, attrs.evolve(form, patient=True), context.revision, registered)
             return None
         return _reply(context, form, registered, session.id)
 
-    def admit(self, decision: Answer | OpenStream[Session]) -> Answer | OpenStream[Session]:
+    def admit(self, decision: HttpResponse | OpenStream[Session]) -> HttpResponse | OpenStream[Session]:
         """Note that somebody asks for a stream of their session, new or old; refuse it in a drain."""
         if isinstance(decision, OpenStream):
             decision.session.touch()
             if self._bus.admission.closed:
-                return answers.overload(Overloaded("The server is shutting down"))
+                return answers.overload(ServerOverloaded("The server is shutting down"))
         return decision
 
-    def open(self, decision: OpenStream[Session], principal: Any, outlet: Outlet) -> None:
+    def open(self, decision: OpenStream[Session], principal: Any, outlet: ResponseSink) -> None:
         """Open a GET stream."""
         stream = self._bus.open_stream(StreamKind.STANDALONE, decision.session)
         stream.expire_in(self._bus.seconds_left(principal))
         decision.session.address.tell(OpenGet(stream))
         _open(outlet, GET_FORMAT, None, stream)
 
-    def end(self, decision: EndSession[Session]) -> Answer:
+    def end(self, decision: EndSession[Session]) -> HttpResponse:
         """End a session."""
-        decision.session.address.tell(Close(None))
+        decision.session.address.tell(CloseSession(None))
         return NO_CONTENT
 
 
@@ -212,35 +216,35 @@ class _Answering(msgspec.Struct):
         request: What it waits for then.
     """
 
-    outlet: Outlet
+    outlet: ResponseSink
     form: ResponseFormat
     context: RequestContext
     bus: Hub
-    ready: ReadyOutlet | None = None
-    request: Request | None = None
+    ready: InlineResponseSink | None = None
+    request: RequestActor | None = None
 
     @property
     def gathers(self) -> bool:
-        """See `mcpbus.core.request.Answering`."""
+        """See `mcpbus.core.request.ResponseHandler`."""
         return self.form.sse and self.outlet.gathers
 
     @property
     def keeps(self) -> bool:
-        """See `mcpbus.core.request.Answering`."""
+        """See `mcpbus.core.request.ResponseHandler`."""
         return self.bus.event_store is not None and self.context.session is not None
 
-    def open(self, stream: Stream) -> None:
-        """See `mcpbus.core.request.Answering`."""
+    def open(self, stream: MessageStream) -> None:
+        """See `mcpbus.core.request.ResponseHandler`."""
         _open(self.outlet, self.form, self.context.revision, stream)
 
-    def wait(self, request: Request) -> bool:
-        """See `mcpbus.core.request.Answering`."""
+    def wait(self, request: RequestActor) -> bool:
+        """See `mcpbus.core.request.ResponseHandler`."""
         self.request = request
         self.ready = self.outlet.wait(self, self.bus.limits.keep_alive if self.form.sse else math.inf)
         return self.ready is not None
 
     def answer(self, result: bytes | ProtocolError) -> None:
-        """See `mcpbus.core.request.Answering`."""
+        """See `mcpbus.core.request.ResponseHandler`."""
         ready, context = self.ready, self.context
         assert ready is not None  # noqa: S101 - it has said so
         try:
@@ -252,30 +256,32 @@ class _Answering(msgspec.Struct):
             ready.fail(failure)
 
     def keep_alive(self) -> None:
-        """See `mcpbus.transports.outlets.Speaker`."""
+        """See `mcpbus.transports.outlets.KeepAliveHandler`."""
         if self.request is not None:
             self.form = attrs.evolve(self.form, early=True)
             self.request.begin()
 
     def cancel(self) -> None:
-        """See `mcpbus.transports.outlets.Speaker`."""
+        """See `mcpbus.transports.outlets.KeepAliveHandler`."""
         if self.request is not None:
             self.request.leave()
 
 
-def _open(outlet: Outlet, form: ResponseFormat, revision: Revision | None, stream: Stream) -> None:
-    outlet.open(Opened(stream, stream.attach(), form, revision))
+def _open(
+    outlet: ResponseSink, form: ResponseFormat, revision: Revision | None, stream: MessageStream
+) -> None:
+    outlet.open(StreamedResponse(stream, stream.attach(), form, revision))
 
 
-def _failure(context: RequestContext, error: ProtocolError) -> Answer:
+def _failure(context: RequestContext, error: ProtocolError) -> HttpResponse:
     """The answer with an error that was there at once."""
     reply = answers.error_reply(error, context.request.id, context.revision)
-    return Answer(reply.status, reply.headers, reply.body, context.request.method)
+    return HttpResponse(reply.status, reply.headers, reply.body, context.request.method)
 
 
 def _reply(
     context: RequestContext, form: ResponseFormat, result: bytes, session_id: str | None = None
-) -> Answer:
+) -> HttpResponse:
     """The answer with a result that was there at once."""
     request = context.request
     data = encode_result(request.id, result)
@@ -284,4 +290,4 @@ def _reply(
         data, headers = encode_event(data), HEADERS
     if session_id is not None:
         headers = [*headers, *answers.session_header(session_id)]
-    return Answer(200, headers, data, request.method)
+    return HttpResponse(200, headers, data, request.method)

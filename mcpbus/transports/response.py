@@ -6,10 +6,10 @@ import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.transports.outlets import HttpRequest
-from mcpbus.transports.rendering import Opened, are_replies
+from mcpbus.transports.rendering import StreamedResponse, are_replies
 
 
 class ResponseWriter:
@@ -21,7 +21,7 @@ class ResponseWriter:
         started: Whether the response has begun as an SSE stream.
     """
 
-    def __init__(self, http: HttpRequest, opened: Opened, *, started: bool = False) -> None:
+    def __init__(self, http: HttpRequest, opened: StreamedResponse, *, started: bool = False) -> None:
         self._http = http
         self._stream = opened.stream
         self._writer = opened.writer
@@ -84,7 +84,7 @@ class ResponseWriter:
     async def _write(self, batch: list[OutboundMessage] | None) -> bool:
         rendering, writer = self._rendering, self._writer
         head = rendering.begin(batch)
-        if isinstance(head, Answer):
+        if isinstance(head, HttpResponse):
             await self._http.answer(head)
             return False
         if head is not None:
@@ -106,7 +106,7 @@ class ResponseWriter:
 
 
 def bounded(
-    http: HttpRequest, reached: ReachedLimits, seconds: float, whom: object
+    http: HttpRequest, reached: LimitMonitor, seconds: float, whom: object
 ) -> AbstractContextManager[trio.CancelScope]:
     """Bound writes to a client by `Limits.write_deadline`, if they are not bounded where it is seen how much the client takes."""
     return trio.CancelScope() if http.bounds_writes else reached.writing(seconds, whom)

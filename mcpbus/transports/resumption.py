@@ -15,22 +15,22 @@ import logging
 
 import trio
 
-from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.containment import WrapBaseExceptions
 from mcpbus.core.event_log import is_get_stream, lost_request, parse_event_id
 from mcpbus.core.hub import Hub
 from mcpbus.core.session import Session
 from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.stores.protocol import Replay
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.errors import invalid_request, process_lost
-from mcpbus.protocol.http.messages import NO_CONTENT, Answer, refusal
+from mcpbus.protocol.http.messages import NO_CONTENT, HttpResponse, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event, encode_numbered
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.outlets import HttpRequest
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.response import ResponseWriter, bounded, watch
 
 _log = logging.getLogger("mcpbus")
@@ -73,7 +73,7 @@ async def resume(
         connection.cancel()
 
 
-def _is_whole(stream: Stream) -> bool:
+def _is_whole(stream: MessageStream) -> bool:
     """Tell whether the event store has all that was sent on a stream: it never failed."""
     return stream.log is not None and stream.log.resumable
 
@@ -113,10 +113,10 @@ async def _follow_up(
 
 
 async def _go_on(
-    bus: Hub, http: HttpRequest, stream: Stream, writer: Writer, connection: trio.CancelScope
+    bus: Hub, http: HttpRequest, stream: MessageStream, writer: Writer, connection: trio.CancelScope
 ) -> None:
     """Write what is said from now on."""
-    response = ResponseWriter(http, Opened(stream, writer, GET_FORMAT, None), started=True)
+    response = ResponseWriter(http, StreamedResponse(stream, writer, GET_FORMAT, None), started=True)
     while await response.step(connection, bus.limits):
         pass
 
@@ -162,14 +162,14 @@ async def _fetch(bus: Hub, session: Session, name: str, after: int) -> Replay | 
     if bus.event_breaker.open:
         return None  # which ends only that stream; to wait for the store would end nothing else
     try:
-        with trio.fail_after(bus.limits.write_deadline), ExceptionsOnly("the event store"):
+        with trio.fail_after(bus.limits.write_deadline), WrapBaseExceptions("the event store"):
             return await bus.event_store.replay(session.id, name, after)
     except Exception:  # noqa: BLE001 - a store is somebody else's code; whoever waits for it gets an answer
         _log.exception("the event store failed; stream %s cannot be resumed", name)
         return None
 
 
-def _unknown() -> Answer:
+def _unknown() -> HttpResponse:
     fault = (
         "Last-Event-ID names no event that can be gone on from; open a new stream without it, or ask again"
     )

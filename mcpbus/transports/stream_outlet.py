@@ -2,8 +2,8 @@
 
 import trio
 
-from mcpbus.transports.outlets import Speaker
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.outlets import KeepAliveHandler
+from mcpbus.transports.rendering import StreamedResponse
 
 
 class StreamOutlet:
@@ -15,11 +15,11 @@ class StreamOutlet:
 
     def __init__(self, scope: trio.CancelScope | None = None) -> None:
         self.scope = scope
-        self.opened: Opened | None = None
+        self.opened: StreamedResponse | None = None
 
-    def open(self, opened: Opened) -> None:
-        """See `Outlet`: whoever has made it looks for the stream here."""
+    def open(self, opened: StreamedResponse) -> None:
+        """See `ResponseSink`: whoever has made it looks for the stream here."""
         self.opened = opened
 
-    def wait(self, _request: Speaker, _quiet: float) -> None:
-        """See `Outlet`: the task writes what comes on a stream."""
+    def wait(self, _request: KeepAliveHandler, _quiet: float) -> None:
+        """See `ResponseSink`: the task writes what comes on a stream."""

@@ -5,8 +5,8 @@ from typing import Final
 
 import trio
 
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import Budget
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
@@ -31,7 +31,7 @@ async def read_unfinished(
     limit: int,
     rate: MinDataRate,
     until: float,
-    budget: Budget,
+    budget: MemoryBudget,
     peer: Peer,
     ended: bool = False,
 ) -> bytes | None:
@@ -51,7 +51,7 @@ async def read_unfinished(
         All of it, if that is much after others that bring much; None if it is longer than it may be.
 
     Raises:
-        Overloaded: Too much is kept in memory, and in this body the most.
+        ServerOverloaded: Too much is kept in memory, and in this body the most.
     """
     # Not a list: pieces may have a byte each, and then take forty times as much.
     data = bytearray(begun)
@@ -71,7 +71,7 @@ async def read_unfinished(
             return bytes(data)
         finally:
             account.close()
-    raise Overloaded(
+    raise ServerOverloaded(
         "Too much is kept in memory, and of what is unfinished this is among the longest; try again later"
     )
 

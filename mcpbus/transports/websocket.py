@@ -9,17 +9,17 @@ Here is who may connect. Who carries the messages is somebody else's affair.
 
 from collections.abc import Hashable, Sequence
 
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.head_judge import HeadJudge
-from mcpbus.protocol.http.messages import Answer, Head, answer, refusal
+from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, refusal
 from mcpbus.protocol.owners import Peer
 from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
 from mcpbus.transports import answers
-from mcpbus.transports.access import Access
+from mcpbus.transports.access import AccessControl
 from mcpbus.transports.authorizing import authorize
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 
 
 class WebSockets:
@@ -37,7 +37,7 @@ class WebSockets:
         max_bytes: How long a message of a client may be.
     """
 
-    def __init__(self, bus: Hub, heads: HeadJudge, access: Access) -> None:
+    def __init__(self, bus: Hub, heads: HeadValidator, access: AccessControl) -> None:
         self._bus = bus
         self._heads = heads
         self._access = access
@@ -46,7 +46,7 @@ class WebSockets:
         self.reached = bus.reached
         self.max_bytes = heads.options.max_body_bytes
 
-    def judge(self, head: Head) -> Answer | None:
+    def judge(self, head: RequestHead) -> HttpResponse | None:
         """Return why there is no WebSocket for a request to upgrade, as far as that has nothing to do with how it asks."""
         refused = self._heads.judge_caller(head)
         options = self._heads.options
@@ -54,7 +54,9 @@ class WebSockets:
             refused = answer(404, b"text/plain", b"Not found: there is no WebSocket here\n")
         return None if refused is None else self._access.refusals.note(refused, head, None)
 
-    async def open(self, head: Head, peer: Peer, offered: Sequence[str]) -> Answer | Channel:
+    async def open(
+        self, head: RequestHead, peer: Peer, offered: Sequence[str]
+    ) -> HttpResponse | DuplexChannel:
         """Open a connection for a request to upgrade that `judge` lets pass.
 
         Args:
@@ -74,8 +76,8 @@ class WebSockets:
                 400, invalid_request(f"Sec-WebSocket-Protocol must offer {SUBPROTOCOL}, or nothing")
             )
         try:
-            return Channel(self._bus, principal, self._heads.origin(head, peer))
-        except Overloaded as error:
+            return DuplexChannel(self._bus, principal, self._heads.origin(head, peer))
+        except ServerOverloaded as error:
             return answers.overload(error)
 
     def why_ended(self) -> CloseCode:

@@ -12,8 +12,8 @@ from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.uris import UriSet
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.pauses import Pauses
-from mcpbus.upstream.pipe import Pipe
-from mcpbus.upstream.pool import Pool, Requester
+from mcpbus.upstream.pipe import UpstreamConnection
+from mcpbus.upstream.pool import Requester, UpstreamPool
 from mcpbus.upstream.subscriptions import Subscriptions
 
 _log = logging.getLogger("mcpbus")
@@ -39,10 +39,10 @@ class ClientSubscriptions:
     def __init__(  # noqa: PLR0917 - made in one place
         self,
         server: str,
-        pool: Pool,
+        pool: UpstreamPool,
         requester: Requester,
         knows: Callable[[str], bool],
-        heard: Callable[[Pipe, str, dict[str, Any]], object],
+        heard: Callable[[UpstreamConnection, str, dict[str, Any]], object],
         updated: Callable[[str], object],
         spelled: Callable[[str], str],
     ) -> None:
@@ -102,7 +102,7 @@ class ClientSubscriptions:
                 )
                 await trio.sleep(pause)
 
-    async def _stay(self, pipe: Pipe) -> None:
+    async def _stay(self, pipe: UpstreamConnection) -> None:
         async with background() as nursery:
             nursery.start_soon(cancel_at, pipe.ended, nursery.cancel_scope)
             await self._over.stay(pipe)

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import trio
 
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.core.notification import ELICITATION_COMPLETE, LIST_CHANGED, MESSAGE, PROGRESS, RESOURCE_UPDATED
 from mcpbus.protocol.messages import ListName
-from mcpbus.upstream.pipe import Pipe
+from mcpbus.upstream.pipe import UpstreamConnection
 
 _log = logging.getLogger("mcpbus")
 
@@ -34,13 +34,15 @@ class _Changes:
         rests: For how many times as long as that took no other change is passed on.
     """
 
-    def __init__(self, look: Callable[[Pipe, Iterable[ListName]], Awaitable[None]], *, rests: float) -> None:
+    def __init__(
+        self, look: Callable[[UpstreamConnection, Iterable[ListName]], Awaitable[None]], *, rests: float
+    ) -> None:
         self._look = look
         self._rests = rests
-        self._changed: dict[Pipe, dict[ListName, None]] = {}
+        self._changed: dict[UpstreamConnection, dict[ListName, None]] = {}
         self._stirred = trio.Event()
 
-    def note(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+    def note(self, pipe: UpstreamConnection, lists: Iterable[ListName]) -> None:
         """Note which lists have changed, as a connection reports."""
         self._changed.setdefault(pipe, {}).update(dict.fromkeys(lists))
         self._stirred.set()
@@ -60,15 +62,15 @@ class _Changes:
 
 
 def _at_once(
-    changed: Callable[[Pipe, Iterable[ListName]], object],
-) -> Callable[[Pipe, Iterable[ListName]], Awaitable[None]]:
-    async def look(pipe: Pipe, lists: Iterable[ListName]) -> None:
+    changed: Callable[[UpstreamConnection, Iterable[ListName]], object],
+) -> Callable[[UpstreamConnection, Iterable[ListName]], Awaitable[None]]:
+    async def look(pipe: UpstreamConnection, lists: Iterable[ListName]) -> None:
         changed(pipe, lists)
 
     return look
 
 
-class Hearing:
+class NotificationRelay:
     """Hears what is said outside of calls, on all connections of one opened proxy.
 
     A connection that tells calls apart brings here only messages that belong to no call. They go to the session that owns the
@@ -88,10 +90,10 @@ class Hearing:
 
     def __init__(
         self,
-        look: Callable[[Pipe, Iterable[ListName]], Awaitable[None]],
-        changed: Callable[[Pipe, Iterable[ListName]], object],
-        updated: Callable[[Pipe, str], object],
-        lost: Callable[[Pipe], object],
+        look: Callable[[UpstreamConnection, Iterable[ListName]], Awaitable[None]],
+        changed: Callable[[UpstreamConnection, Iterable[ListName]], object],
+        updated: Callable[[UpstreamConnection, str], object],
+        lost: Callable[[UpstreamConnection], object],
     ) -> None:
         self._updated = updated
         self._lost = lost
@@ -105,23 +107,23 @@ class Hearing:
             nursery.start_soon(self._shared.run)
             nursery.start_soon(self._owned.run)
 
-    async def listen(self, pipe: Pipe) -> None:
+    async def listen(self, pipe: UpstreamConnection) -> None:
         """Hear what is said on a connection, until it is lost."""
         pipe.client.hear(partial(self.hear, pipe))
         while True:
             try:
                 await pipe.client.next_notification()
-            except Disconnected:
+            except DisconnectedError:
                 if not pipe.client.connected:
                     return
                 # Over HTTP that was the stream alone, and who waits again has it opened again.
                 self._lost(pipe)
                 self._note_changes(pipe, _LISTS.values())
 
-    def _note_changes(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+    def _note_changes(self, pipe: UpstreamConnection, lists: Iterable[ListName]) -> None:
         (self._owned if pipe.use.owned else self._shared).note(pipe, lists)
 
-    def hear(self, pipe: Pipe, method: str, params: dict[str, Any]) -> None:
+    def hear(self, pipe: UpstreamConnection, method: str, params: dict[str, Any]) -> None:
         """Take one notification."""
         if method in _LISTS:
             self._note_changes(pipe, [_LISTS[method]])
@@ -139,7 +141,7 @@ class Hearing:
         self.dropped += 1
         _log.debug("%a of another server concerns no client, or cannot be read", method)
 
-    def _say(self, pipe: Pipe, method: str, params: dict[str, Any]) -> bool:
+    def _say(self, pipe: UpstreamConnection, method: str, params: dict[str, Any]) -> bool:
         """Send it to the session that owns the connection, or that all its calls belong to; return whether that is possible."""
         session, of_calls = pipe.session, {*pipe.calls.values()}
         if session is None and len(of_calls) == 1 and pipe.guesses:

@@ -8,7 +8,7 @@ import msgspec
 
 from mcpbus.client.yielding import Yielder
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.registry import Registry
+from mcpbus.features.registry import ItemRegistry
 from mcpbus.protocol.errors import quoted
 from mcpbus.upstream.errors import told
 
@@ -29,7 +29,7 @@ class Listed:
         self,
         noun: str,
         key: str,
-        registry: Registry[Any],
+        registry: ItemRegistry[Any],
         make: Callable[[Described], Any],
         replace: Callable[[Iterable[str], Mapping[str, Any]], None],
         *,

@@ -14,15 +14,15 @@ import attrs
 import trio
 
 from mcpbus.client.client import ServerDescription
-from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.errors import ClientError, DisconnectedError
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
-from mcpbus.core.open_count import OpenCount
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.core.subscriber import Subscriber
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.elsewhere import Difference
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
@@ -30,16 +30,16 @@ from mcpbus.protocol.uris import canonical_uri
 from mcpbus.upstream.client_lists import KINDS_OF, ClientLists, Inquiry
 from mcpbus.upstream.client_subscriptions import ClientSubscriptions
 from mcpbus.upstream.errors import UpstreamError, told
-from mcpbus.upstream.hearing import Hearing
-from mcpbus.upstream.mirror import LOOK_SECONDS, Mirror
+from mcpbus.upstream.hearing import NotificationRelay
+from mcpbus.upstream.mirror import LOOK_SECONDS, FeatureMirror
 from mcpbus.upstream.pauses import Pauses
-from mcpbus.upstream.pipe import PLAIN, Pipe, Use
-from mcpbus.upstream.pool import Isolation, Pool, Requester
-from mcpbus.upstream.relay import Relay
+from mcpbus.upstream.pipe import PLAIN, ConnectionKey, UpstreamConnection
+from mcpbus.upstream.pool import Isolation, Requester, UpstreamPool
+from mcpbus.upstream.relay import CallRelay
 from mcpbus.upstream.subscriptions import Subscriptions
 from mcpbus.upstream.target import Upstream
 from mcpbus.upstream.tool_filter import ToolFilter
-from mcpbus.upstream.watch import Watch
+from mcpbus.upstream.watch import UpstreamMonitor
 
 _log = logging.getLogger("mcpbus")
 
@@ -52,7 +52,7 @@ A command that lists or calls once, and then ends, waits longer."""
 
 
 @attrs.frozen
-class Terms:
+class ProxyOptions:
     """How a proxy passes calls on.
 
     Attributes:
@@ -87,7 +87,7 @@ class Clients:
     changed_for: Callable[[Hashable, ListName, bool], object]
 
 
-class Live:
+class ProxyRuntime:
     """One opened proxy.
 
     Args:
@@ -104,8 +104,8 @@ class Live:
     def __init__(
         self,
         upstream: Upstream,
-        features: Features,
-        terms: Terms,
+        features: FeatureSet,
+        terms: ProxyOptions,
         *,
         learned: Callable[[ServerDescription], object],
         clients: Clients,
@@ -120,21 +120,21 @@ class Live:
         self._upstream = upstream
         self._sorted: list[str] = []
         self._sorted_of = 0
-        self._reached = ReachedLimits()
+        self._reached = LimitMonitor()
         self._nursery: trio.Nursery | None = None
-        self._inquiries: dict[tuple[Use, ListName], Inquiry] = {}
+        self._inquiries: dict[tuple[ConnectionKey, ListName], Inquiry] = {}
         # Which subscriptions of which clients go over connections of their own, and how many of an owner do not.
         self._subscribed: dict[tuple[Hashable, str], bool] = {}
         self._client_subscriptions: dict[Hashable, ClientSubscriptions] = {}
         self._owners: dict[str, Counter[Hashable]] = {}
-        self._hearing = Hearing(self._look, self._announced, self._told_updated, self._lost)
-        self._pool = Pool(upstream, terms.connections, self._hear, terms.isolation)
-        self.calls = OpenCount()
-        self._relay = Relay(upstream.name, self._pool, self._hearing, terms.tools, self.calls)
-        self._mirror = Mirror(
+        self._hearing = NotificationRelay(self._look, self._announced, self._told_updated, self._lost)
+        self._pool = UpstreamPool(upstream, terms.connections, self._hear, terms.isolation)
+        self.calls = ActiveCounter()
+        self._relay = CallRelay(upstream.name, self._pool, self._hearing, terms.tools, self.calls)
+        self._mirror = FeatureMirror(
             upstream.name, features, self._relay, terms.scopes, terms.timeout, tools=terms.tools
         )
-        self._watch = Watch(
+        self._watch = UpstreamMonitor(
             upstream,
             self._pool,
             self._mirror,
@@ -284,7 +284,7 @@ class Live:
     # -- what the lists do not show ---------------------------------------------------------------
 
     @property
-    def unlisted(self) -> Mirror:
+    def unlisted(self) -> FeatureMirror:
         """What makes features of names that are in no list."""
         return self._mirror
 
@@ -337,7 +337,7 @@ class Live:
             )
         return trio.current_time() - began
 
-    async def _list_own(self, pipe: Pipe, name: ListName) -> None:
+    async def _list_own(self, pipe: UpstreamConnection, name: ListName) -> None:
         has = (await pipe.client.describe()).capabilities
         with trio.fail_after(LOOK_SECONDS):
             lists = (
@@ -350,7 +350,7 @@ class Live:
         await pipe.lists.take(name, lists)
         self._relisted()
 
-    def _tell_late(self, use: Use, name: ListName) -> None:
+    def _tell_late(self, use: ConnectionKey, name: ListName) -> None:
         """Have a client ask again that did not wait for its list."""
         pipe = self._pool.opened(use)
         if pipe is not None and pipe.lists is not None and pipe.lists.difference:
@@ -358,7 +358,7 @@ class Live:
 
     # -- what the other server says --------------------------------------------------------------
 
-    async def _hear(self, pipe: Pipe, ready: Callable[[], None]) -> None:
+    async def _hear(self, pipe: UpstreamConnection, ready: Callable[[], None]) -> None:
         """Hear the messages of no call on a connection until its end. `ready` is called before the first call goes over it."""
         if not (pipe.modern and pipe.use.lasts):
             ready()
@@ -380,7 +380,7 @@ class Live:
             await self._hearing.listen(pipe)
             nursery.cancel_scope.cancel()
 
-    async def _hear_lists(self, pipe: Pipe, own: Subscriptions) -> None:
+    async def _hear_lists(self, pipe: UpstreamConnection, own: Subscriptions) -> None:
         """Listen for changes of the lists of a client; again, if the server ends the listen."""
         pauses = Pauses()
         async with trio.open_nursery() as nursery:
@@ -391,16 +391,16 @@ class Live:
                 await trio.sleep(pauses.next())
                 nursery.start_soon(self._tell_missed, pipe, own)
 
-    async def _tell_missed(self, pipe: Pipe, own: Subscriptions) -> None:
+    async def _tell_missed(self, pipe: UpstreamConnection, own: Subscriptions) -> None:
         """Tell a client that its lists may have changed while no listen was there."""
         await own.begun()
         self._changed(pipe, KINDS_OF)
 
-    async def _look(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+    async def _look(self, pipe: UpstreamConnection, lists: Iterable[ListName]) -> None:
         """Look at the shared lists, over a connection that no client owns."""
         try:
             await self._mirror.look(pipe.client, lists)
-        except (UpstreamError, Disconnected) as error:
+        except (UpstreamError, DisconnectedError) as error:
             if not pipe.closing:
                 _log.warning("lists of %s are left as they are: %s", self._upstream.name, told(error))
         self._watch.relisted()
@@ -410,7 +410,7 @@ class Live:
         for own in self._client_subscriptions.values():
             own.changed()
 
-    def _announced(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+    def _announced(self, pipe: UpstreamConnection, lists: Iterable[ListName]) -> None:
         """Take that the upstream server announces changes of a client's lists: the client asks for them, and gets the new ones."""
         names = list(lists)
         for name in names:
@@ -419,7 +419,7 @@ class Live:
                 inquiry.announced()
         self._changed(pipe, names)
 
-    def _changed(self, pipe: Pipe, lists: Iterable[ListName]) -> None:
+    def _changed(self, pipe: UpstreamConnection, lists: Iterable[ListName]) -> None:
         """Tell the client that owns a connection that its lists have changed; it asks for them if it wants to know."""
         for name in lists:
             if pipe.session is not None:
@@ -428,7 +428,7 @@ class Live:
                 # Legacy sessions share it at a server of 2026-07-28. At any other, they have connections of their own.
                 self._clients.changed_for(pipe.use.who, name, pipe.modern)
 
-    def _told_updated(self, pipe: Pipe, uri: str) -> None:
+    def _told_updated(self, pipe: UpstreamConnection, uri: str) -> None:
         """Notify the clients of an owned connection of an update, or the clients that subscribe over the shared one."""
         uses = {
             key: self._pool.use_of(subscriptions.requester)
@@ -446,7 +446,7 @@ class Live:
         for key in {key for key, _ in self._subscribed} - own:
             self._clients.updated_for(key, uri)
 
-    def _lost(self, pipe: Pipe) -> None:
+    def _lost(self, pipe: UpstreamConnection) -> None:
         if pipe.use == PLAIN:
             self._watch.lost()
         for own in self._client_subscriptions.values():

@@ -7,8 +7,8 @@ from typing import Any, Final
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError, Disconnected
-from mcpbus.features.catalogue import Capability, Features
+from mcpbus.client.errors import ClientError, DisconnectedError
+from mcpbus.features.catalogue import Capability, FeatureSet
 from mcpbus.features.completion import Completer
 from mcpbus.features.elsewhere import Kind
 from mcpbus.features.foreign import (
@@ -21,14 +21,14 @@ from mcpbus.features.foreign import (
     unlisted_resources,
     unlisted_tool,
 )
-from mcpbus.features.prompt import Prompt
-from mcpbus.features.registry import Registry
+from mcpbus.features.prompt import RegisteredPrompt
+from mcpbus.features.registry import ItemRegistry
 from mcpbus.features.tool import Tool
 from mcpbus.protocol.errors import ProtocolError, quoted
 from mcpbus.protocol.messages import ListName
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.listed import Described, Listed
-from mcpbus.upstream.relay import Relay
+from mcpbus.upstream.relay import CallRelay
 from mcpbus.upstream.tool_filter import ToolFilter
 
 _log = logging.getLogger("mcpbus")
@@ -39,7 +39,7 @@ LOOK_SECONDS: Final = 30.0
 """How long lists may take to come, all together."""
 
 
-class Mirror:
+class FeatureMirror:
     """The lists of the other server.
 
     Args:
@@ -54,8 +54,8 @@ class Mirror:
     def __init__(
         self,
         server: str,
-        features: Features,
-        relay: Relay,
+        features: FeatureSet,
+        relay: CallRelay,
         scopes: tuple[str, ...],
         timeout: float | None,
         *,
@@ -105,7 +105,7 @@ class Mirror:
         self,
         noun: str,
         key: str,
-        registry: Registry[Any],
+        registry: ItemRegistry[Any],
         make: Callable[..., Any],
         relay: Callable[..., Awaitable[Any]],
     ) -> Listed:
@@ -130,7 +130,7 @@ class Mirror:
             return None
         return unlisted_tool(name, self._relay.call_tool, **self._terms)
 
-    def unlisted_prompt(self, name: str) -> Prompt | None:
+    def unlisted_prompt(self, name: str) -> RegisteredPrompt | None:
         """Return what gets a prompt that is in no list; None if the upstream server has no prompts."""
         if not self.may_have("prompts"):
             return None
@@ -157,7 +157,7 @@ class Mirror:
 
         Raises:
             UpstreamError: They do not come.
-            Disconnected: There is no connection.
+            DisconnectedError: There is no connection.
         """
         async with self._listing:
             found: list[tuple[Listed, list[dict[str, Any]]]] = []
@@ -180,7 +180,7 @@ class Mirror:
         try:
             found = await self.list_there(client, name, shared=True)
             return zip(self._lists[name], found, strict=True)
-        except Disconnected:
+        except DisconnectedError:
             raise  # that says nothing about the list
         except (ProtocolError, ClientError) as error:
             _log.warning("%s of %s cannot be listed: %s", name, self._server, told(error))

@@ -12,8 +12,8 @@ import trio
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnQuestion
-from mcpbus.core.budget import SHORT_BYTES, Account, Budget
-from mcpbus.core.places import Place
+from mcpbus.core.budget import SHORT_BYTES, MemoryAccount, MemoryBudget
+from mcpbus.core.places import FairToken
 from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
@@ -21,7 +21,7 @@ from mcpbus.protocol.revisions import LATEST_LEGACY, Era
 from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.upstream.client_lists import ClientLists
 from mcpbus.upstream.errors import UpstreamError, told
-from mcpbus.upstream.question import RelayedQuestion
+from mcpbus.upstream.question import RelayedInputRequest
 from mcpbus.upstream.target import Upstream
 
 _log = logging.getLogger("mcpbus")
@@ -43,7 +43,7 @@ class OneCall:
 
 
 @attrs.frozen
-class Use:
+class ConnectionKey:
     """The owner of a connection, and what the connection declares. Those of equal uses are as good as each other.
 
     Attributes:
@@ -67,11 +67,11 @@ class Use:
         return self.owned and not isinstance(self.who, OneCall)
 
 
-PLAIN: Final = Use()
+PLAIN: Final = ConnectionKey()
 """The connection that belongs to no client: it shows what the server offers to all."""
 
 
-class Pipe:
+class UpstreamConnection:
     """One connection.
 
     Args:
@@ -103,7 +103,7 @@ class Pipe:
 
     def __init__(
         self,
-        use: Use,
+        use: ConnectionKey,
         session: Session | None,
         capabilities: dict[str, Any],
         owner: Hashable,
@@ -129,8 +129,8 @@ class Pipe:
         self._level: tuple[LogLevel, int] | None = None
         self._takes_level = True
         self._retired = False
-        self._account: Account | None = None
-        self._place: Place | None = None
+        self._account: MemoryAccount | None = None
+        self._place: FairToken | None = None
         self._scope = trio.CancelScope()
         self._opened = trio.Event()
 
@@ -168,7 +168,7 @@ class Pipe:
         """Whether it was closed from here."""
         return self._scope.cancel_called
 
-    def adopt(self, use: Use, session: Session | None, owner: Hashable) -> None:
+    def adopt(self, use: ConnectionKey, session: Session | None, owner: Hashable) -> None:
         """Have it be for something else, which nothing that it was used for contradicts."""
         self.use, self.session, self.owner = use, session, owner
 
@@ -215,7 +215,7 @@ class Pipe:
             return await self.answerers[-1](method, params)
         if self.answerers and not self.client.scoped:
             return await self.answerers[-1](method, params)
-        [answer] = await self.session.relay_questions({None: RelayedQuestion(method, params)})
+        [answer] = await self.session.relay_questions({None: RelayedInputRequest(method, params)})
         return answer
 
     async def opened(self) -> None:
@@ -233,8 +233,8 @@ class Pipe:
     async def run(
         self,
         upstream: Upstream,
-        make_room: Callable[["Pipe"], Awaitable[Place | None]],
-        hear: Callable[["Pipe", Callable[[], None]], Awaitable[None]],
+        make_room: Callable[["UpstreamConnection"], Awaitable[FairToken | None]],
+        hear: Callable[["UpstreamConnection", Callable[[], None]], Awaitable[None]],
     ) -> None:
         """Open it, and keep it open until it is closed, or lost, or was idle for long.
 
@@ -316,17 +316,17 @@ class Pipe:
             "an upstream server rejects logging/setLevel, and sends the log lines that it likes: %s", why
         )
 
-    def count_in(self, budget: Budget) -> None:
+    def count_in(self, budget: MemoryBudget) -> None:
         """Count what waits to be written to the server, and what is read of it, in the budget of the bus that its calls come from."""
         if self._account is None:
             self._account = self._open_account(budget)
             self.client.count_waiting(partial(self._count, budget))
             self.client.count_reading(partial(self._count_reading, budget))
 
-    def _count_reading(self, budget: Budget, give_up: Callable[[], object]) -> Account:
+    def _count_reading(self, budget: MemoryBudget, give_up: Callable[[], object]) -> MemoryAccount:
         return budget.account("a message of an upstream server", give_up, owner=self.owner)
 
-    def _count(self, budget: Budget, size: int) -> None:
+    def _count(self, budget: MemoryBudget, size: int) -> None:
         account = self._account
         if account is None or (size < SHORT_BYTES and not account.held):
             return
@@ -337,7 +337,7 @@ class Pipe:
         # It is there twice: as arguments, and as it is written.
         account.hold_now(2 * size if size >= SHORT_BYTES else 0)
 
-    def _open_account(self, budget: Budget) -> Account:
+    def _open_account(self, budget: MemoryBudget) -> MemoryAccount:
         return budget.account("what waits for an upstream server", self._withdraw, owner=self.owner)
 
     def _withdraw(self) -> None:

@@ -21,13 +21,13 @@ import msgspec
 import trio
 
 from mcpbus.client.conversation import INFO
-from mcpbus.core.places import Place, Places
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.places import FairLimiter, FairToken
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.revisions import Revision
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
-from mcpbus.upstream.pipe import PLAIN, OneCall, Pipe, Use
+from mcpbus.upstream.pipe import PLAIN, ConnectionKey, OneCall, UpstreamConnection
 from mcpbus.upstream.target import Upstream
 
 _log = logging.getLogger("mcpbus")
@@ -66,7 +66,7 @@ class Requester:
     session: Session | None
     owner: Hashable
     capabilities: dict[str, Any]
-    reached: ReachedLimits
+    reached: LimitMonitor
     _client: RequestContext | Session
 
     @property
@@ -80,7 +80,7 @@ class Requester:
         return introduction(self._client)
 
     @classmethod
-    def of(cls, client: RequestContext | Session, reached: ReachedLimits) -> Self:
+    def of(cls, client: RequestContext | Session, reached: LimitMonitor) -> Self:
         """Return the client that sent a request, or that has a session."""
         session = client if isinstance(client, Session) else client.legacy_session
         assert client.revision is not None  # noqa: S101 - a session that was registered has one
@@ -89,7 +89,7 @@ class Requester:
 
 
 @attrs.frozen
-class _Wanted:
+class _ConnectionRequest:
     """The connection that a call takes.
 
     Attributes:
@@ -103,11 +103,11 @@ class _Wanted:
         requester: The client; None for the connection that belongs to none.
     """
 
-    use: Use
+    use: ConnectionKey
     session: Session | None
     capabilities: dict[str, Any]
     owner: Hashable
-    reached: ReachedLimits
+    reached: LimitMonitor
     modern: bool | None = None
     legacy: bool = False
     requester: Requester | None = None
@@ -127,13 +127,13 @@ class _Failure:
     until: float
 
 
-class Pool:
+class UpstreamPool:
     """The connections of one opened proxy.
 
     Args:
         upstream: The other server.
         connections: How many there may be at once.
-        hear: Hears what is said outside of calls on one of them, until it is lost; see `Pipe.run`.
+        hear: Hears what is said outside of calls on one of them, until it is lost; see `UpstreamConnection.run`.
         isolation: The owner of each connection.
     """
 
@@ -141,25 +141,27 @@ class Pool:
         self,
         upstream: Upstream,
         connections: int,
-        hear: Callable[[Pipe, Callable[[], None]], Awaitable[None]],
+        hear: Callable[[UpstreamConnection, Callable[[], None]], Awaitable[None]],
         isolation: Isolation = "client",
     ) -> None:
         self._upstream = upstream
         self._isolation = isolation
         self._hear = hear
-        self._pipes: dict[Use, list[Pipe]] = {}
-        self._places = Places(
+        self._pipes: dict[ConnectionKey, list[UpstreamConnection]] = {}
+        self._places = FairLimiter(
             connections, option="connections", waited=f"a call waited for a connection to {upstream.name}"
         )
         # Those that wait for room.
-        self._waiting: set[Pipe] = set()
+        self._waiting: set[UpstreamConnection] = set()
         self._modern: bool | None = None  # not known yet
         # From when on clients use a legacy revision at a server of 2026-07-28.
         self._legacy_from = -math.inf if upstream.negotiates else math.inf
         # By what the clients declared for whom there was no connection: another one may be let in. They are few, see `asked_by_way`.
         self._failures: dict[bytes, _Failure] = {}
         # Connections are opened by a task of the pool's own, not in the context of whichever call was first. There are no more than calls.
-        self._sender, self._receiver = trio.open_memory_channel[tuple[Pipe, _Wanted]](math.inf)
+        self._sender, self._receiver = trio.open_memory_channel[
+            tuple[UpstreamConnection, _ConnectionRequest]
+        ](math.inf)
 
     async def run(self) -> None:
         """Open connections as they are wanted, until cancelled."""
@@ -170,7 +172,7 @@ class Pool:
     # -- lending ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def lend(self, requester: Requester) -> AsyncIterator[Pipe]:
+    async def lend(self, requester: Requester) -> AsyncIterator[UpstreamConnection]:
         """Lend a connection for a request of a client.
 
         Raises:
@@ -198,33 +200,33 @@ class Pool:
         raise UpstreamError("it speaks another revision each time")
 
     @asynccontextmanager
-    async def lend_plain(self, reached: ReachedLimits) -> AsyncIterator[Pipe]:
+    async def lend_plain(self, reached: LimitMonitor) -> AsyncIterator[UpstreamConnection]:
         """Lend the connection that belongs to no client; as `lend` in all else."""
-        wanted = _Wanted(PLAIN, session=None, capabilities={}, owner=None, reached=reached)
+        wanted = _ConnectionRequest(PLAIN, session=None, capabilities={}, owner=None, reached=reached)
         async with self._lend(wanted, to_call=False) as pipe:
             yield pipe
 
-    def use_of(self, requester: Requester) -> Use | None:
+    def use_of(self, requester: Requester) -> ConnectionKey | None:
         """Return the use of the connection that belongs to a client alone, as far as is known; None if it has none for longer than a call."""
         use = self._wanted(requester).use
         return use if use.lasts else None
 
-    def opened(self, use: Use) -> Pipe | None:
+    def opened(self, use: ConnectionKey) -> UpstreamConnection | None:
         """Return an open connection of a use, if there is one."""
         return next((pipe for pipe in self._pipes.get(use, ()) if pipe.is_open), None)
 
-    def opened_shared(self) -> Pipe | None:
+    def opened_shared(self) -> UpstreamConnection | None:
         """Return an open connection that belongs to no client, if there is one; the one that shows what all see goes first."""
         shared = (
             pipe for use, pipes in self._pipes.items() for pipe in pipes if not use.owned and pipe.is_open
         )
         return min(shared, key=lambda pipe: pipe.use != PLAIN, default=None)
 
-    def of_session(self, session: Session) -> list[Pipe]:
+    def of_session(self, session: Session) -> list[UpstreamConnection]:
         """Return the connections that are a session's own."""
-        return self._of(Use(session.id))
+        return self._of(ConnectionKey(session.id))
 
-    def _of(self, use: Use) -> list[Pipe]:
+    def _of(self, use: ConnectionKey) -> list[UpstreamConnection]:
         return [pipe for pipe in self._pipes.get(use, ()) if not pipe.closing]
 
     def forget(self, session: Session) -> None:
@@ -232,41 +234,47 @@ class Pool:
         for pipe in self.of_session(session):
             pipe.close()
 
-    def _wanted(self, requester: Requester) -> _Wanted:
+    def _wanted(self, requester: Requester) -> _ConnectionRequest:
         """Return the connection that a request takes; see the module."""
         session, capabilities = requester.session, requester.capabilities
         owner, reached = requester.owner, requester.reached
         own = self._own(requester)
         legacy = bool(self._modern) and self._isolation != "none" and self._may_be_legacy(own, owner)
         if self._modern and not legacy:
-            use = Use(requester.who) if self._upstream.program else PLAIN
+            use = ConnectionKey(requester.who) if self._upstream.program else PLAIN
             if self._isolation != "client":
                 use = PLAIN if self._isolation == "none" else own
-            return _Wanted(use, None, {}, owner, reached, modern=True, requester=requester)
+            return _ConnectionRequest(use, None, {}, owner, reached, modern=True, requester=requester)
         session = session if own.who == getattr(session, "id", None) else None
-        return _Wanted(
+        return _ConnectionRequest(
             own, session, capabilities, owner, reached, modern=False, legacy=legacy, requester=requester
         )
 
-    def _own(self, requester: Requester) -> Use:
+    def _own(self, requester: Requester) -> ConnectionKey:
         """Return the connection on which a server with sessions keeps the state of a client."""
         capabilities = _encode(requester.capabilities)
         match self._isolation:
             case "call":
-                return Use(OneCall(), capabilities)
+                return ConnectionKey(OneCall(), capabilities)
             case "none":
-                return Use(None, capabilities, shared=True)
+                return ConnectionKey(None, capabilities, shared=True)
             case "client":
                 session = requester.session
-                return Use(requester.who, capabilities) if session is None else Use(session.id)
+                return (
+                    ConnectionKey(requester.who, capabilities)
+                    if session is None
+                    else ConnectionKey(session.id)
+                )
 
-    def _may_be_legacy(self, own: Use, owner: Hashable) -> bool:
+    def _may_be_legacy(self, own: ConnectionKey, owner: Hashable) -> bool:
         """Whether a client is to use a legacy revision at a server of 2026-07-28: it does, or may do so and takes no place from others."""
         if any(pipe.may_be(False) for pipe in self._of(own)):
             return True
         return trio.current_time() >= self._legacy_from and self._places.has_room(owner)
 
-    def go_without(self, why: Exception, level: int = logging.WARNING, useless: Pipe | None = None) -> None:
+    def go_without(
+        self, why: Exception, level: int = logging.WARNING, useless: UpstreamConnection | None = None
+    ) -> None:
         """Have clients use 2026-07-28 for a while, which has no sessions. Connections that have one stay, unless it is `useless`."""
         now = trio.current_time()
         if now >= self._legacy_from:  # else that is known of another client's attempt
@@ -276,7 +284,7 @@ class Pool:
             useless.retire()
 
     @asynccontextmanager
-    async def _lend(self, wanted: _Wanted, *, to_call: bool) -> AsyncIterator[Pipe]:
+    async def _lend(self, wanted: _ConnectionRequest, *, to_call: bool) -> AsyncIterator[UpstreamConnection]:
         pipe = self._find(wanted) or self._adopt(wanted) or self._open(wanted)
         pipe.used |= to_call  # from now on, be it that it is not open yet: it is nobody else's
         pipe.take()
@@ -292,13 +300,13 @@ class Pool:
             if not pipe.lent and (once or pipe in self._waiting or self._is_wanted(pipe)):
                 pipe.close()
 
-    def _find(self, wanted: _Wanted) -> Pipe | None:
+    def _find(self, wanted: _ConnectionRequest) -> UpstreamConnection | None:
         for pipe in self._pipes.get(wanted.use, ()):
             if not pipe.closing and pipe.may_be(wanted.modern):
                 return pipe
         return None
 
-    def _adopt(self, wanted: _Wanted) -> Pipe | None:
+    def _adopt(self, wanted: _ConnectionRequest) -> UpstreamConnection | None:
         """Take the process that told what the server offers, and has served nobody, for a client of the same name that declares no more."""
         for pipe in () if wanted.modern or wanted.legacy else self._pipes.get(PLAIN, ()):
             same = pipe.capabilities == wanted.capabilities and (wanted.info or INFO) == INFO
@@ -309,17 +317,17 @@ class Pool:
                 return pipe
         return None
 
-    def _is_new(self, pipe: Pipe) -> bool:
+    def _is_new(self, pipe: UpstreamConnection) -> bool:
         """Whether it is a process that has served nobody."""
         return self._upstream.program and not (pipe.used or pipe.closing)
 
     # -- opening ---------------------------------------------------------------------------------
 
-    def _open(self, wanted: _Wanted) -> Pipe:
+    def _open(self, wanted: _ConnectionRequest) -> UpstreamConnection:
         failure = self._failures.get(_encode(wanted.capabilities))
         if failure is not None and trio.current_time() < failure.until:
             raise UpstreamError(str(failure.why)) from failure.why
-        pipe = Pipe(
+        pipe = UpstreamConnection(
             wanted.use,
             wanted.session,
             wanted.capabilities,
@@ -331,8 +339,8 @@ class Pool:
         self._pipes.setdefault(wanted.use, []).append(pipe)
         return pipe
 
-    async def _run(self, pipe: Pipe, wanted: _Wanted) -> None:
-        async def make_room(pipe: Pipe) -> Place | None:
+    async def _run(self, pipe: UpstreamConnection, wanted: _ConnectionRequest) -> None:
+        async def make_room(pipe: UpstreamConnection) -> FairToken | None:
             return await self._make_room(pipe, wanted)
 
         try:
@@ -342,13 +350,13 @@ class Pool:
             if pipe.failure is not None and not pipe.legacy:
                 self._note_failure(pipe, pipe.failure)
 
-    def _drop(self, pipe: Pipe) -> None:
+    def _drop(self, pipe: UpstreamConnection) -> None:
         same = self._pipes[pipe.use]
         same.remove(pipe)
         if not same:
             del self._pipes[pipe.use]
 
-    async def _hear_first(self, pipe: Pipe, ready: Callable[[], None]) -> None:
+    async def _hear_first(self, pipe: UpstreamConnection, ready: Callable[[], None]) -> None:
         if not pipe.legacy:
             self._modern = pipe.modern
             self._failures.pop(_encode(pipe.capabilities), None)
@@ -358,7 +366,7 @@ class Pool:
                 self._legacy_from = -math.inf
         await self._hear(pipe, ready)
 
-    def _note_failure(self, pipe: Pipe, why: Exception) -> None:
+    def _note_failure(self, pipe: UpstreamConnection, why: Exception) -> None:
         """Have nobody try for a while, where there cannot be a connection: each attempt may start a process."""
         key, now = _encode(pipe.capabilities), trio.current_time()
         last = self._failures.get(key)
@@ -366,7 +374,7 @@ class Pool:
             pause = _FIRST_PAUSE if last is None else min(2 * last.pause, _LONGEST_PAUSE)
             self._failures[key] = _Failure(why, pause, now + pause)
 
-    async def _make_room(self, new: Pipe, wanted: _Wanted) -> Place | None:
+    async def _make_room(self, new: UpstreamConnection, wanted: _ConnectionRequest) -> FairToken | None:
         """Wait until there may be one more connection; returns its place.
 
         None for what keeps in touch with a server at a URL, and is open all the time: it would be the last place of a few.
@@ -390,7 +398,7 @@ class Pool:
             self._waiting.discard(new)
         return place
 
-    def _idle(self) -> list[Pipe]:
+    def _idle(self) -> list[UpstreamConnection]:
         """The connections that nobody uses."""
         return [pipe for pipes in self._pipes.values() for pipe in pipes if not (pipe.lent or pipe.closing)]
 
@@ -398,7 +406,7 @@ class Pool:
         """How many connections each owner has, or waits for."""
         return Counter(pipe.owner for pipes in self._pipes.values() for pipe in pipes)
 
-    def _is_wanted(self, idle: Pipe) -> bool:
+    def _is_wanted(self, idle: UpstreamConnection) -> bool:
         """Whether a connection that nobody uses is to make room for one that is waited for."""
         if not self._waiting:
             return False
@@ -406,12 +414,12 @@ class Pool:
         return any(new is not idle and _yields(idle, new, held) for new in self._waiting)
 
 
-def _yields(idle: Pipe, new: Pipe, held: Mapping[Hashable, int]) -> bool:
+def _yields(idle: UpstreamConnection, new: UpstreamConnection, held: Mapping[Hashable, int]) -> bool:
     """Whether a connection that nobody uses makes room for another one: for one of its owner's, or of who has no more than that."""
     return idle.owner == new.owner or held[idle.owner] >= held[new.owner]
 
 
-def _useless(pipe: Pipe) -> tuple[UpstreamError, int] | None:
+def _useless(pipe: UpstreamConnection) -> tuple[UpstreamError, int] | None:
     """Return why a legacy connection to a server of 2026-07-28 is no better than one without sessions, with the level to log it."""
     if pipe.client.stateless:
         return UpstreamError("it opens none"), logging.INFO

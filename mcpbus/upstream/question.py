@@ -19,8 +19,8 @@ _CAPABILITIES: Final = {
 
 
 @attrs.frozen
-class RelayedQuestion:
-    """A question that goes out as it came, and whose answer goes back as it came; see `mcpbus.features.asking.questions.Question`.
+class RelayedInputRequest:
+    """A question that goes out as it came, and whose answer goes back as it came; see `mcpbus.features.asking.questions.InputRequest`.
 
     The other server was told what the client declares, and has to ask nothing else. What it asks nevertheless is not passed on.
     """
@@ -32,7 +32,7 @@ class RelayedQuestion:
     label: ClassVar[str] = "relayed"
 
     def foreign(self, revision: Revision) -> str | None:
-        """See `Question.foreign`."""
+        """See `InputRequest.foreign`."""
         if self.method not in _CAPABILITIES:
             return f"question {self.method!r}"
         mode = self._params.get("mode", "form")
@@ -42,7 +42,7 @@ class RelayedQuestion:
         return None
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:  # noqa: ARG002 - one rule for all
-        """See `Question.lacks`."""
+        """See `InputRequest.lacks`."""
         try:
             check_declared(self.method, self._params, capabilities)
         except ProtocolError:
@@ -50,7 +50,7 @@ class RelayedQuestion:
         return {}
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """See `Question.params`. A page has an id where the client's revision wants one, be it that nothing names it later."""
+        """See `InputRequest.params`. A page has an id where the client's revision wants one, be it that nothing names it later."""
         left_out = {"_meta"} if revision.elicitation_ids else {"_meta", "elicitationId"}
         params = {name: value for name, value in self._params.items() if name not in left_out}
         if revision.elicitation_ids and params.get("mode") == "url":
@@ -58,5 +58,5 @@ class RelayedQuestion:
         return params
 
     def read(self, answer: Any) -> Any:
-        """See `Question.read`."""
+        """See `InputRequest.read`."""
         return answer

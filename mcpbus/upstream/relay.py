@@ -7,15 +7,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 import trio
 
-from mcpbus.client.client import InputRequest
+from mcpbus.client.client import InputRequestItem
 from mcpbus.client.errors import ClientError, SessionLostError
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.core import notification
 from mcpbus.core.context import Context
 from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
-from mcpbus.core.open_count import OpenCount
-from mcpbus.features.asking.errors import CannotAskError, cannot_ask
-from mcpbus.features.asking.questions import Question
+from mcpbus.core.open_count import ActiveCounter
+from mcpbus.features.asking.errors import InputUnavailableError, cannot_ask
+from mcpbus.features.asking.questions import InputRequest
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import PromptMessage, PromptResult, ToolResult
 from mcpbus.features.errors import ResourceNotFoundError
@@ -31,12 +31,12 @@ from mcpbus.protocol.errors import (
     quoted,
 )
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, SERVER_INFO
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.routes import MessageKind
 from mcpbus.upstream.errors import UpstreamError, told
-from mcpbus.upstream.hearing import OF_NO_CALL, Hearing
-from mcpbus.upstream.pipe import Pipe
-from mcpbus.upstream.pool import Pool, Requester, asked_by_way, introduction
-from mcpbus.upstream.question import RelayedQuestion
+from mcpbus.upstream.hearing import OF_NO_CALL, NotificationRelay
+from mcpbus.upstream.pipe import UpstreamConnection
+from mcpbus.upstream.pool import Requester, UpstreamPool, asked_by_way, introduction
+from mcpbus.upstream.question import RelayedInputRequest
 from mcpbus.upstream.tool_filter import ToolFilter
 
 _log = logging.getLogger("mcpbus")
@@ -51,7 +51,7 @@ _OURS: Final = "io.modelcontextprotocol/"
 """How what begins of a request's ``_meta`` that is between it and whom it is sent to."""
 
 
-class Relay:
+class CallRelay:
     """Passes on what clients ask of one opened proxy.
 
     Args:
@@ -65,7 +65,14 @@ class Relay:
         passed_on: How many requests have ended: each may have changed what is listed.
     """
 
-    def __init__(self, name: str, pool: Pool, hearing: Hearing, tools: ToolFilter, calls: OpenCount) -> None:
+    def __init__(
+        self,
+        name: str,
+        pool: UpstreamPool,
+        hearing: NotificationRelay,
+        tools: ToolFilter,
+        calls: ActiveCounter,
+    ) -> None:
         self._calls = calls
         self._name = name
         self._pool = pool
@@ -152,7 +159,7 @@ class Relay:
         for last in (False, True):
             async with self._pool.lend(Requester.of(context.request_context, context.bus.reached)) as pipe:
                 try:
-                    result = await _Passage(context, pipe, self._hearing).pass_on(method, params)
+                    result = await _RelayedCall(context, pipe, self._hearing).pass_on(method, params)
                 except SessionLostError as error:
                     if last or not pipe.legacy:
                         raise
@@ -192,10 +199,10 @@ class Relay:
         return ProtocolError(INTERNAL_ERROR, f"What {self._name} answers is no result")
 
 
-class _Passage:
+class _RelayedCall:
     """One request on its way there, and what comes back before its result."""
 
-    def __init__(self, context: Context, pipe: Pipe, hearing: Hearing) -> None:
+    def __init__(self, context: Context, pipe: UpstreamConnection, hearing: NotificationRelay) -> None:
         self._context = context
         self._pipe = pipe
         self._hearing = hearing
@@ -242,7 +249,7 @@ class _Passage:
         it outlives this one, and the client never sees it on the streams of two calls.
         """
         session, certain = self._pipe.session, self._pipe.client.scoped
-        question: dict[str | None, Question] = {None: RelayedQuestion(method, params)}
+        question: dict[str | None, InputRequest] = {None: RelayedInputRequest(method, params)}
         if session is None:
             [answer] = await self._context.relay_questions(question)
             return answer
@@ -251,14 +258,14 @@ class _Passage:
                 [answer] = await self._context.relay_questions(question)
             else:
                 [answer] = await self._ask_for_session(question, keep=method == _ROOTS)
-        except CannotAskError:
+        except InputUnavailableError:
             # Roots belong to the session even where a call asks for them, and that call may have ended.
             if self._cancelled or (certain and method != _ROOTS):
                 raise
             [answer] = await session.relay_questions(question)
         return answer
 
-    async def _ask_for_session(self, question: Mapping[str | None, Question], *, keep: bool) -> list[Any]:
+    async def _ask_for_session(self, question: Mapping[str | None, InputRequest], *, keep: bool) -> list[Any]:
         """Ask a question of the session on the stream of this call. Unless `keep`, it ends when the session's last call is cancelled."""
         with trio.CancelScope() as scope:
             if not keep:
@@ -266,9 +273,9 @@ class _Passage:
             return await self._context.relay_for_session(question)
         raise cannot_ask("its request was cancelled")
 
-    async def _answer_all(self, questions: dict[str, InputRequest]) -> dict[str, Any]:
-        relayed: dict[str | None, Question] = {
-            key: RelayedQuestion(each.method, each.params) for key, each in questions.items()
+    async def _answer_all(self, questions: dict[str, InputRequestItem]) -> dict[str, Any]:
+        relayed: dict[str | None, InputRequest] = {
+            key: RelayedInputRequest(each.method, each.params) for key, each in questions.items()
         }
         answers: Sequence[Any] = await self._context.relay_questions(relayed)
         return dict(zip(questions, answers, strict=True))
@@ -291,9 +298,9 @@ class _Passage:
                 )
             if method == MESSAGE:
                 return notification.log(
-                    ledger, Kind.LOG, params["level"], params.get("data"), params.get("logger")
+                    ledger, MessageKind.LOG, params["level"], params.get("data"), params.get("logger")
                 )
-            return notification.custom(ledger, Kind.CUSTOM, method, params)
+            return notification.custom(ledger, MessageKind.CUSTOM, method, params)
         except (KeyError, TypeError, ValueError, RecursionError):
             return None
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.client.session_listens import tells
 from mcpbus.core.nursery import background
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.uris import UriSet
 from mcpbus.upstream.errors import told
-from mcpbus.upstream.pipe import Pipe
+from mcpbus.upstream.pipe import UpstreamConnection
 
 _log = logging.getLogger("mcpbus")
 
@@ -44,8 +44,8 @@ class Subscriptions:
         server: str,
         wishes: Callable[[], Collection[str]],
         *,
-        keeps: Callable[[Pipe], bool],
-        heard: Callable[[Pipe, str, dict[str, Any]], object],
+        keeps: Callable[[UpstreamConnection], bool],
+        heard: Callable[[UpstreamConnection, str, dict[str, Any]], object],
         updated: Callable[[str], object],
         spelled: Callable[[str], str],
     ) -> None:
@@ -110,7 +110,7 @@ class Subscriptions:
         await self._stirred.wait()
         self._stirred = trio.Event()
 
-    async def stay(self, pipe: Pipe) -> None:
+    async def stay(self, pipe: UpstreamConnection) -> None:
         """Be subscribed until the connection is lost, or nothing is wanted where that is not waited for."""
         try:
             await (self._listen(pipe) if pipe.modern else self._subscribe(pipe))
@@ -118,13 +118,13 @@ class Subscriptions:
             self._missed |= self._heard_of
             self._tell(())
 
-    async def _rest(self, pipe: Pipe) -> None:
+    async def _rest(self, pipe: UpstreamConnection) -> None:
         """Be there where the upstream server reports no changes of resources."""
         self._tell((), mute=True)
         while self._keeps(pipe) or self._wishes():
             await self.stir()
 
-    async def _subscribe(self, pipe: Pipe) -> None:
+    async def _subscribe(self, pipe: UpstreamConnection) -> None:
         """Subscribe to what clients want to hear of; it is told as all else that belongs to no call."""
         offered = (await pipe.client.describe()).capabilities
         if not tells(offered, "resources", "subscribe"):
@@ -142,7 +142,7 @@ class Subscriptions:
             if self.wanted == self._heard_of:
                 await self.stir()
 
-    async def _ask(self, pipe: Pipe, method: str, uri: str) -> None:
+    async def _ask(self, pipe: UpstreamConnection, method: str, uri: str) -> None:
         why = f"no answer within {_HEARD_SECONDS:g} s"
         with trio.move_on_after(_HEARD_SECONDS):
             try:
@@ -153,7 +153,7 @@ class Subscriptions:
                 return
         _log.warning("%r: %s was refused by %s: %s", uri, method, self._server, why)
 
-    async def _listen(self, pipe: Pipe) -> None:
+    async def _listen(self, pipe: UpstreamConnection) -> None:
         """Listen for what clients want to hear of.
 
         One that says that it tells of none is not asked, and one that refuses, be it for its lists alone, is asked no more.
@@ -166,7 +166,7 @@ class Subscriptions:
             _log.warning("%s tells of no changes: %s", self._server, told(error))
         await self._rest(pipe)
 
-    async def _listen_on(self, pipe: Pipe) -> None:
+    async def _listen_on(self, pipe: UpstreamConnection) -> None:
         """Have one listen follow another, which is there before that one ends, so that nothing is missed.
 
         Where resources are refused together, it is found out for which of them that is: what one client wants is not another's loss.
@@ -205,24 +205,24 @@ class Subscriptions:
         return []
 
     async def _begin_listen(
-        self, nursery: trio.Nursery, pipe: Pipe, uris: AbstractSet[str]
+        self, nursery: trio.Nursery, pipe: UpstreamConnection, uris: AbstractSet[str]
     ) -> trio.CancelScope:
         """Begin one, and return what ends it.
 
         Raises:
             ProtocolError: It was refused.
-            Disconnected: There is no answer.
+            DisconnectedError: There is no answer.
         """
         with trio.move_on_after(_CONFIRM_SECONDS):
             scope: trio.CancelScope = await nursery.start(
                 self._listen_to, pipe, [*uris], nursery.cancel_scope
             )
             return scope
-        raise Disconnected(f"it did not confirm within {_CONFIRM_SECONDS:g} s that it tells of changes")
+        raise DisconnectedError(f"it did not confirm within {_CONFIRM_SECONDS:g} s that it tells of changes")
 
     async def _listen_to(
         self,
-        pipe: Pipe,
+        pipe: UpstreamConnection,
         uris: list[str],
         whole: trio.CancelScope,
         task_status: trio.TaskStatus[trio.CancelScope] = trio.TASK_STATUS_IGNORED,

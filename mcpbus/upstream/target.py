@@ -15,7 +15,7 @@ import attrs
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.oauth.grant import Grant, check_grant
+from mcpbus.client.oauth.grant import AuthFlow, check_grant
 from mcpbus.client.options import check_command, check_environment, check_fields, check_folder
 from mcpbus.client.process import connect_process
 from mcpbus.protocol.revisions import named
@@ -61,7 +61,7 @@ def read_upstream(
     env: Mapping[str, str] | None,
     cwd: str | os.PathLike[str] | None,
     revision: str | None,
-    login: Grant | None = None,
+    login: AuthFlow | None = None,
 ) -> Upstream:
     """Find out how to reach a server; nothing is opened.
 
@@ -103,7 +103,7 @@ def read_upstream(
 
 
 def _at_url(
-    url: str, name: str | None, headers: dict[str, str], revision: str | None, login: Grant | None
+    url: str, name: str | None, headers: dict[str, str], revision: str | None, login: AuthFlow | None
 ) -> Upstream:
     if not url.lower().startswith(_URL):
         scheme, is_url, _ = url.partition("://")
@@ -138,7 +138,7 @@ class _LoggingIn:
         login: How they log in.
     """
 
-    def __init__(self, connect: Connect, login: Grant) -> None:
+    def __init__(self, connect: Connect, login: AuthFlow) -> None:
         self._connect = connect
         self._login = login
 

@@ -11,23 +11,23 @@ from typing import Any
 import trio
 
 from mcpbus.client.client import Client, ServerDescription
-from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.errors import ClientError, DisconnectedError
 from mcpbus.core.nursery import background, cancel_at
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.upstream.errors import NotYetError, UpstreamError, told
-from mcpbus.upstream.mirror import Mirror
+from mcpbus.upstream.mirror import FeatureMirror
 from mcpbus.upstream.pauses import Pauses
-from mcpbus.upstream.pipe import Pipe
-from mcpbus.upstream.pool import Pool
+from mcpbus.upstream.pipe import UpstreamConnection
+from mcpbus.upstream.pool import UpstreamPool
 from mcpbus.upstream.subscriptions import Subscriptions
 from mcpbus.upstream.target import Upstream
-from mcpbus.upstream.wishes import Wishes
+from mcpbus.upstream.wishes import SubscriptionSelector
 
 _log = logging.getLogger("mcpbus")
 
 
-class Watch:
+class UpstreamMonitor:
     """Keeps in touch with the other server of one opened proxy.
 
     Args:
@@ -48,13 +48,13 @@ class Watch:
     def __init__(
         self,
         upstream: Upstream,
-        pool: Pool,
-        mirror: Mirror,
+        pool: UpstreamPool,
+        mirror: FeatureMirror,
         *,
         knows: Callable[[str], bool],
         spelled: Callable[[str], str],
         learned: Callable[[ServerDescription], object],
-        heard: Callable[[Pipe, str, dict[str, Any]], object],
+        heard: Callable[[UpstreamConnection, str, dict[str, Any]], object],
         updated: Callable[[str], object],
         relisted: Callable[[], object],
     ) -> None:
@@ -64,8 +64,8 @@ class Watch:
         self._learned = learned
         self._on_relisted = relisted
         self.knows_server = False
-        self._reached = ReachedLimits()
-        self._wishes = Wishes(knows)
+        self._reached = LimitMonitor()
+        self._wishes = SubscriptionSelector(knows)
         self._subscriptions = Subscriptions(
             upstream.name,
             lambda: self._wishes.chosen,
@@ -166,11 +166,11 @@ class Watch:
         self.knows_server = True
         self.relisted()
 
-    async def _stay(self, pipe: Pipe) -> None:
+    async def _stay(self, pipe: UpstreamConnection) -> None:
         """Hear of changes for as long as the connection is there; or until nobody wants to, if it is a process that is not kept for that.
 
         Raises:
-            Disconnected: It was lost.
+            DisconnectedError: It was lost.
         """
         for_clients = self._upstream.program and not pipe.modern
         if for_clients and not self._subscriptions.wanted:
@@ -180,4 +180,4 @@ class Watch:
             await self._subscriptions.stay(pipe)
             nursery.cancel_scope.cancel()
         if (pipe.closing and not pipe.was_left) or not for_clients:
-            raise Disconnected("it was lost")
+            raise DisconnectedError("it was lost")

@@ -14,7 +14,7 @@ MOST_URIS: Final = 1_000
 """Resources of one upstream server to which mcpbus subscribes at once. Owners share them, see `Shares`."""
 
 
-class Wishes:
+class SubscriptionSelector:
     """The wishes of all clients of one opened proxy.
 
     Each subscription is counted to one of the owners that want it. At the bound, an owner with fewer of them takes the place of one of

@@ -12,7 +12,7 @@ from mcpbus_actors import testing
 class Recorder:
     """Keeps what it handles; a callable message is called with the actor."""
 
-    def __init__(self, cell: actors.Cell[Any], log: list[Any] | None = None) -> None:
+    def __init__(self, cell: actors.ActorContext[Any], log: list[Any] | None = None) -> None:
         self.cell = cell
         self.log = [] if log is None else log
 
@@ -34,7 +34,7 @@ async def stage():
 class Restless:
     """Tells itself what it is told, for ever: from then on the system is behind, and whoever tells only queues."""
 
-    def __init__(self, cell: actors.Cell[Any]) -> None:
+    def __init__(self, cell: actors.ActorContext[Any]) -> None:
         self.cell = cell
 
     def handle(self, message: Any) -> None:

@@ -47,7 +47,7 @@ def expendable(message: Any) -> bool:
 class Scripted:
     """The actor of the swarm: does what its messages say."""
 
-    def __init__(self, cell: actors.Cell[Any], swarm: "Swarm") -> None:
+    def __init__(self, cell: actors.ActorContext[Any], swarm: "Swarm") -> None:
         self.cell = cell
         self.swarm = swarm
         self.dead = False
@@ -144,14 +144,14 @@ class Swarm:
 
     def __init__(self) -> None:
         self.numbers = itertools.count()
-        self.system: actors.System
+        self.system: actors.ActorSystem
         self.addresses: list[actors.Address[Any]] = []
         self.instances: list[Scripted] = []
         self.bound: dict[Any, set[Any]] = defaultdict(set)
         self.accepted: set[int] = set()
-        self.refused: dict[int, actors.Discard] = {}
+        self.refused: dict[int, actors.DeadLetterReason] = {}
         self.handled: dict[int, list[Any]] = defaultdict(list)
-        self.letters: dict[int, list[actors.Discard]] = defaultdict(list)
+        self.letters: dict[int, list[actors.DeadLetterReason]] = defaultdict(list)
         self.order: dict[Any, list[int]] = defaultdict(list)
         self.ends: list[actors.TaskEnded] = []
         self.crashes: list[CrashError] = []
@@ -181,9 +181,9 @@ class Swarm:
             raise
         if stopped and discard is None:
             self.faults.append(f"{address} accepted a message after its end")
-        if discard is actors.Discard.FULL and essential:
+        if discard is actors.DeadLetterReason.FULL and essential:
             self.faults.append(f"{address} refused for want of room what is not expendable")
-        if discard is actors.Discard.FULL and isinstance(sender, str):
+        if discard is actors.DeadLetterReason.FULL and isinstance(sender, str):
             self.faults.append(f"{address} refused a task for want of room that it could have made")
         if discard is None:
             self.accepted.add(order.number)

@@ -8,7 +8,7 @@ import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, Restless, stage, stop
-from mcpbus_actors import Discard, _dispatch
+from mcpbus_actors import DeadLetterReason, _dispatch
 from mcpbus_actors._dispatch import CATCH_UP
 
 
@@ -22,8 +22,8 @@ async def test_a_stopped_address_refuses_and_the_refusal_is_a_dead_letter():
     async with stage() as (system, probe, letters):
         system.stop(probe.address)
         assert probe.address.stopped
-        assert probe.address.tell("late") is Discard.STOPPED
-        assert letters == [actors.DeadLetter(probe.address, "late", Discard.STOPPED)]
+        assert probe.address.tell("late") is DeadLetterReason.STOPPED
+        assert letters == [actors.DeadLetter(probe.address, "late", DeadLetterReason.STOPPED)]
 
 
 async def test_an_actor_refuses_from_the_moment_it_asks_to_stop():
@@ -38,14 +38,14 @@ async def test_an_actor_refuses_from_the_moment_it_asks_to_stop():
 
         recorder = system.spawn(Recorder)
         recorder.tell(stop_and_tell)
-        assert outcomes == [None, Discard.STOPPED, True]
+        assert outcomes == [None, DeadLetterReason.STOPPED, True]
         assert [letter.message for letter in letters] == ["after", "before"]
 
 
 async def test_a_closed_system_refuses_with_closed():
     async with stage() as (_, probe, _):
         pass
-    assert probe.address.tell("late") is Discard.CLOSED
+    assert probe.address.tell("late") is DeadLetterReason.CLOSED
 
 
 async def test_a_full_queue_refuses_and_keeps_what_it_has():
@@ -59,9 +59,9 @@ async def test_a_full_queue_refuses_and_keeps_what_it_has():
         outcomes = []
         for _ in range(2):  # its room is the same each time
             system.spawn(Recorder).tell(flood)
-        assert outcomes == [[None, None, Discard.FULL]] * 2
+        assert outcomes == [[None, None, DeadLetterReason.FULL]] * 2
         assert log == [0, 1, 0, 1]
-        assert [(letter.message, letter.reason) for letter in letters] == [(2, Discard.FULL)] * 2
+        assert [(letter.message, letter.reason) for letter in letters] == [(2, DeadLetterReason.FULL)] * 2
 
 
 async def test_what_is_not_expendable_is_taken_by_a_full_queue_and_keeps_its_place_in_the_order():
@@ -71,7 +71,13 @@ async def test_what_is_not_expendable_is_taken_by_a_full_queue_and_keeps_its_pla
 
         def flood(_):
             words = ["first", "refused", "cancel", "refused", "cancel"]
-            assert [small.tell(word) for word in words] == [None, Discard.FULL, None, Discard.FULL, None]
+            assert [small.tell(word) for word in words] == [
+                None,
+                DeadLetterReason.FULL,
+                None,
+                DeadLetterReason.FULL,
+                None,
+            ]
 
         system.spawn(Recorder).tell(flood)
         assert log == ["first", "cancel", "cancel"]
@@ -98,7 +104,7 @@ async def test_an_actor_that_stops_while_room_is_made_in_its_queue_refuses():
         small = system.spawn(Recorder, capacity=1)
         system.spawn(Restless).tell("for ever")
         assert small.tell(stop) is None
-        assert small.tell("late") is Discard.STOPPED
+        assert small.tell("late") is DeadLetterReason.STOPPED
         assert [letter.message for letter in letters] == ["late"]
 
 
@@ -121,7 +127,7 @@ async def test_an_actor_that_is_to_stop_refuses_whoever_makes_room_also_if_its_e
         system.spawn(Recorder).tell(count_down)
         assert small.tell("first") is None
         left = turns
-        assert small.tell("second") is (Discard.STOPPED if small.stopped else None)
+        assert small.tell("second") is (DeadLetterReason.STOPPED if small.stopped else None)
         assert small.stopped is (turns < 2 * CATCH_UP)
 
 
@@ -138,7 +144,7 @@ async def test_no_room_is_made_in_a_turn_that_the_task_takes():
         assert log == []
         await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
-        assert log == [[None, Discard.FULL], "first"]
+        assert log == [[None, DeadLetterReason.FULL], "first"]
 
 
 async def test_no_room_is_made_while_an_actor_comes_to_life():
@@ -155,7 +161,7 @@ async def test_no_room_is_made_while_an_actor_comes_to_life():
         await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
         assert log == [0]
-        assert [(letter.message, letter.reason) for letter in letters] == [(1, Discard.FULL)]
+        assert [(letter.message, letter.reason) for letter in letters] == [(1, DeadLetterReason.FULL)]
 
 
 async def test_nothing_works_from_another_thread():

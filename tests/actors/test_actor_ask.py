@@ -4,7 +4,7 @@ import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, Restless, restart, stage, stop
-from mcpbus_actors import Ask, Discard, testing
+from mcpbus_actors import Ask, DeadLetterReason, testing
 
 
 class Librarian:
@@ -77,7 +77,7 @@ async def test_a_reply_in_a_later_turn(librarian, autojump_clock):
 async def test_the_second_reply_is_counted_and_dropped(librarian):
     async with stage() as (system, _, _):
         assert await system.spawn(librarian[0]).ask("twice", timeout=1) == "one"
-        assert librarian[1][0].outcomes == [None, Discard.LATE]
+        assert librarian[1][0].outcomes == [None, DeadLetterReason.LATE]
         assert system.statistics().late_replies == 1
 
 
@@ -111,7 +111,7 @@ async def test_a_refused_question():
             actors.AskRefusedError, match=r"^probe did not accept the question: stopped$"
         ) as info:
             await probe.address.ask("anything", timeout=1)
-        assert info.value.discard is Discard.STOPPED
+        assert info.value.discard is DeadLetterReason.STOPPED
 
 
 @pytest.mark.parametrize("strategy", [None, restart])
@@ -122,7 +122,7 @@ async def test_the_actor_raises_on_the_question(librarian, strategy, autojump_cl
             actors.AskFailedError, match=r"^librarian ended before it replied: failed$"
         ) as info:
             await address.ask("raise", timeout=1)
-        assert info.value.discard is Discard.FAILED
+        assert info.value.discard is DeadLetterReason.FAILED
         assert trio.current_time() == 0
 
 
@@ -138,7 +138,7 @@ async def test_the_actor_stops_with_the_question_in_hand(librarian, question, au
         nursery.start_soon(end_it)
         with pytest.raises(actors.AskFailedError) as info:
             await address.ask(question, timeout=30)
-        assert info.value.discard is Discard.STOPPED
+        assert info.value.discard is DeadLetterReason.STOPPED
         assert trio.current_time() <= 1
 
 
@@ -151,7 +151,7 @@ async def test_at_a_restart_a_question_in_hand_fails_and_one_in_the_queue_is_for
         async def ask_what_is_kept():
             with pytest.raises(actors.AskFailedError) as info:
                 await address.ask("kept", timeout=30)
-            assert info.value.discard is Discard.FAILED
+            assert info.value.discard is DeadLetterReason.FAILED
 
         nursery.start_soon(ask_what_is_kept)
         await testing.settle(system)

@@ -201,7 +201,7 @@ async def test_a_stopped_cell_is_stopped_for_good():
         cell = probe._cell
         probe.stop()
         cell.stop()
-        assert repr(cell) == "<Cell probe stopped>"
+        assert repr(cell) == "<ActorContext probe stopped>"
         with pytest.raises(actors.LifecycleError):
             NOBODY.handle("anything")
         with pytest.raises(actors.LifecycleError):
@@ -226,7 +226,7 @@ async def test_nobody_in_a_tree_is_told_anything_while_it_ends(end):
         parent = system.spawn(make_parent)
         if end is not None:
             parent.tell(end)
-    assert outcomes == [actors.Discard.STOPPED] * 2
+    assert outcomes == [actors.DeadLetterReason.STOPPED] * 2
 
 
 async def test_a_mailbox_has_room_for_one_at_least():
@@ -326,4 +326,4 @@ async def test_a_cell_that_is_kept_keeps_nothing_else_after_its_end():
 
 
 def count_cells():
-    return sum(type(thing) is actors.Cell for thing in gc.get_objects())
+    return sum(type(thing) is actors.ActorContext for thing in gc.get_objects())

@@ -262,5 +262,5 @@ async def test_a_stop_overtakes_what_waits_in_the_queue():
         recorder.tell(lambda _: [recorder.tell("first"), recorder.tell(stop), recorder.tell("discarded")])
         assert log == ["first"]
         assert [(letter.message, letter.reason) for letter in letters] == [
-            ("discarded", actors.Discard.STOPPED)
+            ("discarded", actors.DeadLetterReason.STOPPED)
         ]

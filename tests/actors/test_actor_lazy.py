@@ -8,7 +8,16 @@ import trio
 from actor_doubles import Recorder, Restless, stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcpbus_actors import Discard, Failed, LazyActor, LifecycleError, Stopped, StopReason, TaskEnded, testing
+from mcpbus_actors import (
+    DeadLetterReason,
+    Failed,
+    LazyActor,
+    LifecycleError,
+    Stopped,
+    StopReason,
+    TaskEnded,
+    testing,
+)
 
 BOTH = pytest.mark.parametrize("awake", [False, True], ids=["dormant", "active"])
 
@@ -184,9 +193,9 @@ async def test_what_it_raises_is_the_supervisors_affair(awake, caplog):
         assert lazy.tell(boom) is None
         assert lazy.stopped
         assert lazy.log == [StopReason.FAILED]
-        assert [(letter.message, letter.reason) for letter in letters] == [(boom, Discard.FAILED)]
+        assert [(letter.message, letter.reason) for letter in letters] == [(boom, DeadLetterReason.FAILED)]
         assert letters[0].recipient is lazy.address
-        assert lazy.tell("late") is Discard.FAILED
+        assert lazy.tell("late") is DeadLetterReason.FAILED
         assert "raised and is stopped" in caplog.text
         now = system.statistics()
         assert (now.failures, now.accepted) == (1, now.handled + now.discarded)
@@ -200,8 +209,8 @@ async def test_what_is_told_to_one_that_has_stopped_is_refused(awake):
         lazy.stop()
         assert lazy.stopped
         assert lazy.address.stopped
-        assert lazy.tell("late") is Discard.STOPPED
-        assert lazy.address.tell("later") is Discard.STOPPED
+        assert lazy.tell("late") is DeadLetterReason.STOPPED
+        assert lazy.address.tell("later") is DeadLetterReason.STOPPED
         assert [letter.message for letter in letters] == ["late", "later"]
         assert lazy.log == [StopReason.STOPPED]
         with pytest.raises(LifecycleError):
@@ -218,8 +227,8 @@ async def test_one_that_stops_in_a_turn_takes_nothing_more_and_ends_after_it(awa
             lazy.log.append((lazy.stopped, lazy.tell("late"), lazy.address.tell("later")))
 
         lazy.tell(stop)
-        assert lazy.log == [(True, Discard.STOPPED, Discard.STOPPED), StopReason.STOPPED]
-        assert [letter.reason for letter in letters] == [Discard.STOPPED] * 2
+        assert lazy.log == [(True, DeadLetterReason.STOPPED, DeadLetterReason.STOPPED), StopReason.STOPPED]
+        assert [letter.reason for letter in letters] == [DeadLetterReason.STOPPED] * 2
 
 
 @BOTH
@@ -233,7 +242,7 @@ async def test_one_that_stops_and_raises_has_failed(awake):
 
         lazy.tell(fail)
         assert lazy.log == [StopReason.FAILED]
-        assert [letter.reason for letter in letters] == [Discard.FAILED]
+        assert [letter.reason for letter in letters] == [DeadLetterReason.FAILED]
 
 
 @BOTH
@@ -314,12 +323,12 @@ async def test_one_that_cannot_be_activated_has_failed(caplog):
             lazy.address  # noqa: B018 - it is asked for
         assert lazy.stopped
         assert lazy.log == [StopReason.FAILED]
-        assert lazy.tell("late") is Discard.FAILED
+        assert lazy.tell("late") is DeadLetterReason.FAILED
         caplog.clear()
         other = make(system, start=boom)
         assert other.tell(boom) is None
         assert other.stopped
-        assert [letter.reason for letter in letters] == [Discard.FAILED] * 2
+        assert [letter.reason for letter in letters] == [DeadLetterReason.FAILED] * 2
         assert "could not be activated" in caplog.text
         assert "raised, and has ended already" in caplog.text
         assert not system.dispatcher.busy
@@ -346,7 +355,7 @@ async def test_no_turns_are_taken_within_its_own_where_the_system_is_behind(auto
         def crowd(lazy):
             lazy.tell("mine")
             assert full.tell("first") is None
-            assert full.tell("second") is Discard.FULL
+            assert full.tell("second") is DeadLetterReason.FULL
             lazy.log.append(system.dispatcher.behind)
 
         lazy.tell(crowd)

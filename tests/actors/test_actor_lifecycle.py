@@ -1,41 +1,60 @@
 """The life of an actor, walked through its table."""
 
 import pytest
-from mcpbus_actors._lifecycle import TRANSITIONS, Event, State
+from mcpbus_actors._lifecycle import TRANSITIONS, LifecycleEvent, LifecycleState
 
 
 @pytest.mark.parametrize(
     "walk",
     [
-        [(Event.STARTED, State.RUNNING), (Event.STOP_ASKED, State.STOPPING), (Event.ENDED, State.STOPPED)],
-        [(Event.STARTED, State.RUNNING), (Event.RAISED, State.SUSPENDED), (Event.ENDED, State.STOPPED)],
         [
-            (Event.STARTED, State.RUNNING),
-            (Event.RAISED, State.SUSPENDED),
-            (Event.RESTARTED, State.STARTING),
-            (Event.STARTED, State.RUNNING),
+            (LifecycleEvent.STARTED, LifecycleState.RUNNING),
+            (LifecycleEvent.STOP_ASKED, LifecycleState.STOPPING),
+            (LifecycleEvent.ENDED, LifecycleState.STOPPED),
         ],
-        [(Event.RAISED, State.SUSPENDED), (Event.RESTARTED, State.STARTING)],
-        [(Event.STOP_ASKED, State.STOPPING), (Event.STARTED, State.STOPPING), (Event.RAISED, State.STOPPING)],
+        [
+            (LifecycleEvent.STARTED, LifecycleState.RUNNING),
+            (LifecycleEvent.RAISED, LifecycleState.SUSPENDED),
+            (LifecycleEvent.ENDED, LifecycleState.STOPPED),
+        ],
+        [
+            (LifecycleEvent.STARTED, LifecycleState.RUNNING),
+            (LifecycleEvent.RAISED, LifecycleState.SUSPENDED),
+            (LifecycleEvent.RESTARTED, LifecycleState.STARTING),
+            (LifecycleEvent.STARTED, LifecycleState.RUNNING),
+        ],
+        [
+            (LifecycleEvent.RAISED, LifecycleState.SUSPENDED),
+            (LifecycleEvent.RESTARTED, LifecycleState.STARTING),
+        ],
+        [
+            (LifecycleEvent.STOP_ASKED, LifecycleState.STOPPING),
+            (LifecycleEvent.STARTED, LifecycleState.STOPPING),
+            (LifecycleEvent.RAISED, LifecycleState.STOPPING),
+        ],
     ],
 )
 def test_a_life_walks_through_the_table(walk):
-    state = State.STARTING
+    state = LifecycleState.STARTING
     for event, expected in walk:
         state = TRANSITIONS[state][event]
         assert state is expected
 
 
 def test_every_state_has_a_row_and_every_living_one_can_end():
-    assert set(TRANSITIONS) == set(State)
+    assert set(TRANSITIONS) == set(LifecycleState)
     assert all(
-        row[Event.ENDED] is State.STOPPED for state, row in TRANSITIONS.items() if state < State.STOPPED
+        row[LifecycleEvent.ENDED] is LifecycleState.STOPPED
+        for state, row in TRANSITIONS.items()
+        if state < LifecycleState.STOPPED
     )
 
 
 def test_nothing_leaves_stopped():
-    assert not TRANSITIONS[State.STOPPED]
+    assert not TRANSITIONS[LifecycleState.STOPPED]
 
 
 def test_only_a_suspended_actor_restarts():
-    assert [state for state, row in TRANSITIONS.items() if Event.RESTARTED in row] == [State.SUSPENDED]
+    assert [state for state, row in TRANSITIONS.items() if LifecycleEvent.RESTARTED in row] == [
+        LifecycleState.SUSPENDED
+    ]

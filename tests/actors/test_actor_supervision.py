@@ -6,7 +6,7 @@ import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import FAULTS, Recorder, boom, escalate, restart, stage, stop, stray_cancelled
-from mcpbus_actors import Directive, Discard, StopReason
+from mcpbus_actors import DeadLetterReason, Directive, StopReason
 
 
 async def test_by_default_an_actor_that_raised_is_stopped_and_all_hear_of_it(caplog):
@@ -15,8 +15,8 @@ async def test_by_default_an_actor_that_raised_is_stopped_and_all_hear_of_it(cap
         probe.watch(recorder)
         recorder.tell(lambda _: recorder.tell("waits") or boom(None))
         assert probe.messages == [actors.Stopped(recorder, StopReason.FAILED)]
-        assert recorder.tell("more") is Discard.FAILED
-        assert [letter.reason for letter in letters] == [Discard.FAILED] * 3
+        assert recorder.tell("more") is DeadLetterReason.FAILED
+        assert [letter.reason for letter in letters] == [DeadLetterReason.FAILED] * 3
         assert letters[1].message == "waits"
         assert system.statistics().failures == 1
     (record,) = caplog.records

@@ -4,7 +4,7 @@ import mcpbus_actors as actors
 import pytest
 import trio
 from actor_doubles import Recorder, boom, stage
-from mcpbus_actors import Discard, StopReason
+from mcpbus_actors import DeadLetterReason, StopReason
 
 
 async def test_leaving_the_block_ends_everything_the_youngest_first(autojump_clock):
@@ -15,9 +15,9 @@ async def test_leaving_the_block_ends_everything_the_youngest_first(autojump_clo
             system.spawn(Recorder).tell(
                 lambda recorder, number=number: recorder.cell.on_stop(lambda why: ends.append((number, why)))
             )
-        assert repr(system) == "<System 'name' open>"
+        assert repr(system) == "<ActorSystem 'name' open>"
     assert ends == [(2, StopReason.SYSTEM), (1, StopReason.SYSTEM), (0, StopReason.SYSTEM)]
-    assert repr(system) == "<System 'name' closed>"
+    assert repr(system) == "<ActorSystem 'name' closed>"
     now = system.statistics()
     assert (now.actors, now.spawned, now.tasks, now.timers, now.queued) == (0, 4, 0, 0, 0)
     assert trio.current_time() == 0
@@ -39,7 +39,7 @@ async def test_what_waits_when_the_system_closes_is_discarded_with_closed():
         waiting = system.statistics().queued
         assert waiting > 0
     assert len(letters) == waiting
-    assert {letter.reason for letter in letters} == {Discard.CLOSED}
+    assert {letter.reason for letter in letters} == {DeadLetterReason.CLOSED}
 
 
 async def test_what_is_told_while_the_system_closes_is_not_handled():
@@ -51,11 +51,11 @@ async def test_what_is_told_while_the_system_closes_is_not_handled():
             outcomes.extend([elder.tell("last"), elder.tell("refused")])
 
         system.spawn(Recorder).tell(lambda recorder: recorder.cell.on_stop(leave))
-    assert outcomes == [None, Discard.FULL]
+    assert outcomes == [None, DeadLetterReason.FULL]
     assert log == []
     assert [(letter.message, letter.reason) for letter in letters] == [
-        ("refused", Discard.FULL),
-        ("last", Discard.CLOSED),
+        ("refused", DeadLetterReason.FULL),
+        ("last", DeadLetterReason.CLOSED),
     ]
 
 
@@ -96,14 +96,14 @@ async def test_a_tap_sees_every_dead_letter_until_it_is_taken_away():
         probe.address.tell(2)
         assert [letter.message for letter in seen] == [1]
         assert [letter.message for letter in letters] == [1, 2]
-        assert system.statistics().dead_letters[Discard.STOPPED] == 2
+        assert system.statistics().dead_letters[DeadLetterReason.STOPPED] == 2
 
 
 async def test_nobody_needs_to_tap(caplog):
     async with actors.open_system() as system:
         recorder = system.spawn(Recorder)
         system.stop(recorder)
-        assert recorder.tell("late") is Discard.STOPPED
+        assert recorder.tell("late") is DeadLetterReason.STOPPED
     assert caplog.records == []
 
 
@@ -113,7 +113,7 @@ async def test_a_tap_that_raises_is_logged_and_the_others_still_hear(caplog):
         system.tap_dead_letters(boom)
         system.tap_dead_letters(seen.append)
         probe.stop()
-        assert probe.address.tell(1) is Discard.STOPPED
+        assert probe.address.tell(1) is DeadLetterReason.STOPPED
         assert len(seen) == 1
     assert "a tap of the dead letters raised" in caplog.text
 
@@ -126,7 +126,7 @@ async def test_a_tap_that_is_interrupted_ends_the_system_and_not_the_teller():
         async with actors.open_system(dead_letter=leave) as system:
             recorder = system.spawn(Recorder)
             system.stop(recorder)
-            assert recorder.tell(1) is Discard.STOPPED
+            assert recorder.tell(1) is DeadLetterReason.STOPPED
             await trio.sleep_forever()
 
 
@@ -135,7 +135,7 @@ async def test_a_tap_may_tell_and_its_own_dead_letters_go_no_further():
         system.tap_dead_letters(lambda letter: letter.recipient.tell("again"))
         probe.stop()
         probe.address.tell("once")
-        assert system.statistics().dead_letters[Discard.STOPPED] == 2
+        assert system.statistics().dead_letters[DeadLetterReason.STOPPED] == 2
 
 
 async def test_statistics_are_a_frozen_snapshot():
@@ -147,7 +147,7 @@ async def test_statistics_are_a_frozen_snapshot():
         with pytest.raises(AttributeError, match="immutable"):
             before.handled = 7
         with pytest.raises(TypeError):
-            before.dead_letters[Discard.FULL] = 7
+            before.dead_letters[DeadLetterReason.FULL] = 7
 
 
 async def test_stopping_what_has_stopped_is_harmless_and_what_is_foreign_a_mistake():

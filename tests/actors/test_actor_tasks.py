@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 from actor_doubles import FAULTS, Recorder, Restless, boom, restart, stage, stop
-from mcpbus_actors import Discard, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, testing
+from mcpbus_actors import DeadLetterReason, Failed, StopReason, Succeeded, TaskCancelled, TaskEnded, testing
 
 EMPTY = contextvars.Context()
 
@@ -122,7 +122,7 @@ async def test_the_end_of_a_task_has_room_in_a_full_queue_and_is_not_overtaken()
         # It took no room for ever, and left none that is not there.
         outcomes = []
         system.spawn(Recorder).tell(lambda _: outcomes.extend(recorder.tell(word) for word in ("one", "two")))
-        assert outcomes == [None, Discard.FULL]
+        assert outcomes == [None, DeadLetterReason.FULL]
 
 
 async def test_what_came_of_a_task_does_not_wait_beside_that_of_others_however_far_the_system_is_behind():
@@ -186,7 +186,7 @@ async def test_a_failure_that_nobody_hears_is_logged_and_a_dead_letter(caplog):
         await testing.settle(system)
         (letter,) = letters
         assert letter.recipient is recorder
-        assert letter.reason is Discard.STOPPED
+        assert letter.reason is DeadLetterReason.STOPPED
         assert isinstance(letter.message.outcome.exception, ValueError)
     (record,) = caplog.records
     assert record.name == "mcpbus.actors"

@@ -35,7 +35,7 @@ def test_invariant_1_the_accounts_balance_and_each_envelope_has_one_fate(program
         fates = swarm.letters[number]
         assert len(fates) == 1 or (not fates and len(swarm.handled[number]) == 1)
         if swarm.handled[number]:
-            assert fates in ([], [actors.Discard.FAILED])
+            assert fates in ([], [actors.DeadLetterReason.FAILED])
     for number, discard in swarm.refused.items():
         assert swarm.letters[number] == [discard]
         assert swarm.handled[number] == []
@@ -70,7 +70,9 @@ def test_invariant_3_a_turn_finds_a_full_mailbox_closed_to_what_is_expendable_an
             taken = []
             for word in flood:
                 room = len(taken) < capacity
-                assert self.victim.tell(word) is (None if room or word == "cancel" else actors.Discard.FULL)
+                assert self.victim.tell(word) is (
+                    None if room or word == "cancel" else actors.DeadLetterReason.FULL
+                )
                 if room or word == "cancel":
                     taken.append(word)
             expected.extend(taken)

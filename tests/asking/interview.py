@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 from mcpbus import Context, Limits, Server
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Location
 from mcpbus.testing import open_bus, open_probe, settle
 
 EVERYTHING = {
@@ -77,7 +77,7 @@ class Interview:
         await settle(self.bus)
         now = self.bus.statistics()
         assert len(self.bus.parked_calls) == 0
-        assert (now.requests, set(now.pending) - {Place.HELD}) == (0, set())
+        assert (now.requests, set(now.pending) - {Location.HELD}) == (0, set())
         assert (now.actors, now.refused) == (now.sessions, refused)
         assert now.tasks <= 1, "a task besides the clock's"
         assert self.bus.ledger.balance() == 0

@@ -9,17 +9,17 @@ from interview import EVERYTHING, LEGACY, ROOTS, SAMPLED, accept, interviewed, t
 
 from mcpbus import Audio
 from mcpbus.asking import (
-    AnswerTimeoutError,
-    CannotAskError,
-    ClientRefusedError,
     Elicit,
-    InvalidAnswerError,
+    InputRefusedError,
+    InputTimeoutError,
+    InputUnavailableError,
+    InvalidInputError,
     ListRoots,
     Sample,
     ToolUse,
 )
 from mcpbus.dispatch import dispatcher
-from mcpbus.protocol.jsonrpc import Response
+from mcpbus.protocol.jsonrpc import JsonRpcResponse
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 
@@ -29,12 +29,18 @@ KINDS = [
     # how it is asked, the method, the answer, what the handler gets, and since which revision there is such a thing
     (lambda ctx: ctx.list_roots(), "roots/list", ROOTS, "[Root(uri='file:///x', name=None)]", "2024-11-05"),
     (lambda ctx: ctx.sample("Hi"), "sampling/createMessage", SAMPLED, "role='assistant'", "2024-11-05"),
-    (lambda ctx: ctx.elicit("?", str), "elicitation/create", accept("x"), "Accepted(data='x')", "2025-06-18"),
+    (
+        lambda ctx: ctx.elicit("?", str),
+        "elicitation/create",
+        accept("x"),
+        "AcceptedElicitation(data='x')",
+        "2025-06-18",
+    ),
     (
         lambda ctx: ctx.elicit_url("?", "https://a.example"),
         "elicitation/create",
         {"action": "accept"},
-        "Accepted(data=None)",
+        "AcceptedElicitation(data=None)",
         "2025-11-25",
     ),
 ]
@@ -78,7 +84,7 @@ async def test_every_kind_is_asked_on_the_requests_own_stream_where_the_revision
         if revision < since:
             assert (await call.reply())["error"]["code"] == -32603
             assert len(call.messages) == 1
-            assert isinstance(it.outcomes[0], CannotAskError)
+            assert isinstance(it.outcomes[0], InputUnavailableError)
         else:
             question = await call.message()
             assert question["method"] == method
@@ -237,7 +243,7 @@ async def test_an_answer_that_nobody_waits_for_is_taken_and_does_nothing(other, 
         assert call.complete is (other == "afterwards")
         answer = "good" if other != "afterwards" else "evil"
         assert (await session.answer(question["id"], accept(answer)).ended()).status == 202
-        assert text((await call.reply())["result"]) == "Accepted(data='good')"
+        assert text((await call.reply())["result"]) == "AcceptedElicitation(data='good')"
         await it.assert_nothing_is_left()
 
 
@@ -274,8 +280,8 @@ async def test_two_sessions_with_the_same_ids_of_questions_do_not_mix(
         for n, session in enumerate(sessions):
             await session.answer(questions[n]["id"], accept(f"of {n}")).ended()
         assert [text((await call.reply())["result"]) for call in calls] == [
-            "Accepted(data='of 0')",
-            "Accepted(data='of 1')",
+            "AcceptedElicitation(data='of 0')",
+            "AcceptedElicitation(data='of 1')",
         ]
 
 
@@ -292,7 +298,7 @@ async def test_an_answer_of_the_wrong_form_is_an_error_and_the_rest_is_withdrawn
         withdrawn = await call.message()
         assert (withdrawn["method"], withdrawn["params"]["requestId"]) == (CANCELLED, second["id"])
         assert (await call.message())["id"] == 9
-        assert isinstance(it.outcomes[0], InvalidAnswerError)
+        assert isinstance(it.outcomes[0], InvalidInputError)
         await it.assert_nothing_is_left()
 
 
@@ -300,7 +306,7 @@ async def test_a_client_may_answer_with_an_error_of_its_own(autojump_clock):
     async def sample(ctx):
         try:
             await ctx.sample("Hi")
-        except ClientRefusedError as error:
+        except InputRefusedError as error:
             return [error.code, error.message, error.data]
 
     async with interviewed(sample) as it:
@@ -332,7 +338,7 @@ async def test_a_question_without_an_answer_times_out_under_the_ceiling_and_is_w
         reply = await call.message()
         assert reply["id"] == 5
         assert f"within {waited} s" in reply["error"]["message"]
-        assert isinstance(it.outcomes[0], AnswerTimeoutError)
+        assert isinstance(it.outcomes[0], InputTimeoutError)
         reached = {} if seconds == waited else {"ask_timeout": 1}
         assert it.bus.statistics().limits_reached == reached
         # Too late: taken, and nothing happens.
@@ -408,13 +414,13 @@ async def test_of_two_answers_that_come_at_once_the_first_is_taken(autojump_cloc
         def answer_twice():
             for value in ("first", "second"):
                 result = msgspec.Raw(msgspec.json.encode(accept(value)))
-                dispatcher.answer(Response(question["id"], result), it.bus.sessions[session.id])
+                dispatcher.answer(JsonRpcResponse(question["id"], result), it.bus.sessions[session.id])
 
         # While they are told, nothing is handled.
         it.bus.system.dispatcher.busy = True
         answer_twice()
         it.bus.system.dispatcher.drain()
-        assert text((await call.reply())["result"]) == "Accepted(data='first')"
+        assert text((await call.reply())["result"]) == "AcceptedElicitation(data='first')"
         await it.assert_nothing_is_left()
 
 
@@ -447,7 +453,7 @@ async def test_where_no_stream_can_carry_a_question_it_is_refused_at_once(
             assert get.messages == []
             get.disconnect()
         assert reply["error"]["code"] == -32603
-        assert isinstance(it.outcomes[0], CannotAskError)
+        assert isinstance(it.outcomes[0], InputUnavailableError)
         assert trio.current_time() - began < 1
         # The first refusal is that of all that was asked together.
         await it.assert_nothing_is_left(refused=min(refused, 1))
@@ -466,7 +472,7 @@ async def test_a_full_outbox_refuses_a_question_and_withdraws_what_was_asked_wit
             await trio.sleep(0.1)
         try:
             await ctx.ask_all({"a": ListRoots(), "b": ListRoots()})
-        except CannotAskError as error:
+        except InputUnavailableError as error:
             return str(error)
 
     async with interviewed(crowded, limits={"outbox_items": 3}) as it:
@@ -493,7 +499,7 @@ async def test_a_question_whose_stream_is_lost_is_refused_and_the_handler_goes_o
         began = trio.current_time()
         try:
             await ctx.list_roots()
-        except CannotAskError as error:
+        except InputUnavailableError as error:
             return str(error), trio.current_time() - began
 
     async with interviewed(stubborn) as it:
@@ -522,7 +528,7 @@ async def test_a_question_on_a_stream_that_can_be_resumed_waits_for_the_client(a
         resumed = session.get(call.event_ids[0])
         assert await resumed.message() == question
         await session.answer(question["id"], accept("x")).ended()
-        assert text((await resumed.reply())["result"]) == "Accepted(data='x')"
+        assert text((await resumed.reply())["result"]) == "AcceptedElicitation(data='x')"
         await it.assert_nothing_is_left()
 
 
@@ -668,7 +674,7 @@ async def test_a_context_that_outlived_its_request_cannot_ask(revision, autojump
         it.bus.connect(revision=revision, capabilities=EVERYTHING) as client,
     ):
         await client.call_tool("ask")
-        with trio.fail_after(1), pytest.raises(CannotAskError):
+        with trio.fail_after(1), pytest.raises(InputUnavailableError):
             await leaked[0].list_roots()
 
 
@@ -684,7 +690,7 @@ async def test_a_context_that_waits_when_its_handler_ends_is_told(revision, auto
         try:
             asking.set()
             await ctx.list_roots()
-        except CannotAskError as error:
+        except InputUnavailableError as error:
             caught.append(error)
 
     async def never(method, params):

@@ -7,10 +7,10 @@ import trio
 from interview import EVERYTHING, MODERN, ROOTS, SAMPLED, accept, interviewed, retry, text
 
 from mcpbus import Context
-from mcpbus.asking import CannotAskError, Elicit, ElicitUrl, ListRoots, Sample
+from mcpbus.asking import Elicit, ElicitUrl, InputUnavailableError, ListRoots, Sample
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.protocol.routes import Reason
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 
 PARKED = Fate.discarded(Reason.PARKED)
 
@@ -48,7 +48,7 @@ KINDS = [
             },
         },
         accept("x"),
-        "Accepted(data='x')",
+        "AcceptedElicitation(data='x')",
     ),
     (
         lambda ctx: ctx.elicit_url("Pay?", "https://a.example", key="k"),
@@ -57,7 +57,7 @@ KINDS = [
             "params": {"mode": "url", "message": "Pay?", "url": "https://a.example"},
         },
         {"action": "accept"},
-        "Accepted(data=None)",
+        "AcceptedElicitation(data=None)",
     ),
 ]
 
@@ -215,7 +215,7 @@ async def test_a_question_whose_answer_cannot_be_used_is_asked_again(responses, 
         assert second["requestState"] != first["requestState"]
         assert it.outcomes == []
         third = (await it.ask(params=retry(second, {"k": accept("x")})).reply())["result"]
-        assert (text(third), it.runs) == ("Accepted(data='x')", 1)
+        assert (text(third), it.runs) == ("AcceptedElicitation(data='x')", 1)
         await it.assert_nothing_is_left()
 
 
@@ -240,7 +240,7 @@ async def test_as_many_answers_by_as_long_keys_as_there_may_be_are_taken(autojum
     async with interviewed(shown(lambda ctx: ctx.elicit("?", str, key=key))) as it:
         responses = {key: accept("x"), **{str(n): 0 for n in range(999)}}
         reply = await it.ask(params={"inputResponses": responses}).reply()
-        assert text(reply["result"]) == "Accepted(data='x')"
+        assert text(reply["result"]) == "AcceptedElicitation(data='x')"
 
 
 async def test_a_question_by_a_long_key_is_not_asked(autojump_clock):
@@ -268,7 +268,7 @@ async def test_answers_that_are_no_object_are_refused_and_the_round_stays_open(
         first_too = await it.ask(params={"inputResponses": responses}).ended()
         assert (first_too.status, it.runs) == (400, 1)
         result = (await it.ask(params=retry(first, {"k": accept("x")})).reply())["result"]
-        assert text(result) == "Accepted(data='x')"
+        assert text(result) == "AcceptedElicitation(data='x')"
         await it.assert_nothing_is_left()
 
 
@@ -277,7 +277,7 @@ async def test_extra_answers_are_ignored(autojump_clock):  # V-10
         first = (await it.ask().reply())["result"]
         responses = {"zzz": 5, "k": accept("x"), "__proto__": {}}
         result = (await it.ask(params=retry(first, responses)).reply())["result"]
-        assert text(result) == "Accepted(data='x')"
+        assert text(result) == "AcceptedElicitation(data='x')"
 
 
 async def test_answers_that_come_with_a_first_request_are_used_without_asking(autojump_clock):
@@ -458,7 +458,7 @@ async def test_a_legacy_timeout_is_no_matter_in_the_modern_era(autojump_clock):
         result = (await it.ask().reply())["result"]
         await trio.sleep(300)
         result = (await it.ask(params=retry(result, {"k": accept("x")})).reply())["result"]
-        assert text(result) == "Accepted(data='x')"
+        assert text(result) == "AcceptedElicitation(data='x')"
 
 
 async def test_a_client_that_goes_away_before_the_question_is_out_cancels_the_handler(autojump_clock):
@@ -534,7 +534,7 @@ async def test_a_completion_may_not_ask(autojump_clock):  # V-1
         async def complete(value: str, ctx: Context) -> list[str]:
             try:
                 await ctx.list_roots()
-            except CannotAskError as error:
+            except InputUnavailableError as error:
                 errors.append(error)
                 raise
             return []
@@ -593,7 +593,7 @@ async def test_sessions_have_no_way_to_speak_of_rounds(autojump_clock):
         call = session.request("tools/call", params)
         question = await call.message()
         await session.answer(question["id"], accept("good")).ended()
-        assert text((await call.reply())["result"]) == "Accepted(data='good')"
+        assert text((await call.reply())["result"]) == "AcceptedElicitation(data='good')"
 
 
 async def test_what_is_asked_in_the_turn_after_the_answers_goes_out_together(autojump_clock):
@@ -632,7 +632,7 @@ async def test_what_outlives_a_call_that_ended_while_it_was_parked_is_told_that_
         told = []
 
         async def outlive(ctx):
-            with pytest.raises(CannotAskError, match="its request has ended") as refused:
+            with pytest.raises(InputUnavailableError, match="its request has ended") as refused:
                 await ctx.elicit("?", str, key="k")
             told.append(refused.value)
 
@@ -651,7 +651,7 @@ async def test_what_outlives_a_call_that_ended_while_it_was_parked_is_told_that_
 
 
 @pytest.mark.eagerness
-@pytest.mark.parametrize("end", [Channel.end, Channel.close])
+@pytest.mark.parametrize("end", [DuplexChannel.end, DuplexChannel.close])
 async def test_who_asks_in_what_came_after_the_end_of_its_channel_is_told_so_at_once(end, autojump_clock):
     meta = {
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -661,13 +661,13 @@ async def test_who_asks_in_what_came_after_the_end_of_its_channel_is_told_so_at_
     call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
 
     async def stubborn(ctx):
-        refused = pytest.raises(CannotAskError, match="its request has ended")
+        refused = pytest.raises(InputUnavailableError, match="its request has ended")
         with trio.CancelScope(shield=True), trio.fail_after(5), refused:
             await ctx.elicit("?", str)
         return "told"
 
     async with interviewed(stubborn) as it:
-        with Channel(it.bus, None) as channel:
+        with DuplexChannel(it.bus, None) as channel:
             end(channel)
             await it.quiet()
             with trio.CancelScope() as scope:

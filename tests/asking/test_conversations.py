@@ -3,7 +3,7 @@
 import pytest
 from interview import EVERYTHING, interviewed
 
-from mcpbus.asking import Sample, Sampled, ToolUse, ToolUseResult
+from mcpbus.asking import Sample, SamplingResult, ToolUse, ToolUseResult
 from mcpbus.features.content import Audio, File, Image, PromptMessage
 from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
@@ -71,7 +71,7 @@ def test_what_is_no_text_is_said_as_a_tool_returns_it(given, messages):
 
 
 def test_what_the_model_said_before_is_said_as_it_was():
-    answer = Sampled("assistant", [TextContent("y"), ToolUse("a", "t", {"n": 1})], "m", "toolUse")
+    answer = SamplingResult("assistant", [TextContent("y"), ToolUse("a", "t", {"n": 1})], "m", "toolUse")
     messages = ["x", answer, user(*[use.result("sun") for use in answer.tool_uses])]
     assert sent(messages) == [
         {"role": "user", "content": TEXT},

@@ -4,7 +4,7 @@ import pytest
 from interview import EVERYTHING, LEGACY, MODERN, accept, interviewed, retry, text
 
 from mcpbus import Context
-from mcpbus.asking import Accepted, Elicit, InputRequired, ListRoots
+from mcpbus.asking import AcceptedElicitation, Elicit, InputRequired, ListRoots
 
 ALL = ["2025-06-18", "2025-11-25", MODERN]
 
@@ -41,7 +41,7 @@ async def test_a_handler_is_run_again_with_its_state_and_the_answers(revision, a
 
     _, asked, it = await called(explicit, revision)
     assert sorted(asked) == ["A", "roots/list"]
-    assert it.outcomes[1:] == [[{"n": [1, "x", None]}, Accepted("a"), []]]
+    assert it.outcomes[1:] == [[{"n": [1, "x", None]}, AcceptedElicitation("a"), []]]
     assert it.runs == 2
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pydantic
 import pytest
 
-from mcpbus.asking import Accepted, Elicit, InvalidAnswerError, Titles
+from mcpbus.asking import AcceptedElicitation, ChoiceTitles, Elicit, InvalidInputError
 from mcpbus.features.asking.forms import make_form
 from mcpbus.protocol.revisions import LATEST, REVISIONS
 
@@ -94,7 +94,7 @@ def by_hand(**properties):
     return {"type": "object", "properties": properties}
 
 
-NAMED = Titles({"small": "Small", "medium": "So-so", "large": "Large"})
+NAMED = ChoiceTitles({"small": "Small", "medium": "So-so", "large": "Large"})
 SHOWN = [
     {"const": "small", "title": "Small"},
     {"const": "medium", "title": "So-so"},
@@ -382,8 +382,8 @@ REFUSED = [
         "a choice has a const and a title",
     ),
     (list[int | str], "a choice has a const and a title"),
-    (Annotated[str, msgspec.Meta(extra_json_schema={"oneOf": []})], "use mcpbus.Titles"),
-    (Annotated[Literal["a", "b"], Titles({"a": "A"})], "choice 'b' has no title among 'a'"),
+    (Annotated[str, msgspec.Meta(extra_json_schema={"oneOf": []})], "use mcpbus.ChoiceTitles"),
+    (Annotated[Literal["a", "b"], ChoiceTitles({"a": "A"})], "choice 'b' has no title among 'a'"),
     (by_hand(a={"type": "string", "enum": ["a"], "default": "b"}), "a default .* is not one of its answers"),
     (by_hand(a={"type": "integer", "default": "1"}), "a default .* is not one of its answers"),
     (
@@ -404,8 +404,8 @@ def test_what_is_no_form_is_refused_with_the_rule(kind, rule):
 
 
 def test_an_accepted_form_without_content_is_an_empty_one():
-    assert Elicit("?", Person).read({"action": "accept"}) == Accepted(Person())
-    with pytest.raises(InvalidAnswerError, match="value"):
+    assert Elicit("?", Person).read({"action": "accept"}) == AcceptedElicitation(Person())
+    with pytest.raises(InvalidInputError, match="value"):
         Elicit("?", str).read({"action": "accept"})
 
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 import mcpbus
-from mcpbus import CannotAskError, Context, Elicit, InputRequired, Server
+from mcpbus import Context, Elicit, InputRequired, InputUnavailableError, Server
 from mcpbus.core.open_questions import MOST_ANSWERS
 from mcpbus.testing import open_bus, settle
 
@@ -113,7 +113,7 @@ async def test_no_more_wait_than_a_client_may_answer_at_once(revision, capabilit
         async def ask_one():
             try:
                 await ctx.elicit("Why?", str)
-            except CannotAskError as error:
+            except InputUnavailableError as error:
                 refused.append(error.message)
 
         async with trio.open_nursery() as nursery:
@@ -135,7 +135,7 @@ async def test_no_more_wait_than_a_client_may_answer_at_once(revision, capabilit
 
     async def ask_two(ctx):
         two = {"a": Elicit("Who?", str), "b": Elicit("Where?", str)}
-        with pytest.raises(CannotAskError):
+        with pytest.raises(InputUnavailableError):
             await ctx.ask_all(two)
 
     async def think(_method, _params):
@@ -159,7 +159,7 @@ async def test_no_more_wait_of_a_session_outside_any_call(autojump_clock):
     async def ask_one(session):
         try:
             await session.elicit("Why?", str)
-        except CannotAskError as error:
+        except InputUnavailableError as error:
             refused.append(error.message)
 
     async def think(_method, _params):

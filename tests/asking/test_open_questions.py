@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from mcpbus import AnswerTimeoutError, CannotAskError, Elicit, ListRoots
-from mcpbus.core.open_questions import MOST_ANSWERS, OpenQuestions, answered_within
+from mcpbus import Elicit, InputTimeoutError, InputUnavailableError, ListRoots
+from mcpbus.core.open_questions import MOST_ANSWERS, InputRequestQuota, answered_within
 from mcpbus.protocol.revisions import REVISIONS, Era
 
 LEGACY, MODERN = REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]
@@ -32,19 +32,19 @@ def make_services(reached):
     ],
 )
 def test_there_is_a_bound_to_all_that_wait_at_once(already, more, fits):
-    questions = OpenQuestions()
+    questions = InputRequestQuota()
     with questions.waiting(questions.prepare(some(already), ROOTS, LEGACY), lambda _: None):
         if fits:
             assert len(questions.prepare(some(more), ROOTS, LEGACY).open) == more
         else:
-            with pytest.raises(CannotAskError, match="at most 1000 questions"):
+            with pytest.raises(InputUnavailableError, match="at most 1000 questions"):
                 questions.prepare(some(more), ROOTS, LEGACY)
     assert questions.prepare(some(MOST_ANSWERS), ROOTS, LEGACY)
 
 
 @pytest.mark.parametrize("answered", [0, 1, 2])
 async def test_what_is_given_up_is_withdrawn_if_it_is_still_open_and_leaves_its_place(answered):
-    questions, told = OpenQuestions(), []
+    questions, told = InputRequestQuota(), []
     ask = questions.prepare(some(2), ROOTS, LEGACY)
     with trio.CancelScope() as scope, questions.waiting(ask, told.append):
         assert questions.count == 2
@@ -58,8 +58,8 @@ async def test_what_is_given_up_is_withdrawn_if_it_is_still_open_and_leaves_its_
 
 def test_all_that_a_client_would_have_to_declare_is_told_at_once():
     both = {"form": Elicit("?", str), "roots": ListRoots()}
-    with pytest.raises(CannotAskError) as caught:
-        OpenQuestions().prepare(both, {}, MODERN)
+    with pytest.raises(InputUnavailableError) as caught:
+        InputRequestQuota().prepare(both, {}, MODERN)
     assert caught.value.data == {"requiredCapabilities": {"elicitation": {"form": {}}, "roots": {}}}
 
 
@@ -69,7 +69,7 @@ async def test_a_legacy_client_has_as_long_as_is_asked_for_and_the_bus_allows(
 ):
     reached, begun = [], trio.current_time()
     bound = answered_within(make_services(reached), "owner", given, Era.LEGACY)
-    with pytest.raises(AnswerTimeoutError, match=f"within {seconds} s"), bound:
+    with pytest.raises(InputTimeoutError, match=f"within {seconds} s"), bound:
         await trio.sleep_forever()
     assert trio.current_time() - begun == seconds
     assert len(reached) == noted

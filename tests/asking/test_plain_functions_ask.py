@@ -9,7 +9,7 @@ import trio
 from interview import EVERYTHING, MODERN, ROOTS, SAMPLED, accept, retry, text
 
 from mcpbus import Limits, Server, SyncContext
-from mcpbus.asking import AskError, Elicit, ListRoots
+from mcpbus.asking import Elicit, InputRequestError, ListRoots
 from mcpbus.testing import open_probe, settle
 
 
@@ -85,7 +85,7 @@ async def test_a_thread_that_waits_for_an_answer_is_let_go(how):
                 elif how == "drained":
                     await bus.drain(0.1)
             await bus.ended.wait()
-            assert isinstance(bus.outcomes[0], AskError | trio.Cancelled)
+            assert isinstance(bus.outcomes[0], InputRequestError | trio.Cancelled)
             await settle(bus)
             assert (bus.statistics().actors, len(bus.parked_calls)) == (bus.statistics().sessions, 0)
             assert bus.ledger.balance() == 0

@@ -5,7 +5,7 @@ import trio
 from interview import ROOTS, SAMPLED, interviewed, text
 
 from mcpbus.asking import ListRoots
-from mcpbus.core.pending_questions import Ask
+from mcpbus.core.pending_questions import InputRound
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.revisions import LATEST_LEGACY
 
@@ -88,7 +88,7 @@ async def test_a_form_and_a_page_have_it_too(ask, autojump_clock):
         question = await call.message()
         await session.notify(PROGRESS, {"progressToken": question["id"], "progress": 1}).ended()
         await session.answer(question["id"], {"action": "decline"}).ended()
-        assert text((await call.reply())["result"]) == "Declined()"
+        assert text((await call.reply())["result"]) == "DeclinedElicitation()"
         assert told == [(1.0, None, None)]
 
 
@@ -125,7 +125,7 @@ async def test_in_the_newest_revision_nothing_is_asked_to_be_reported(autojump_c
 
 async def test_of_many_reports_the_newest_is_told_and_the_last_before_the_answer(autojump_clock):
     told = []
-    ask = Ask({"a": ListRoots()}, LATEST_LEGACY, lambda *said: told.append(said[0]))
+    ask = InputRound({"a": ListRoots()}, LATEST_LEGACY, lambda *said: told.append(said[0]))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask.wait)
         await trio.testing.wait_all_tasks_blocked()

@@ -6,18 +6,18 @@ import pytest
 
 from mcpbus import Audio, Context, Server
 from mcpbus.asking import (
-    Accepted,
-    Cancelled,
-    Declined,
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
     Elicit,
     ElicitUrl,
     InputRequired,
-    InvalidAnswerError,
+    InvalidInputError,
     ListRoots,
     Root,
     Sample,
 )
-from mcpbus.features.asking.interface import Asking
+from mcpbus.features.asking.interface import InputRequests
 from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus
@@ -183,10 +183,10 @@ def test_a_sample_sends_what_was_given_and_no_more():  # Y-5
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
-        ({"action": "decline"}, Declined()),
-        ({"action": "cancel"}, Cancelled()),
-        ({"action": "decline", "content": {"value": 1}}, Declined()),
-        ({"action": "cancel", "_meta": {"x": 1}}, Cancelled()),
+        ({"action": "decline"}, DeclinedElicitation()),
+        ({"action": "cancel"}, CancelledElicitation()),
+        ({"action": "decline", "content": {"value": 1}}, DeclinedElicitation()),
+        ({"action": "cancel", "_meta": {"x": 1}}, CancelledElicitation()),
     ],
 )
 def test_a_user_may_refuse(question, answer, read):
@@ -194,9 +194,9 @@ def test_a_user_may_refuse(question, answer, read):
 
 
 def test_an_accepted_form_has_its_value_and_an_accepted_page_none():
-    assert FORM.read({"action": "accept", "content": {"value": "x"}}) == Accepted("x")
-    assert URL.read({"action": "accept"}) == Accepted(None)
-    assert URL.read({"action": "accept", "content": {"ignored": 1}}) == Accepted(None)
+    assert FORM.read({"action": "accept", "content": {"value": "x"}}) == AcceptedElicitation("x")
+    assert URL.read({"action": "accept"}) == AcceptedElicitation(None)
+    assert URL.read({"action": "accept", "content": {"ignored": 1}}) == AcceptedElicitation(None)
 
 
 SAMPLED = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yo"}}
@@ -229,7 +229,7 @@ def test_roots_are_read_with_and_without_names():
     "questions", [[FORM], FORM, None, {"a": "x"}, {"a": Elicit}, {1: FORM}, {None: FORM}]
 )
 async def test_what_is_no_question_is_the_authors_error(questions):
-    for ask in (InputRequired, lambda asked: Asking.ask_all(None, asked)):
+    for ask in (InputRequired, lambda asked: InputRequests.ask_all(None, asked)):
         with pytest.raises(
             TypeError, match=r"questions are given by key|one of Elicit, ElicitUrl, Sample and ListRoots"
         ):
@@ -276,5 +276,5 @@ INVALID = [
 
 @pytest.mark.parametrize(("question", "answer"), INVALID)
 def test_an_answer_of_the_wrong_form_is_refused(question, answer):
-    with pytest.raises(InvalidAnswerError, match="The client's answer cannot be used: "):
+    with pytest.raises(InvalidInputError, match="The client's answer cannot be used: "):
         question.read(answer)

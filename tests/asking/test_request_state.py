@@ -11,19 +11,19 @@ import trio
 from hypothesis import strategies as st
 from interview import EVERYTHING, MODERN, accept, interviewed, retry, text
 
-from mcpbus import ProtocolError, Unauthorized
+from mcpbus import ProtocolError, UnauthorizedError
 from mcpbus.asking import Elicit, InputRequired
-from mcpbus.core.parked_calls import ParkedCall, ParkedCalls
-from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.protocol.jsonrpc import Request
-from mcpbus.protocol.request_state import Binding, Sealer
+from mcpbus.core.parked_calls import SuspendedCall, SuspendedCalls
+from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
+from mcpbus.protocol.request_state import Binding, StateSealer
 from mcpbus.testing import settle
 
 OLD, NEW, OTHER = "o" * 32, "n" * 32, "x" * 32
 
 
 def request(method="tools/call", **params):
-    return Request(
+    return JsonRpcRequest(
         1, method, msgspec.Raw(msgspec.json.encode({"name": "t", "arguments": {"a": 1}, **params}))
     )
 
@@ -39,7 +39,7 @@ def refused(sealer, state, binding=BOUND):
 
 
 def test_what_was_sealed_is_opened():
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     name, state = sealer.seal(BOUND, "call", {"k": b'{"x":1}'}, 60, b'{"author":1}')
     opened = sealer.open(state, BOUND)
     assert (opened.call, opened.round, opened.answers, opened.author) == (
@@ -52,7 +52,7 @@ def test_what_was_sealed_is_opened():
 
 def spelled_otherwise():
     """States each in a spelling that nobody has sealed, though it is Base64 of the same bytes."""
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     states = [sealer.seal(BOUND, "call", None, 60, b"*" * size)[1] for size in range(3)]
     for state in states:
         if state.endswith("="):
@@ -73,7 +73,7 @@ def test_a_state_is_brought_back_as_it_was_to_the_letter():
 
 
 def test_a_state_shows_nothing_and_is_never_the_same():
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     states = {sealer.seal(BOUND, "call", {"k": b"secret"}, 60)[1] for _ in range(100)}
     assert len(states) == 100
     assert not any(b"secret" in base64.urlsafe_b64decode(state) for state in states)
@@ -95,7 +95,7 @@ def test_a_state_shows_nothing_and_is_never_the_same():
     ],
 )
 def test_a_state_is_bound_to_the_method_and_the_params_that_do_not_change(made, used, same):  # V-8
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     state = sealer.seal(Binding.of(made, None), "c", {}, 60)[1]
     if same:
         assert sealer.open(state, Binding.of(used, None)).call == "c"
@@ -109,7 +109,7 @@ PRINCIPALS = [None, "None", "ann", "bob", 1, "1", ("ann",), "('ann',)", ""]
 @pytest.mark.parametrize("maker", PRINCIPALS, ids=repr)
 @pytest.mark.parametrize("user", PRINCIPALS, ids=repr)
 def test_a_state_is_bound_to_the_principal(maker, user):  # V-8
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     state = sealer.seal(Binding.of(request(), maker), "c", {}, 60)[1]
     if maker == user:
         assert sealer.open(state, Binding.of(request(), user)).call == "c"
@@ -119,7 +119,7 @@ def test_a_state_is_bound_to_the_principal(maker, user):  # V-8
 
 def test_a_state_is_good_until_its_time_is_over_and_no_longer():  # V-8
     now = 1000.0
-    sealer = Sealer([NEW], clock=lambda: now)
+    sealer = StateSealer([NEW], clock=lambda: now)
     state = sealer.seal(BOUND, "c", {}, 60)[1]
     now = 1060.0
     assert sealer.open(state, BOUND).expires == 1060.0
@@ -128,41 +128,41 @@ def test_a_state_is_good_until_its_time_is_over_and_no_longer():  # V-8
 
 
 def test_the_first_key_seals_and_each_one_opens():
-    before, during, after = Sealer([OLD]), Sealer([NEW, OLD]), Sealer([NEW])
+    before, during, after = StateSealer([OLD]), StateSealer([NEW, OLD]), StateSealer([NEW])
     old, new = (sealer.seal(BOUND, "c", {}, 60)[1] for sealer in (before, during))
     assert during.open(old, BOUND).call == during.open(new, BOUND).call == "c"
     assert after.open(new, BOUND).call == "c"
     refused(after, old)
     refused(before, new)
-    refused(Sealer([OTHER]), new)
+    refused(StateSealer([OTHER]), new)
 
 
 def test_without_keys_each_process_has_its_own():
-    refused(Sealer(), Sealer().seal(BOUND, "c", {}, 60)[1])
+    refused(StateSealer(), StateSealer().seal(BOUND, "c", {}, 60)[1])
 
 
 @pytest.mark.parametrize("keys", [["short"], [b"x" * 15], [NEW, "short"]])
 def test_a_short_key_is_refused(keys):
     with pytest.raises(ValueError, match="at least 16 bytes"):
-        Sealer(keys)
+        StateSealer(keys)
 
 
 def test_bytes_and_text_are_the_same_key():
-    assert Sealer([NEW.encode()]).open(Sealer([NEW]).seal(BOUND, "c", {}, 60)[1], BOUND).call == "c"
+    assert StateSealer([NEW.encode()]).open(StateSealer([NEW]).seal(BOUND, "c", {}, 60)[1], BOUND).call == "c"
 
 
 @pytest.mark.parametrize(
     "state", [None, 5, True, [], {}, "", "x", "=", "ä", "AAAA", "A" * 64, "A" * 3_000_000, "\ud800"]
 )
 def test_what_is_no_state_is_refused_alike(state):
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     genuine = sealer.seal(BOUND, "c", {}, 60)[1]
     assert refused(sealer, state) == refused(sealer, genuine, Binding.of(request(), "bob"))
 
 
 @hypothesis.given(st.data())
 def test_any_change_of_a_state_is_noticed(data):  # V-7
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     state = bytearray(base64.urlsafe_b64decode(sealer.seal(BOUND, "call", {"k": b"1"}, 60)[1]))
     place = data.draw(st.integers(0, len(state) - 1))
     state[place] ^= data.draw(st.integers(1, 255))
@@ -170,7 +170,7 @@ def test_any_change_of_a_state_is_noticed(data):  # V-7
 
 
 def test_a_large_answer_does_not_make_a_state_that_cannot_be_brought_back():
-    sealer = Sealer([NEW])
+    sealer = StateSealer([NEW])
     answer = b"x" * (2 * 1024 * 1024)
     assert sealer.open(sealer.seal(BOUND, "c", {"k": answer}, 60)[1], BOUND).answers == {"k": answer}
 
@@ -180,13 +180,13 @@ def test_a_large_answer_does_not_make_a_state_that_cannot_be_brought_back():
 
 def park(parked_calls, sealer, call, gone, owner=None):
     name, state = sealer.seal(BOUND, call, {}, 60)
-    parked_calls.park(call, ParkedCall(name, None, None, lambda: gone.append(call), owner))
+    parked_calls.park(call, SuspendedCall(name, None, None, lambda: gone.append(call), owner))
     return sealer.open(state, BOUND)
 
 
 def test_the_oldest_call_makes_room():  # V-12
-    sealer, gone = Sealer(), []
-    parked_calls = ParkedCalls(sealer, 2, 60)
+    sealer, gone = StateSealer(), []
+    parked_calls = SuspendedCalls(sealer, 2, 60)
     states = [park(parked_calls, sealer, call, gone) for call in ("a", "b", "c")]
     assert (gone, len(parked_calls)) == (["a"], 2)
     assert parked_calls.claim(states[0]) is None
@@ -196,8 +196,8 @@ def test_the_oldest_call_makes_room():  # V-12
 
 
 async def test_calls_make_room_for_those_of_owners_that_have_fewer(autojump_clock):
-    reached, sealer, gone = ReachedLimits(), Sealer(), []
-    parked_calls = ParkedCalls(sealer, 4, 60, reached)
+    reached, sealer, gone = LimitMonitor(), StateSealer(), []
+    parked_calls = SuspendedCalls(sealer, 4, 60, reached)
     state = park(parked_calls, sealer, "a1", gone, "alice")
     for number in range(1, 6):
         park(parked_calls, sealer, f"b{number}", gone, "bob")
@@ -216,8 +216,8 @@ async def test_calls_make_room_for_those_of_owners_that_have_fewer(autojump_cloc
 
 
 def test_a_round_is_used_once_whether_its_call_is_there_or_not():
-    sealer, gone = Sealer(), []
-    parked_calls = ParkedCalls(sealer, 2, 60)
+    sealer, gone = StateSealer(), []
+    parked_calls = SuspendedCalls(sealer, 2, 60)
     there = park(parked_calls, sealer, "a", gone)
     lost = sealer.open(sealer.seal(BOUND, "z", {}, 60)[1], BOUND)
     assert parked_calls.claim(there) is not None
@@ -228,8 +228,8 @@ def test_a_round_is_used_once_whether_its_call_is_there_or_not():
 
 
 def test_an_earlier_round_of_a_call_that_waits_is_used_up():
-    sealer, gone = Sealer(), []
-    parked_calls = ParkedCalls(sealer, 2, 60)
+    sealer, gone = StateSealer(), []
+    parked_calls = SuspendedCalls(sealer, 2, 60)
     first = park(parked_calls, sealer, "a", gone)
     second = park(parked_calls, sealer, "a", gone)
     with pytest.raises(ProtocolError, match="used already"):
@@ -240,8 +240,8 @@ def test_an_earlier_round_of_a_call_that_waits_is_used_up():
 def test_a_round_stays_used_however_many_follow(monkeypatch):
     """Otherwise whoever kept a state could have an effect twice, by having a server forget it."""
     monkeypatch.setattr("mcpbus.core.parked_calls._MOST_CONSUMED", 10)
-    sealer, gone = Sealer(), []
-    parked_calls = ParkedCalls(sealer, 1, 60)
+    sealer, gone = StateSealer(), []
+    parked_calls = SuspendedCalls(sealer, 1, 60)
     first = park(parked_calls, sealer, "a", gone)
     parked_calls.claim(first)
     for n in range(50):
@@ -257,8 +257,8 @@ def test_a_round_stays_used_however_many_follow(monkeypatch):
 def test_a_round_is_good_and_used_up_until_the_moment_in_which_it_lapses(monkeypatch):
     monkeypatch.setattr("mcpbus.core.parked_calls._MOST_CONSUMED", 1)
     now = 1000.0
-    sealer = Sealer(clock=lambda: now)
-    parked_calls = ParkedCalls(sealer, 1, 60)
+    sealer = StateSealer(clock=lambda: now)
+    parked_calls = SuspendedCalls(sealer, 1, 60)
     first, second = (sealer.open(sealer.seal(BOUND, name, {}, 60)[1], BOUND) for name in "ab")
     now = 1060.0
     parked_calls.claim(first)
@@ -269,8 +269,8 @@ def test_a_round_is_good_and_used_up_until_the_moment_in_which_it_lapses(monkeyp
 
 def test_rounds_are_forgotten_when_they_have_lapsed():
     now = 1000.0
-    sealer, gone = Sealer(clock=lambda: now), []
-    parked_calls = ParkedCalls(sealer, 1, 60)
+    sealer, gone = StateSealer(clock=lambda: now), []
+    parked_calls = SuspendedCalls(sealer, 1, 60)
     for n in range(100):
         parked_calls.claim(park(parked_calls, sealer, f"{n}", gone))
     now += 61
@@ -280,8 +280,8 @@ def test_rounds_are_forgotten_when_they_have_lapsed():
 
 def test_a_round_stays_used_when_the_clock_goes_forward_and_back():
     now = 1000.0
-    sealer, gone = Sealer(clock=lambda: now), []
-    parked_calls = ParkedCalls(sealer, 1, 60)
+    sealer, gone = StateSealer(clock=lambda: now), []
+    parked_calls = SuspendedCalls(sealer, 1, 60)
     used = park(parked_calls, sealer, "a", gone)
     parked_calls.claim(used)
     now += 3600
@@ -306,7 +306,7 @@ def principals(**options):
     async def authenticate(head):
         who = head.headers.get(b"x-user")
         if who is None:
-            raise Unauthorized
+            raise UnauthorizedError
         return who
 
     return interviewed(greet, authenticate=authenticate, **options)
@@ -459,8 +459,8 @@ async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatc
 @pytest.mark.parametrize(
     "place",
     [
-        "mcpbus.core.parked_calls.ParkedCalls.claim",
-        "mcpbus.dispatch.dispatcher.Request",
+        "mcpbus.core.parked_calls.SuspendedCalls.claim",
+        "mcpbus.dispatch.dispatcher.RequestActor",
     ],
 )
 async def test_whatever_goes_wrong_while_a_call_is_carried_on_gives_the_place_back(

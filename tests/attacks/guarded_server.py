@@ -3,7 +3,7 @@
 import trio
 
 from mcpbus import Server
-from mcpbus.auth import InvalidTokenError, Principal, ResourceServer, Verified
+from mcpbus.auth import InvalidTokenError, Principal, ResourceServer, VerifiedToken
 
 ISSUER = "http://localhost"
 
@@ -14,11 +14,11 @@ class Verifier:
     issuers = (ISSUER,)
     local = False  # what listens for it is a descriptor, of which no address is known
 
-    async def verify(self, token: str, resource: str, now: float) -> Verified:
+    async def verify(self, token: str, resource: str, now: float) -> VerifiedToken:
         if token.startswith("slow"):
             await trio.sleep(10)
         elif token == "honest" or token.startswith("good"):
-            return Verified(Principal(ISSUER, token, token, ""), now + 3600)
+            return VerifiedToken(Principal(ISSUER, token, token, ""), now + 3600)
         raise InvalidTokenError("it is not known")
 
 

@@ -8,7 +8,7 @@ from channels import call, initialize, sse, ws
 
 from mcpbus import Context, Limits, Server
 from mcpbus.auth import ResourceServer
-from mcpbus.testing import Issuer, open_bus, open_probe, settle
+from mcpbus.testing import InMemoryIssuer, open_bus, open_probe, settle
 
 RESOURCE = "http://localhost/mcp"
 METADATA = "http://localhost/.well-known/oauth-protected-resource/mcp"
@@ -126,7 +126,7 @@ def bearing(token):
 @asynccontextmanager
 async def guarded(*, verifier=None, limits=None, http=None, server=None, shell=None, **options):
     """Open a server that an issuer's tokens open; what every request needs is `files:read`, if nothing else is said."""
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     options = {"scopes": ["files:read"], "implies": {"files:admin": ["files:read", "files:write"]}, **options}
     if verifier is None:
         auth = issuer.protect(RESOURCE, **options)

@@ -3,7 +3,7 @@
 import pytest
 from guarded import METADATA, WAYS, bearing, challenge_of, guarded
 
-from mcpbus.testing.recording import Recording, Sent
+from mcpbus.testing.recording import Recording, SentRequest
 
 EACH_WAY = pytest.mark.parametrize("way", WAYS)
 ASKING = {"scheme": "Bearer", "scope": "files:read", "resource_metadata": METADATA}
@@ -122,7 +122,7 @@ async def test_two_authorization_headers_are_a_bad_request(way, autojump_clock):
         fields += [(b"accept", b"text/event-stream"), (b"content-length", b"0")]
         answer = Recording()
         verb, path = ("POST", "/mcp") if way == "endpoint" else ("GET", "/sse")
-        it.probe._carrier.send(Sent(verb, path, "", fields, b""), answer)
+        it.probe._carrier.send(SentRequest(verb, path, "", fields, b""), answer)
         await answer.ended()
         assert (answer.status, challenge_of(answer)["error"]) == (400, "invalid_request")
 

@@ -6,9 +6,9 @@ from channels import call, sse, ws
 from guarded import guarded, make_server
 
 from mcpbus import Context, Limits
-from mcpbus.auth import StaticTokens
+from mcpbus.auth import StaticTokenVerifier
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import Issuer, open_bus, open_probe, settle
+from mcpbus.testing import InMemoryIssuer, open_bus, open_probe, settle
 
 GOOD = ["files:read"]
 LEEWAY = 30.0
@@ -114,7 +114,7 @@ async def test_a_call_is_not_cut_off_where_its_client_could_not_come_back(autoju
 
 @pytest.mark.parametrize("line", ["call", "get"])
 async def test_with_an_event_store_a_client_comes_back_to_the_stream_itself(line, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     server = make_server(auth=issuer.protect(scopes=GOOD))
 
     @server.tool
@@ -158,7 +158,7 @@ async def test_with_an_event_store_a_client_comes_back_to_the_stream_itself(line
 
 
 async def test_a_get_stream_that_was_superseded_and_is_resumed_ends_with_its_token(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     server = make_server(auth=issuer.protect(scopes=GOOD))
     async with open_bus(server, event_store=MemoryEventStore()) as bus, open_probe(bus.asgi()) as probe:
         session = await probe.initialize("2025-11-25", headers=issuer.bearer("ada", GOOD))
@@ -179,7 +179,7 @@ async def test_a_get_stream_that_was_superseded_and_is_resumed_ends_with_its_tok
 async def test_a_batch_is_not_cut_off_since_no_client_of_its_revision_could_be_told_to_come_back(
     autojump_clock,
 ):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     server = make_server(auth=issuer.protect(scopes=GOOD))
 
     @server.tool
@@ -198,7 +198,7 @@ async def test_a_batch_is_not_cut_off_since_no_client_of_its_revision_could_be_t
 
 
 async def test_a_token_whose_end_is_not_known_ends_nothing(autojump_clock):
-    async with guarded(verifier=lambda _: StaticTokens({"a": "files:read"})) as it:
+    async with guarded(verifier=lambda _: StaticTokenVerifier({"a": "files:read"})) as it:
         token = {"authorization": "Bearer a"}
         listen = await it.probe.request("subscriptions/listen", LISTEN, headers=token).begun()
         await trio.sleep(50_000)

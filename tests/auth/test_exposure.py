@@ -7,7 +7,7 @@ import trio
 from click.testing import CliRunner
 
 from mcpbus import Server
-from mcpbus.auth import JwtVerifier, ResourceServer, StaticTokens
+from mcpbus.auth import JwtVerifier, ResourceServer, StaticTokenVerifier
 from mcpbus.cli import main
 
 OPEN = "0.0.0.0:0 is served without authorization: whoever reaches it may use it"
@@ -49,7 +49,9 @@ async def test_a_unix_socket_is_on_this_machine(tmp_path, caplog):
 
 
 async def test_tokens_for_development_are_not_served_to_others():
-    server = Server("files", auth=ResourceServer("http://localhost:8000/mcp", StaticTokens({"a": "b"})))
+    server = Server(
+        "files", auth=ResourceServer("http://localhost:8000/mcp", StaticTokenVerifier({"a": "b"}))
+    )
     await serve(server, "127.0.0.1:0")
     async with server.open() as bus:
         with pytest.raises(ValueError, match="on this machine alone"):

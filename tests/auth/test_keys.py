@@ -10,10 +10,10 @@ from joserfc.jwk import ECKey
 from joserfc.util import int_to_base64
 from trio.testing import MockClock
 
-from mcpbus.auth import InvalidTokenError, JwtVerifier, UnavailableError
+from mcpbus.auth import InvalidTokenError, JwtVerifier, VerifierUnavailableError
 from mcpbus.auth.keys import MOST_KEYS, read_key
 from mcpbus.auth.web import LONGEST_DOCUMENT
-from mcpbus.testing import Issuer
+from mcpbus.testing import InMemoryIssuer
 
 GOOD = ["files:read"]
 HOUR = 3600.0
@@ -39,7 +39,7 @@ class Asking:
             await self.verifier.verify(token or self.issuer.token(), RESOURCE, self.issuer.now())
         except InvalidTokenError:
             return "bad"
-        except UnavailableError:
+        except VerifierUnavailableError:
             return "perhaps"
         return "good"
 
@@ -65,7 +65,7 @@ async def test_nobody_is_asked_before_the_first_token_comes_and_a_thousand_at_on
 
 
 async def test_who_asks_first_may_leave_and_the_others_get_the_keys(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask, issuer.delay = Asking(issuer), 3
     with trio.move_on_after(1):
         await ask()
@@ -74,7 +74,7 @@ async def test_who_asks_first_may_leave_and_the_others_get_the_keys(autojump_clo
 
 
 async def test_keys_are_fetched_again_after_an_hour_and_nobody_waits_for_that(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
     assert await ask() == "good"
     await trio.sleep(HOUR - 1)
@@ -92,7 +92,7 @@ async def test_keys_are_fetched_again_after_an_hour_and_nobody_waits_for_that(au
 
 
 async def test_a_key_that_is_gone_is_good_until_keys_are_fetched_again(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
     token = issuer.token(lifetime=10 * HOUR)
     assert await ask(token) == "good"
@@ -106,7 +106,7 @@ async def test_a_key_that_is_gone_is_good_until_keys_are_fetched_again(autojump_
 
 
 async def test_another_key_of_the_same_name_takes_the_place_of_the_one_that_had_it(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
     earlier, late = issuer.token(lifetime=10 * HOUR), issuer.token("bob", lifetime=10 * HOUR)
     assert await ask(earlier) == "good"
@@ -122,7 +122,7 @@ async def test_another_key_of_the_same_name_takes_the_place_of_the_one_that_had_
 
 
 async def test_an_unknown_key_has_them_fetched_again_but_not_more_often_than_twice_a_minute(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
     assert await ask() == "good"
     issuer.add_key()
@@ -138,7 +138,7 @@ async def test_an_unknown_key_has_them_fetched_again_but_not_more_often_than_twi
 
 
 async def test_while_the_issuer_is_down_known_keys_are_good_for_a_day_and_delay_nobody(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
     assert await ask() == "good"
     issuer.down, issuer.delay = True, 4
@@ -162,7 +162,7 @@ async def test_a_new_key_that_has_the_name_of_the_old_one_or_none_is_found(name,
             del key["kid"]
         issuer.answers[KEYS] = (200, json.dumps({"keys": [key]}).encode())
 
-    issuer, renewed = Issuer(), Issuer()
+    issuer, renewed = InMemoryIssuer(), InMemoryIssuer()
     ask = Asking(issuer)
     old, new = (signer.token(header={"kid": name}) for signer in (issuer, renewed))
     publish(issuer)
@@ -184,9 +184,9 @@ async def test_a_new_key_that_has_the_name_of_the_old_one_or_none_is_found(name,
 
 
 async def test_a_wrong_signature_is_wrong_though_the_issuer_is_down(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
-    stranger = Issuer().token()
+    stranger = InMemoryIssuer().token()
     assert await ask() == "good"
     issuer.down = True
     await trio.sleep(31)
@@ -194,7 +194,7 @@ async def test_a_wrong_signature_is_wrong_though_the_issuer_is_down(autojump_clo
 
 
 async def test_an_issuer_that_is_down_is_left_alone_between_two_attempts(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask, issuer.down = Asking(issuer), True
     assert [await ask() for _ in range(100)] == ["perhaps"] * 100
     assert issuer.asked.count(METADATA) == 1
@@ -206,7 +206,7 @@ async def test_an_issuer_that_is_down_is_left_alone_between_two_attempts(autojum
 
 
 async def test_a_new_key_while_the_issuer_is_down_is_perhaps_good(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
     assert await ask() == "good"
     issuer.add_key()
@@ -243,14 +243,14 @@ async def test_what_is_no_set_of_keys_is_none(answer, autojump_clock, caplog):
 
 @pytest.mark.parametrize("document", [b"{}", b'{"keys":{}}', b'{"keys":"abc"}'])
 async def test_a_document_without_keys_is_told_in_the_log(document, autojump_clock, caplog):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     issuer.answers[KEYS] = 200, document
     assert await Asking(issuer)() == "perhaps"
     assert "https://issuer.test/keys has no keys" in caplog.text
 
 
 async def test_an_issuer_has_ten_seconds(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask, issuer.delay = Asking(issuer, jwks_uri=KEYS), 11
     before = trio.current_time()
     assert await ask() == "perhaps"
@@ -271,7 +271,7 @@ async def test_an_issuer_has_ten_seconds(autojump_clock):
     ids=str,
 )
 async def test_metadata_that_is_another_issuers_or_leads_elsewhere_is_not_believed(document, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     issuer.answers[METADATA] = 200, json.dumps(document).encode()
     assert await Asking(issuer)() == "perhaps"
     assert KEYS not in issuer.asked
@@ -291,7 +291,7 @@ PLACES = {
 @pytest.mark.parametrize("url", PLACES)
 async def test_metadata_is_looked_for_at_each_place(url, autojump_clock):
     for number, place in enumerate(PLACES[url]):
-        issuer = Issuer(url)
+        issuer = InMemoryIssuer(url)
         for earlier in PLACES[url][:number]:
             issuer.answers[earlier] = 404, b""
         issuer.answers[place] = 200, json.dumps({"issuer": url, "jwks_uri": f"{url}/keys"}).encode()
@@ -301,7 +301,7 @@ async def test_metadata_is_looked_for_at_each_place(url, autojump_clock):
 
 @pytest.mark.parametrize("url", PLACES)
 async def test_metadata_that_is_nowhere_is_looked_for_once_at_each_place(url, autojump_clock, caplog):
-    issuer = Issuer(url)
+    issuer = InMemoryIssuer(url)
     issuer.answers = dict.fromkeys(PLACES[url], (404, b""))
     assert await Asking(issuer)() == "perhaps"
     assert issuer.asked == PLACES[url]
@@ -312,14 +312,14 @@ async def test_metadata_that_is_nowhere_is_looked_for_once_at_each_place(url, au
 async def test_metadata_that_does_not_say_where_the_keys_are_is_told_in_the_log(
     address, autojump_clock, caplog
 ):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     issuer.answers[METADATA] = 200, f'{{"issuer": "https://issuer.test"{address}}}'.encode()
     assert await Asking(issuer)() == "perhaps"
     assert "the metadata of https://issuer.test has no jwks_uri" in caplog.text
 
 
 async def test_where_the_keys_are_may_be_said(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     assert await Asking(issuer, jwks_uri=KEYS)() == "good"
     assert issuer.asked == [KEYS]
 
@@ -353,7 +353,7 @@ def test_a_key_that_cannot_be_read_is_none(entry):
 
 
 async def test_keys_that_are_of_no_use_do_not_hide_the_others(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     good = [key.as_dict(private=False) for key in issuer.keys]
     for others in (BROKEN, [{**good[0], "use": "enc", "kid": "key 1"}]):
         issuer.answers[KEYS] = 200, json.dumps({"keys": [*others, *good]}).encode()
@@ -362,14 +362,14 @@ async def test_keys_that_are_of_no_use_do_not_hide_the_others(autojump_clock):
 
 @pytest.mark.parametrize("kid", [None, "key 1"])
 async def test_a_key_without_a_name_may_be_meant(kid, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     entry = {name: value for name, value in issuer.keys[0].as_dict(private=False).items() if name != "kid"}
     issuer.answers[KEYS] = 200, json.dumps({"keys": [entry]}).encode()
     assert await Asking(issuer)(issuer.token(header={"kid": kid})) == "good"
 
 
 async def test_of_endless_keys_the_first_are_looked_at(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     good = issuer.keys[0].as_dict(private=False)
     others = [{**good, "kid": f"{number}"} for number in range(MOST_KEYS)]
     issuer.answers[KEYS] = 200, json.dumps({"keys": [*others, good]}).encode()
@@ -406,8 +406,8 @@ async def test_a_failure_that_nobody_foresaw_is_the_issuers_as_well(autojump_clo
             raise ZeroDivisionError
 
     verifier = JwtVerifier("https://issuer.test", web=Broken())
-    with pytest.raises(UnavailableError, match="ZeroDivisionError"):
-        await verifier.verify(Issuer().token(), RESOURCE, Issuer().now())
+    with pytest.raises(VerifierUnavailableError, match="ZeroDivisionError"):
+        await verifier.verify(InMemoryIssuer().token(), RESOURCE, InMemoryIssuer().now())
 
 
 async def test_a_dead_issuer_is_told_in_the_log_now_and_then(autojump_clock, caplog):
@@ -429,7 +429,7 @@ def test_a_long_document_is_longer_than_any_set_of_keys_that_is_looked_at():
 
 @pytest.mark.parametrize("earlier", ["good", "perhaps"])
 def test_what_was_found_out_in_another_run_of_trio_is_not_believed_by_its_clock(earlier):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     ask = Asking(issuer)
 
     async def run():

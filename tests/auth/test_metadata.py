@@ -11,9 +11,9 @@ from starlette.routing import Mount
 
 from mcpbus import HttpOptions, Server
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.http.resource_metadata import ResourceMetadata
-from mcpbus.testing import Issuer, open_probe
+from mcpbus.testing import InMemoryIssuer, open_probe
 
 PLACES = [
     "/.well-known/oauth-protected-resource/mcp",
@@ -107,7 +107,7 @@ async def test_the_host_that_a_request_names_changes_nothing(autojump_clock):
     ],
 )
 async def test_it_is_found_under_a_mount(place, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     server = make_server(auth=issuer.protect("http://localhost/tools/mcp"))
     async with server.open() as bus:
         web = Starlette(routes=[Mount("/tools", bus.asgi())])
@@ -129,7 +129,7 @@ async def test_it_is_found_under_a_mount(place, autojump_clock):
 def test_a_path_that_has_to_be_encoded_is_compared_as_it_is():
     metadata = ResourceMetadata(b"{}", "/a b/mcp", HttpOptions())
     place = "/.well-known/oauth-protected-resource/a b/mcp"
-    assert metadata.is_place(Head("GET", place, Headers(())))
+    assert metadata.is_place(RequestHead("GET", place, Headers(())))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_path_that_has_to_be_encoded_is_compared_as_it_is():
 )
 def test_a_mount_stands_before_the_path_and_may_be_named_or_not(path, endpoint, place, found):
     metadata = ResourceMetadata(b"{}", path, HttpOptions(path=endpoint))
-    head = Head("GET", f"/.well-known/oauth-protected-resource{place}", Headers(()), root="/tools")
+    head = RequestHead("GET", f"/.well-known/oauth-protected-resource{place}", Headers(()), root="/tools")
     assert metadata.is_place(head) is found
 
 
@@ -160,6 +160,6 @@ def test_a_mount_stands_before_the_path_and_may_be_named_or_not(path, endpoint, 
 async def test_the_server_answers_by_the_name_by_which_its_clients_know_it(
     resource, host, status, autojump_clock
 ):
-    server = Server("files", auth=Issuer().protect(resource))
+    server = Server("files", auth=InMemoryIssuer().protect(resource))
     async with server.open() as bus, open_probe(bus.asgi()) as probe:
         assert (await probe.request("tools/list", headers={"host": host}).ended()).status == status

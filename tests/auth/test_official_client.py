@@ -18,7 +18,7 @@ from mcpbus import ServeOptions
 from mcpbus.auth import JwtVerifier, ResourceServer
 from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.serving import serve
-from mcpbus.testing import Issuer, open_probe
+from mcpbus.testing import InMemoryIssuer, open_probe
 from tests.at_home import OWN_PROCESSES
 
 
@@ -27,7 +27,7 @@ from tests.at_home import OWN_PROCESSES
 async def test_the_official_client_logs_in_steps_up_and_refreshes():
     (url, bind), (issuer_url, issuer_bind) = take_port(), take_port()
     browser, storage = Browser(), Storage()
-    issuer = Issuer(issuer_url, clock=time.time)
+    issuer = InMemoryIssuer(issuer_url, clock=time.time)
     server = make_server(ResourceServer(f"{url}/mcp", JwtVerifier(issuer.url), scopes=["files:read"]))
     agreeable = AgreeableIssuer(issuer, lifetime=4)
     options = ServeOptions(bind=issuer_bind)
@@ -131,7 +131,7 @@ def test_the_demo_behind_tokens_says_in_a_line_that_a_port_is_taken(taken):
     ],
 )
 async def test_the_agreeable_issuer_does_not_agree_to_what_was_made_up(form, error, autojump_clock):
-    async with open_probe(AgreeableIssuer(Issuer("http://localhost:1"))) as probe:
+    async with open_probe(AgreeableIssuer(InMemoryIssuer("http://localhost:1"))) as probe:
         answer = await probe.send("POST", form, target="/token").ended()
         assert (answer.status, answer.messages) == (400, [{"error": error}])
         query = "client_id=client-1&redirect_uri=https://evil.example&code_challenge=x"
@@ -149,7 +149,7 @@ UPGRADE = (
     ("scopes", "status"), [(None, b"401 "), (["other"], b"403 "), (["files:read"], b"101 ")], ids=str
 )
 async def test_a_websocket_over_a_socket_is_asked_for_its_token_at_the_upgrade(scopes, status):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     server = make_server(issuer.protect("http://127.0.0.1/mcp", scopes=["files:read"]))
     field = "" if scopes is None else f"Authorization: {issuer.bearer('ada', scopes)['authorization']}\r\n"
     async with server.open() as bus, trio.open_nursery() as nursery:

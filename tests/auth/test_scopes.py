@@ -12,7 +12,7 @@ from mcpbus.features.tool import tool
 from mcpbus.protocol.errors import INVALID_REQUEST, ProtocolError
 from mcpbus.protocol.scopes import Scopes
 from mcpbus.tasks import TASKS
-from mcpbus.testing import Issuer, open_bus, open_client, open_probe
+from mcpbus.testing import InMemoryIssuer, open_bus, open_client, open_probe
 
 ASKED = {
     "tool": ("tools/call", {"name": "write", "arguments": {}}, "files:read files:write"),
@@ -232,7 +232,7 @@ async def test_over_a_websocket_it_is_the_answer(era, autojump_clock):
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_in_process_a_principal_has_its_scopes_and_nobody_may_do_all(revision, autojump_clock):
-    server = make_server(auth=Issuer().protect(scopes=["files:read"]))
+    server = make_server(auth=InMemoryIssuer().protect(scopes=["files:read"]))
     ada = Principal("https://a", "ada", "app", ["files:read"])
     async with open_client(server, revision=revision, principal=ada) as client:
         assert (await client.call_tool("whoami"))["structuredContent"]["subject"] == "ada"

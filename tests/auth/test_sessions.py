@@ -4,8 +4,8 @@ import pytest
 from channels import sse
 from guarded import bearing, challenge_of, guarded
 
-from mcpbus.auth import AnyOf, JwtVerifier
-from mcpbus.testing import Issuer
+from mcpbus.auth import AnyTokenVerifier, JwtVerifier
+from mcpbus.testing import InMemoryIssuer
 
 GOOD = ["files:read"]
 OTHERS = {
@@ -42,10 +42,10 @@ async def test_each_request_of_a_session_is_asked_for_its_token(autojump_clock):
 
 
 async def test_two_issuers_mean_two_people_by_one_name(autojump_clock):
-    other = Issuer("https://other.test")
+    other = InMemoryIssuer("https://other.test")
 
     def verifier(issuer):
-        return AnyOf(JwtVerifier(issuer.url, web=issuer), JwtVerifier(other.url, web=other))
+        return AnyTokenVerifier(JwtVerifier(issuer.url, web=issuer), JwtVerifier(other.url, web=other))
 
     async with guarded(verifier=verifier) as it:
         session = await it.probe.initialize(headers=it.issuer.bearer("ada", GOOD))

@@ -13,11 +13,11 @@ from guarded import RESOURCE, bearing, challenge_of, guarded
 from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-from mcpbus.auth import AnyOf, InvalidTokenError, JwtVerifier, Principal
+from mcpbus.auth import AnyTokenVerifier, InvalidTokenError, JwtVerifier, Principal
 from mcpbus.auth.jwt import check_claims, read_scopes
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED, MOST_REMEMBERED
 from mcpbus.protocol.http.bearer import LONGEST_TOKEN
-from mcpbus.testing import Issuer, probe
+from mcpbus.testing import InMemoryIssuer, probe
 
 GOOD = ["files:read"]
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
@@ -26,7 +26,7 @@ RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
 @pytest.mark.parametrize(("make", "why"), BAD.values(), ids=BAD)
 async def test_a_bad_token_is_refused(make, why, autojump_clock):  # A-7
     """What its client is told is among the rules, for each way in."""
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     with pytest.raises(InvalidTokenError, match=re.escape(why)):
         await JwtVerifier(issuer.url, web=issuer).verify(make(issuer), RESOURCE, issuer.now())
 
@@ -38,7 +38,7 @@ async def test_a_bad_token_is_refused(make, why, autojump_clock):  # A-7
     "more", [{}, {"cnf": None, "typ": "Bearer", "token_use": "access", "token_type": "Bearer"}]
 )
 async def test_an_access_token_has_one_of_the_types_that_issuers_give_it(typ, more, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = JwtVerifier(issuer.url, web=issuer)
     made = issuer.sign(json.dumps({**claims_of(issuer), **more}).encode(), {"typ": typ})
     assert (await verifier.verify(made, RESOURCE, issuer.now())).principal.subject == "ada"
@@ -53,7 +53,7 @@ def claims_of(issuer):
     [("at+jwt", ["at+jwt", "application/at+JWT"], ["JWT", None]), ("JWT", ["jwt"], ["at+jwt", None])],
 )
 async def test_one_type_can_be_required(needed, good, bad, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = JwtVerifier(issuer.url, typ=needed, web=issuer)
     for typ in good:
         assert await verifier.verify(issuer.token("ada", header={"typ": typ}), RESOURCE, issuer.now())
@@ -72,7 +72,7 @@ def test_a_type_that_no_access_token_has_cannot_be_required(typ):
 @pytest.mark.parametrize("text", ["\\u0041" * 4, '"', '",""', "\\", "\n", " ", "=", "+", "/", "é"])
 async def test_a_part_that_is_not_in_base64_for_urls_is_none(part, text, autojump_clock):
     """Even where it would be good with what some reader takes for the same."""
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     parts = issuer.token("ada", GOOD).split(".")
     parts[part] += text + "A" * (-len(parts[part] + text) % 4)
     with pytest.raises(InvalidTokenError, match="it is not a signed token"):
@@ -92,14 +92,14 @@ SIGNATURES = {
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=SIGNATURES)
 async def test_a_signature_that_can_be_none_is_wrong(signature, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     signed = issuer.token("ada", GOOD).rpartition(".")[0]
     with pytest.raises(InvalidTokenError, match="its signature is wrong"):
         await JwtVerifier(issuer.url, web=issuer).verify(f"{signed}.{b64(signature)}", RESOURCE, issuer.now())
 
 
 async def test_a_signature_has_all_its_zeros(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = JwtVerifier(issuer.url, web=issuer)
     for number in itertools.count():  # until the second number begins with one, as each 256th does
         token = issuer.token(f"user {number}")
@@ -114,7 +114,7 @@ async def test_a_signature_has_all_its_zeros(autojump_clock):
 
 
 async def test_of_headers_those_of_good_tokens_are_remembered_as_they_are_written(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = JwtVerifier(issuer.url, web=issuer)
     good = [issuer.token("ada", GOOD, header={"x-own": "é" * number}) for number in range(400)]
     bad = [issuer.token("ada", GOOD, header={"x-own": number}, aud="other") for number in range(3)]
@@ -248,7 +248,7 @@ def test_clocks_may_differ_by_half_a_minute(claims, now, why):
 
 
 async def test_a_key_that_can_sign_nothing_has_signed_nothing(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     issuer.keys.append(OKPKey.generate_key("X25519", {"kid": "x"}))
     token = made(b'{"alg":"EdDSA","kid":"x"}', b64(b'{"iss":"https://issuer.test"}').encode())
     with pytest.raises(InvalidTokenError, match="its signature is wrong"):
@@ -269,7 +269,7 @@ KEYS = {
 @pytest.mark.parametrize("alg", KEYS)
 @pytest.mark.parametrize("named", [True, False])
 async def test_each_algorithm_is_admitted_with_a_key_of_its_own_type_among_others(alg, named, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = JwtVerifier(issuer.url, web=issuer)
     issuer.keys[:] = [
         *(key for key in {id(key): key for key in KEYS.values()}.values() if key is not KEYS[alg]),
@@ -283,7 +283,7 @@ async def test_each_algorithm_is_admitted_with_a_key_of_its_own_type_among_other
 
 @pytest.mark.parametrize("alg", ["RS512", "ES512", "HS256"])
 async def test_an_algorithm_that_was_not_named_is_refused(alg, autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = JwtVerifier(issuer.url, web=issuer)
     key = {
         "RS512": RSA,
@@ -304,12 +304,12 @@ async def test_other_audiences_take_the_place_of_the_servers_own(others, autojum
 
 
 async def test_a_token_of_any_of_several_issuers_is_good(autojump_clock):
-    other = Issuer("https://other.test")
+    other = InMemoryIssuer("https://other.test")
     both = []
 
     def verifier(issuer):
         both.append(issuer)
-        return AnyOf(JwtVerifier(other.url, web=other), JwtVerifier(issuer.url, web=issuer))
+        return AnyTokenVerifier(JwtVerifier(other.url, web=other), JwtVerifier(issuer.url, web=issuer))
 
     async with guarded(verifier=verifier) as it:
         document = await it.probe.send("GET", target="/.well-known/oauth-protected-resource").ended()
@@ -323,7 +323,7 @@ async def test_a_token_of_any_of_several_issuers_is_good(autojump_clock):
         assert (await it.send("modern", other.bearer("bob", GOOD))).status == 503
         late = it.issuer.bearer("bob", GOOD, lifetime=-60)
         assert "it has expired" in challenge_of(await it.send("modern", late))["error_description"]
-        third = Issuer("https://third.test").bearer("bob", GOOD)
+        third = InMemoryIssuer("https://third.test").bearer("bob", GOOD)
         assert "somebody else" in challenge_of(await it.send("modern", third))["error_description"]
 
 

@@ -15,24 +15,24 @@ from guarded import RESOURCE, bearing, challenge_of, guarded
 
 from mcpbus import Server
 from mcpbus.auth import (
-    AnyOf,
+    AnyTokenVerifier,
     IntrospectionVerifier,
     InvalidTokenError,
     JwtVerifier,
     Principal,
     ResourceServer,
-    StaticTokens,
-    UnavailableError,
-    Verified,
+    StaticTokenVerifier,
+    VerifiedToken,
+    VerifierUnavailableError,
 )
-from mcpbus.auth.line import Line
-from mcpbus.auth.remembered import MOST_BYTES, MOST_TOKENS, RememberedTokens
+from mcpbus.auth.line import IssuerQueue
+from mcpbus.auth.remembered import MOST_BYTES, MOST_TOKENS, VerifiedTokenCache
 from mcpbus.auth.verifier import brought_by
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer
-from mcpbus.testing import Issuer, open_bus
+from mcpbus.testing import InMemoryIssuer, open_bus
 
 GOOD = ["files:read"]
 
@@ -91,7 +91,7 @@ async def test_it_is_asked_once_for_all_requests_that_bring_the_same_new_token(a
 
 
 async def test_who_asks_first_may_leave_and_the_others_get_the_answer(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier, token, issuer.delay = introspecting(issuer), issuer.token("ada"), 3
     found = []
 
@@ -109,7 +109,7 @@ async def test_who_asks_first_may_leave_and_the_others_get_the_answer(autojump_c
 
 async def test_what_nobody_waits_for_any_more_is_not_asked(autojump_clock):
     """Whoever makes tokens up and leaves keeps nobody waiting, and nothing in memory."""
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier, issuer.delay = introspecting(issuer), 3
 
     async def leave(number):
@@ -127,14 +127,14 @@ async def test_what_nobody_waits_for_any_more_is_not_asked(autojump_clock):
 
 
 async def test_nobody_waits_for_ever_behind_those_who_ask_too_much(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = introspecting(issuer)
     await verifier.verify(issuer.token("ada"), RESOURCE, issuer.now())
     issuer.delay = 7
     outcomes = []
 
     async def ask(number):
-        with pytest.raises((InvalidTokenError, UnavailableError)) as raised:
+        with pytest.raises((InvalidTokenError, VerifierUnavailableError)) as raised:
             await verifier.verify(f"made-up-{number}", RESOURCE, issuer.now())
         outcomes.append((raised.type, round(trio.current_time() - begun)))
 
@@ -145,13 +145,13 @@ async def test_nobody_waits_for_ever_behind_those_who_ask_too_much(autojump_cloc
     assert Counter(outcomes) == {
         (InvalidTokenError, 7): 32,
         (InvalidTokenError, 14): 32,
-        (UnavailableError, 10): 36,
+        (VerifierUnavailableError, 10): 36,
     }
     assert verifier._asking == {}
 
 
 async def test_who_makes_tokens_up_delays_nobody_who_comes_from_elsewhere(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     auth, found = issuer.protect(), {}
     auth.verifier, issuer.delay = introspecting(issuer, address=issuer.introspection_endpoint), 1
 
@@ -173,7 +173,7 @@ async def test_who_makes_tokens_up_delays_nobody_who_comes_from_elsewhere(autoju
 
 @pytest.mark.parametrize("_", range(20))  # who is first in a turn of the scheduler is a matter of chance
 async def test_who_leaves_while_a_place_becomes_free_does_not_take_it_along(_, autojump_clock):
-    line, done = Line(1), []
+    line, done = IssuerQueue(1), []
 
     async def go(name, seconds=1):
         async with line.turn(Peer(name)):
@@ -195,7 +195,7 @@ async def test_who_leaves_while_a_place_becomes_free_does_not_take_it_along(_, a
 
 
 async def test_of_those_who_wait_one_of_each_peer_has_its_turn_after_the_other(autojump_clock):
-    line, done = Line(1), []
+    line, done = IssuerQueue(1), []
 
     async def go(name):
         async with line.turn(Peer(name[0])):
@@ -210,7 +210,7 @@ async def test_of_those_who_wait_one_of_each_peer_has_its_turn_after_the_other(a
 
 
 async def test_of_who_leaves_the_line_nothing_is_kept(autojump_clock):
-    line = Line(1)
+    line = IssuerQueue(1)
     async with line.turn(None):
         for number in range(3):
             with trio.move_on_after(1):
@@ -252,10 +252,10 @@ async def test_a_failure_that_nobody_foresaw_is_told_to_all_who_asked(autojump_c
         async def request(self, *_):
             raise ZeroDivisionError
 
-    verifier = introspecting(Issuer())
+    verifier = introspecting(InMemoryIssuer())
     verifier.web = Broken()
     for _ in range(2):
-        with pytest.raises(UnavailableError, match="ZeroDivisionError"):
+        with pytest.raises(VerifierUnavailableError, match="ZeroDivisionError"):
             await verifier.verify("abc", RESOURCE, 0.0)
 
 
@@ -280,7 +280,7 @@ async def test_what_is_said_of_a_token_is_checked_as_if_it_said_so_itself(option
 async def test_a_token_that_is_not_for_each_bearer_is_refused_by_what_its_issuer_states(
     claims, why, autojump_clock
 ):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     with pytest.raises(InvalidTokenError, match=re.escape(why)):
         await introspecting(issuer).verify(issuer.token("ada", **claims), RESOURCE, issuer.now())
 
@@ -300,7 +300,7 @@ async def test_an_answer_is_not_believed_beyond_the_tokens_end(autojump_clock):
 
 
 async def test_a_token_whose_end_is_not_said_is_asked_about_again(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     issuer.answers[issuer.introspection_endpoint] = (
         200,
         b'{"active":true,"sub":"ada","aud":"http://localhost/mcp","scope":"files:read"}',
@@ -320,7 +320,7 @@ async def test_while_it_cannot_be_asked_a_token_may_be_good(answer, autojump_clo
 @pytest.mark.parametrize("active", [False, "false", "true", 1, None, [True], {"a": 1}])
 async def test_only_what_is_active_is_good(active, autojump_clock):
     """All else is in order, so that the token is refused for that alone."""
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     claims = {"active": active, "sub": "ada", "aud": RESOURCE, "scope": "files:read"}
     for active_now, refused in ((True, False), (active, True)):
         answer = json.dumps({**claims, "active": active_now}).encode()
@@ -330,18 +330,18 @@ async def test_only_what_is_active_is_good(active, autojump_clock):
 
 
 async def test_where_to_ask_may_be_said(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = introspecting(issuer, address=issuer.introspection_endpoint)
     await verifier.verify(issuer.token("ada"), RESOURCE, issuer.now())
     assert issuer.asked == [issuer.introspection_endpoint]
     with pytest.raises(ValueError, match="address is"):
         introspecting(issuer, address="http://elsewhere.example")
     with pytest.raises(ValueError, match="issuer is"):
-        introspecting(Issuer("http://elsewhere.example"), address=issuer.introspection_endpoint)
+        introspecting(InMemoryIssuer("http://elsewhere.example"), address=issuer.introspection_endpoint)
 
 
 async def test_where_to_ask_is_found_out_once_and_what_is_said_is_the_principals(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     verifier = introspecting(issuer)
     for subject in ("ada", "bob"):
         found = await verifier.verify(issuer.token(subject, lifetime=100), RESOURCE, issuer.now())
@@ -354,7 +354,7 @@ async def test_where_to_ask_is_found_out_once_and_what_is_said_is_the_principals
 async def test_what_an_issuer_says_of_a_token_is_believed_until_it_expires(
     lifetime, believed, autojump_clock
 ):
-    issuer = Issuer(clock=lambda: 1000.0)
+    issuer = InMemoryIssuer(clock=lambda: 1000.0)
     document = b'{"active":true,"sub":"ada","aud":"%b","exp":%d}' % (RESOURCE.encode(), 1000 + lifetime)
     issuer.answers[issuer.introspection_endpoint] = 200, document
     found = await introspecting(issuer).verify("opaque", RESOURCE, 1000.0)
@@ -362,12 +362,12 @@ async def test_what_an_issuer_says_of_a_token_is_believed_until_it_expires(
 
 
 async def test_signed_tokens_and_others_are_taken_beside_each_other(autojump_clock):
-    opaque = Issuer("https://opaque.test")
+    opaque = InMemoryIssuer("https://opaque.test")
     document = b'{"active":true,"sub":"bob","aud":"http://localhost/mcp","scope":"files:read"}'
     opaque.answers[opaque.introspection_endpoint] = 200, document
 
     def verifier(issuer):
-        return AnyOf(JwtVerifier(issuer.url, web=issuer), introspecting(opaque))
+        return AnyTokenVerifier(JwtVerifier(issuer.url, web=issuer), introspecting(opaque))
 
     async with guarded(verifier=verifier) as it:
         assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 200
@@ -379,12 +379,12 @@ async def test_signed_tokens_and_others_are_taken_beside_each_other(autojump_clo
 @pytest.mark.parametrize("first", [True, False], ids=["down first", "down last"])
 async def test_an_issuer_that_is_down_is_in_the_way_of_no_other_issuers_token(first, autojump_clock):
     """It is asked about each token that comes to it, since nothing in one tells whose it is."""
-    opaque = Issuer("https://opaque.test")
+    opaque = InMemoryIssuer("https://opaque.test")
     opaque.answers[opaque.introspection_endpoint] = 503, b""
 
     def verifier(issuer):
         both = introspecting(opaque), JwtVerifier(issuer.url, web=issuer)
-        return AnyOf(*(both if first else reversed(both)))
+        return AnyTokenVerifier(*(both if first else reversed(both)))
 
     async with guarded(verifier=verifier) as it:
         assert (await it.send("modern", it.issuer.bearer("ada", GOOD))).status == 200
@@ -397,7 +397,7 @@ async def test_an_issuer_that_is_down_is_in_the_way_of_no_other_issuers_token(fi
 
 
 def static(_):
-    return StaticTokens(
+    return StaticTokenVerifier(
         {"reads": "files:read", "none": "", "ada": Principal("http://here", "ada", "app", GOOD)}
     )
 
@@ -409,9 +409,11 @@ async def test_tokens_that_are_written_down(autojump_clock):
         assert "reads" not in repr(it.bus.server.auth)
 
 
-@pytest.mark.parametrize("way", [lambda t: t, lambda t: AnyOf(JwtVerifier("https://id.example.com"), t)])
+@pytest.mark.parametrize(
+    "way", [lambda t: t, lambda t: AnyTokenVerifier(JwtVerifier("https://id.example.com"), t)]
+)
 def test_tokens_that_are_written_down_protect_nothing_but_this_machine(way):
-    tokens = way(StaticTokens({"a": "b"}))
+    tokens = way(StaticTokenVerifier({"a": "b"}))
     for url in ("https://mcp.example.com/mcp", "https://10.0.0.1/mcp"):
         with pytest.raises(ValueError, match="is for development, on this machine alone"):
             ResourceServer(url, tokens)
@@ -421,13 +423,13 @@ def test_tokens_that_are_written_down_protect_nothing_but_this_machine(way):
 
 async def test_who_comes_from_elsewhere_is_refused_such_a_token(autojump_clock):
     async with guarded(verifier=static) as it:
-        head = Head("POST", "/mcp", Headers([(b"authorization", b"Bearer reads")]))
+        head = RequestHead("POST", "/mcp", Headers([(b"authorization", b"Bearer reads")]))
         auth = it.bus.server.auth
         found = await auth.find(auth.recall(head, Peer.at("127.0.0.1")), Peer.at("127.0.0.1"))
         assert found == auth.recall(head, Peer.at("127.0.0.1"))
         assert found.scopes == {"files:read"}
         refused = auth.recall(head, Peer.at("203.0.113.7"))
-        assert isinstance(refused, Answer)
+        assert isinstance(refused, HttpResponse)
         assert refused.status == 403
 
 
@@ -450,8 +452,8 @@ class Own:
 
 
 async def test_a_verifier_of_ones_own_says_how_long_it_is_to_be_believed(autojump_clock):
-    issuer = Issuer()
-    own = Own(Verified(Principal("https://own.example", "ada", "app", GOOD), issuer.now() + 10))
+    issuer = InMemoryIssuer()
+    own = Own(VerifiedToken(Principal("https://own.example", "ada", "app", GOOD), issuer.now() + 10))
     async with guarded(verifier=lambda _: own) as it:
         for seconds, asked in ((0, 1), (9, 1), (2, 2), (0, 3)):
             await trio.sleep(seconds)
@@ -463,7 +465,7 @@ async def test_a_verifier_of_ones_own_says_how_long_it_is_to_be_believed(autojum
     ("outcome", "status"),
     [
         (InvalidTokenError('it\r\nis \u20ac "odd" \\'), 401),
-        (UnavailableError("down", 30), 503),
+        (VerifierUnavailableError("down", 30), 503),
     ],
 )
 async def test_what_a_verifier_of_ones_own_raises(outcome, status, autojump_clock, caplog):
@@ -531,7 +533,7 @@ def test_there_is_one_way_to_tell_who_somebody_is():
     async def authenticate(head):
         return "ada"
 
-    auth = Issuer().protect()
+    auth = InMemoryIssuer().protect()
     with pytest.raises(TypeError, match="give one of them"):
         Server("both", auth=auth, authenticate=authenticate)
     with pytest.raises(TypeError, match=r"auth is a mcpbus\.auth\.ResourceServer"):
@@ -540,16 +542,16 @@ def test_there_is_one_way_to_tell_who_somebody_is():
 
 def test_several_are_at_least_one():
     with pytest.raises(ValueError, match="no verifier"):
-        AnyOf()
+        AnyTokenVerifier()
     with pytest.raises(ValueError, match="no token"):
-        StaticTokens({})
+        StaticTokenVerifier({})
 
 
 # -- what is remembered ---------------------------------------------------------------------------
 
 
 def some(until=100.0, claims=None):
-    return Verified(Principal("https://a", "ada", "app", claims=claims or {}), until)
+    return VerifiedToken(Principal("https://a", "ada", "app", claims=claims or {}), until)
 
 
 def keep(known, credentials, verified, since=0.0):
@@ -557,11 +559,11 @@ def keep(known, credentials, verified, since=0.0):
 
 
 def knows(known, credentials, now=0.0):
-    return isinstance(known.find(credentials, now), Verified)
+    return isinstance(known.find(credentials, now), VerifiedToken)
 
 
 def test_what_was_not_asked_for_longest_is_forgotten_first():
-    known = RememberedTokens()
+    known = VerifiedTokenCache()
     for number in range(MOST_TOKENS):
         keep(known, b"%d" % number, some())
     assert knows(known, b"0")
@@ -572,7 +574,7 @@ def test_what_was_not_asked_for_longest_is_forgotten_first():
 
 
 def test_what_is_remembered_is_believed_until_then_and_not_at_that_moment():
-    known, token = RememberedTokens(), b"Bearer x"
+    known, token = VerifiedTokenCache(), b"Bearer x"
     keep(known, token, some(100.0))
     # The second time it is the very same object, which is found without a digest.
     assert [knows(known, token, now) for now in (99.9, 99.9, 100.0)] == [True, True, False]
@@ -581,7 +583,7 @@ def test_what_is_remembered_is_believed_until_then_and_not_at_that_moment():
 
 
 def test_what_is_remembered_is_not_believed_by_a_clock_that_was_set_back():
-    known, token = RememberedTokens(), b"Bearer x"
+    known, token = VerifiedTokenCache(), b"Bearer x"
     for since in (5000.0, 0.0):
         keep(known, token, some(since + 60), since)
         assert [knows(known, token, since + passed) for passed in (0, 59, 59)] == [True] * 3
@@ -591,7 +593,7 @@ def test_what_is_remembered_is_not_believed_by_a_clock_that_was_set_back():
 
 
 def test_nor_are_others_of_whom_nobody_asked_while_it_was_set_back():
-    known, asked, others, earlier = RememberedTokens(), b"Bearer a", (b"Bearer b", b"Bearer c"), b"Bearer d"
+    known, asked, others, earlier = VerifiedTokenCache(), b"Bearer a", (b"Bearer b", b"Bearer c"), b"Bearer d"
     keep(known, earlier, some(9000), 100)
     for token in (asked, *others):
         keep(known, token, some(5060), 5000)
@@ -603,7 +605,7 @@ def test_nor_are_others_of_whom_nobody_asked_while_it_was_set_back():
 
 
 def test_of_those_who_come_again_and_again_some_are_at_hand():
-    known, token = RememberedTokens(), b"Bearer x"
+    known, token = VerifiedTokenCache(), b"Bearer x"
     keep(known, token, some())
     copies = [bytes(bytearray(token)) for _ in range(2000)]
     for copy in copies:
@@ -628,14 +630,14 @@ def test_of_those_who_come_again_and_again_some_are_at_hand():
     ],
 )
 def test_what_is_known_of_tokens_takes_no_more_memory_than_there_is_for_it(claims):
-    known, most = RememberedTokens(), 4 * 1024 * 1024
+    known, most = VerifiedTokenCache(), 4 * 1024 * 1024
     gc.collect()
     tracemalloc.start()
     try:
         for number in range(10_000):
             if known._size > most:
                 break
-            verified = Verified(Principal("https://a", f"{number}", "app", claims=claims(number)), 100.0)
+            verified = VerifiedToken(Principal("https://a", f"{number}", "app", claims=claims(number)), 100.0)
             keep(known, b"%d" % number, verified)
         assert known._size / 2 < tracemalloc.get_traced_memory()[0] < known._size * 1.25
     finally:
@@ -643,7 +645,7 @@ def test_what_is_known_of_tokens_takes_no_more_memory_than_there_is_for_it(claim
 
 
 def test_who_has_much_to_claim_leaves_room_for_fewer():
-    known, much = RememberedTokens(), {"about": "x" * (MOST_BYTES // 3)}
+    known, much = VerifiedTokenCache(), {"about": "x" * (MOST_BYTES // 3)}
     for token in (b"1", b"2", b"3"):
         keep(known, token, some(claims=much))
     assert [knows(known, token) for token in (b"1", b"2", b"3")] == [False, True, True]
@@ -652,7 +654,7 @@ def test_who_has_much_to_claim_leaves_room_for_fewer():
 
 
 def test_claims_that_fill_the_memory_exactly_are_kept():
-    known = RememberedTokens()
+    known = VerifiedTokenCache()
     keep(known, b"1", some(claims={"about": ""}))
     keep(known, b"1", some(claims={"about": "x" * (MOST_BYTES - known._size)}))
     assert known._size == MOST_BYTES
@@ -660,7 +662,7 @@ def test_claims_that_fill_the_memory_exactly_are_kept():
 
 
 def test_what_was_kept_twice_counts_once():
-    known = RememberedTokens()
+    known = VerifiedTokenCache()
     for _ in range(100):
         keep(known, b"x", some(claims={"about": "x" * (MOST_BYTES // 4)}))
     keep(known, b"y", some(claims={"about": "y" * (MOST_BYTES // 4)}))
@@ -670,7 +672,7 @@ def test_what_was_kept_twice_counts_once():
 
 
 def test_of_what_is_believed_no_more_nothing_is_left():
-    known = RememberedTokens()
+    known = VerifiedTokenCache()
     for number in range(1000):
         keep(known, b"%d" % number, some(60.0))
     keep(known, b"lasts", some(100.0))
@@ -682,19 +684,21 @@ def test_of_what_is_believed_no_more_nothing_is_left():
 async def test_the_token_itself_is_kept_nowhere(autojump_clock):
     async with guarded() as it:
         token = it.issuer.token("ada", GOOD)
-        head = Head("POST", "/mcp", Headers([(b"authorization", f"Bearer {token}".encode())]))
+        head = RequestHead("POST", "/mcp", Headers([(b"authorization", f"Bearer {token}".encode())]))
         new = it.bus.server.auth.recall(head, Peer.at("127.0.0.1"))
         assert (new.token, repr(new)) == (token, "<NewToken>")
         assert (await it.send("modern", bearing(token))).status == 200
         for known in gc.get_objects():
-            if isinstance(known, RememberedTokens):
+            if isinstance(known, VerifiedTokenCache):
                 assert all(token.encode() not in key for key in known._known)
 
 
 async def test_an_issuer_stands_in_for_the_one_that_a_server_names(autojump_clock):
-    auth = ResourceServer("https://mcp.example.com/mcp", AnyOf(JwtVerifier("https://id.example.com")))
+    auth = ResourceServer(
+        "https://mcp.example.com/mcp", AnyTokenVerifier(JwtVerifier("https://id.example.com"))
+    )
     server = Server("files", auth=auth)
-    issuer = Issuer("https://id.example.com")
+    issuer = InMemoryIssuer("https://id.example.com")
     web = auth.verifier.verifiers[0].web
     with issuer.standing_in(server):
         async with open_bus(server):
@@ -703,7 +707,7 @@ async def test_an_issuer_stands_in_for_the_one_that_a_server_names(autojump_cloc
     assert auth.verifier.verifiers[0].web is web
     with (
         pytest.raises(ValueError, match="takes no tokens of"),
-        Issuer("https://other.test").standing_in(server),
+        InMemoryIssuer("https://other.test").standing_in(server),
     ):
         pass
     with pytest.raises(ValueError, match="takes no tokens of"), issuer.standing_in(Server("open")):

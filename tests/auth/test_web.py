@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from mcpbus import ServeOptions
-from mcpbus.auth import UnavailableError
-from mcpbus.auth.web import LONGEST_DOCUMENT, HttpxWeb, ask
+from mcpbus.auth import VerifierUnavailableError
+from mcpbus.auth.web import LONGEST_DOCUMENT, HttpxIssuerHttp, ask
 from mcpbus.serving import serve
 from tests.at_home import NO_CLIENT
 
@@ -54,7 +54,10 @@ async def asked(path, *arguments, web=None):
             [url] = await nursery.start(lambda task_status: serve(app, options, task_status=task_status))
             try:
                 return await ask(
-                    web or HttpxWeb(), arguments[0] if arguments else "GET", f"{url}{path}", *arguments[1:]
+                    web or HttpxIssuerHttp(),
+                    arguments[0] if arguments else "GET",
+                    f"{url}{path}",
+                    *arguments[1:],
                 )
             finally:
                 nursery.cancel_scope.cancel()
@@ -88,7 +91,7 @@ async def test_whom_to_trust_is_read_once_and_beside_everything_else(monkeypatch
 
     create_ssl_context = httpx2.create_ssl_context
     monkeypatch.setattr(httpx2, "create_ssl_context", read)
-    web = HttpxWeb()
+    web = HttpxIssuerHttp()
     for _ in range(2):
         await asked("/said", web=web)
     [reader] = readers
@@ -106,10 +109,10 @@ async def test_whom_to_trust_is_read_once_and_beside_everything_else(monkeypatch
     ],
 )
 async def test_an_answer_that_is_too_long_elsewhere_packed_or_unaskable_is_unavailable(path, why):
-    with pytest.RaisesGroup(pytest.RaisesExc(UnavailableError, match=why), flatten_subgroups=True):
+    with pytest.RaisesGroup(pytest.RaisesExc(VerifierUnavailableError, match=why), flatten_subgroups=True):
         await asked(path)
 
 
 async def test_an_issuer_that_cannot_be_connected_to_is_unavailable():
-    with pytest.raises(UnavailableError, match="cannot be asked"):
-        await ask(HttpxWeb(), "GET", "http://127.0.0.1:1/keys")
+    with pytest.raises(VerifierUnavailableError, match="cannot be asked"):
+        await ask(HttpxIssuerHttp(), "GET", "http://127.0.0.1:1/keys")

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from mcpbus import Context, Limits, Server
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Location
 from mcpbus.testing import open_bus, open_probe, settle
 from mcpbus.transports.lines import run_channel
 
@@ -168,7 +168,7 @@ class Stage:
         """Everybody has gone: nothing is kept but sessions, and what these hold."""
         await settle(self.bus)
         now = self.bus.statistics()
-        assert (now.requests, set(now.pending) - {Place.HELD}) == (0, set())
+        assert (now.requests, set(now.pending) - {Location.HELD}) == (0, set())
         assert now.tasks <= 1, "a task besides the clock's"
         assert now.actors == now.sessions
         assert self.bus.ledger.balance() == 0

@@ -9,7 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.core.admission import Admission, InFlight, Overloaded, PastShare
+from mcpbus.core.admission import Admission, InFlight, QuotaExceeded, ServerOverloaded
 from mcpbus.core.shares import kept
 from mcpbus.protocol.errors import ProtocolError
 from tests.at_home import NO_CLIENT
@@ -57,7 +57,7 @@ async def test_an_id_may_be_used_again_once_its_place_was_given_back():
 async def test_past_a_bound_a_request_is_refused_and_leaves_no_trace(whole, one):
     admission, table = Admission(whole), InFlight(one)
     admission.admit(1, table, BOB)
-    with pytest.raises(Overloaded, match="at most 1"):
+    with pytest.raises(ServerOverloaded, match="at most 1"):
         admission.admit(2, table, BOB)
     assert (len(admission), len(table)) == (1, 1)
 
@@ -66,7 +66,7 @@ async def test_a_closed_admission_refuses_everybody_and_waits_for_the_rest(autoj
     admission, table = Admission(5), InFlight(5)
     slot = admission.admit(1, table, BOB)
     admission.closed = True
-    with pytest.raises(Overloaded, match="shutting down"):
+    with pytest.raises(ServerOverloaded, match="shutting down"):
         admission.admit(2, table, BOB)
     async with trio.open_nursery() as nursery:
         for waited_for in (admission, admission, table, table):
@@ -129,16 +129,16 @@ def test_the_counts_are_those_of_the_places_that_are_taken(program):
 async def test_of_the_last_tenth_those_have_some_who_have_little():
     admission = Admission(20)
     slots = [admission.admit(number, None, BOB) for number in range(18)]
-    with pytest.raises(PastShare, match="at most 20 on this server"):
+    with pytest.raises(QuotaExceeded, match="at most 20 on this server"):
         admission.admit(18, None, BOB)
     admission.admit(1, None, ALICE)
-    with pytest.raises(PastShare):
+    with pytest.raises(QuotaExceeded):
         admission.admit(2, None, ALICE)
     admission.admit(1, None, Somebody("carol"))
-    with pytest.raises(Overloaded) as full:
+    with pytest.raises(ServerOverloaded) as full:
         admission.admit(1, None, Somebody("dora"))
     assert full.value.status == 503
-    with pytest.raises(PastShare):
+    with pytest.raises(QuotaExceeded):
         admission.admit(18, None, BOB)
     for slot in slots[:4]:
         slot.release()
@@ -196,7 +196,7 @@ def test_whose_requests_are_in_flight_is_known_while_they_are_many_and_forgotten
                 mine, left = sum(who == owner for who, _ in taken), limit - len(taken)
                 try:
                     taken.append((owner, admission.admit(number, None, Somebody(owner))))
-                except Overloaded:
+                except ServerOverloaded:
                     assert left <= kept(limit)
                     assert mine or not left
                 else:

@@ -8,7 +8,7 @@ import pytest
 import trio
 from staging import staged, tool
 
-from mcpbus import Context, Unauthorized
+from mcpbus import Context, UnauthorizedError
 from tests.at_home import CONTAINED
 
 PATIENCE = [pytest.param(0, id="at once"), pytest.param(3, id="later")]
@@ -23,7 +23,7 @@ def asked(seconds):
             await trio.sleep(seconds)
         name = head.headers.get("Authorization")
         if name in {None, "mallory"}:
-            raise Unauthorized
+            raise UnauthorizedError
         WHO.set(name)
         return name
 
@@ -112,7 +112,7 @@ async def test_a_stream_is_opened_once_it_is_known_for_whom(autojump_clock):
     ("fault", "reported"),
     [
         (RuntimeError("the directory is on fire"), RuntimeError),
-        (Unauthorized("Bearer realm=\u20ac"), UnicodeEncodeError),
+        (UnauthorizedError("Bearer realm=\u20ac"), UnicodeEncodeError),
     ],
     ids=["raises", "not latin"],
 )

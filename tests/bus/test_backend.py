@@ -7,16 +7,16 @@ import pytest
 import trio
 from staging import settle
 
-from mcpbus import Limits, Reason, RegistrationError, Server, Unauthorized, Verdict
+from mcpbus import FateKind, Limits, Reason, RegistrationError, Server, UnauthorizedError
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
-from mcpbus.core.receipt import Place
-from mcpbus.core.session import Stage
+from mcpbus.core.receipt import Location
+from mcpbus.core.session import SessionStage
 from mcpbus.protocol.messages import Implementation, SubscriptionFilter
-from mcpbus.protocol.request_state import Sealer
+from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.results import tail_for
 from mcpbus.protocol.revisions import REVISIONS
-from mcpbus.testing import Issuer, open_bus, open_probe
+from mcpbus.testing import InMemoryIssuer, open_bus, open_probe
 
 UPDATED = "notifications/resources/updated"
 
@@ -118,7 +118,9 @@ async def served(shell=None, limits=None, **backend):
     backend = Acme(**backend)
     stores = {"event_store": None, "task_store": None}
     async with (
-        open_hub(Bus, backend, limits or Limits(), None, sealer=Sealer(()), **stores, drain_seconds=1) as bus,
+        open_hub(
+            Bus, backend, limits or Limits(), None, sealer=StateSealer(()), **stores, drain_seconds=1
+        ) as bus,
         open_probe(bus.asgi(), shell=shell) as probe,
     ):
         yield backend, bus, probe
@@ -143,7 +145,12 @@ async def test_it_is_opened_first_says_what_an_initialize_is_answered_and_is_lef
         assert session.initialize_result["serverInfo"] == {"name": "acme", "version": "1"}
         await session.notify("notifications/acme").ended()
         await settle(bus)
-        assert backend.seen == ["opened", Stage.REGISTERING, "mcpbus test client", "notifications/acme"]
+        assert backend.seen == [
+            "opened",
+            SessionStage.REGISTERING,
+            "mcpbus test client",
+            "notifications/acme",
+        ]
     assert backend.seen[-2:] == ["mcpbus test client has gone", "left with 0 requests"]
 
 
@@ -224,7 +231,7 @@ async def test_no_more_is_kept_for_a_listen_that_is_not_confirmed_than_for_any_s
             for number in range(100):
                 bus.resource_updated(f"acme://a/{number}")
         counts = bus.statistics()
-        assert counts.pending == {Place.MAILBOX: kept}
+        assert counts.pending == {Location.MAILBOX: kept}
         assert counts.discarded == {Reason.SUPERSEDED: kept, Reason.OVERFLOW: 200 - 2 * kept}
 
 
@@ -242,7 +249,7 @@ async def test_a_listen_that_ends_before_it_is_confirmed_leaves_nothing_open(end
             await bus.drain(0)
             assert told(await listen.message()) == ("notifications/subscriptions/acknowledged", None)
             assert "result" in await listen.message()
-        assert [receipt.fate.verdict for receipt in receipts] == [Verdict.DISCARDED] * 2
+        assert [receipt.fate.verdict for receipt in receipts] == [FateKind.DISCARDED] * 2
         assert bus.statistics().pending == {}
         assert len(bus.topics) == 0
 
@@ -271,7 +278,7 @@ async def test_a_subscription_is_answered_once_changes_are_heard_of_elsewhere(au
 async def test_its_authenticate_is_asked_who_is_behind_a_request(shell, autojump_clock):
     async def authenticate(head):
         if head.headers.get("x-name") is None:
-            raise Unauthorized
+            raise UnauthorizedError
         return head.headers.get("x-name")
 
     async with served(shell, authenticate=authenticate) as (_, _, probe):
@@ -281,7 +288,7 @@ async def test_its_authenticate_is_asked_who_is_behind_a_request(shell, autojump
 
 
 async def test_its_auth_is_asked_for_tokens_and_it_says_which_scopes_are_needed(autojump_clock):
-    issuer = Issuer()
+    issuer = InMemoryIssuer()
     async with served(auth=issuer.protect(scopes=["acme"])) as (_, _, probe):
         assert (await probe.request("acme/now").ended()).status == 401
         token = issuer.bearer("ada", ["acme"])

@@ -14,17 +14,17 @@ from mcpbus import Context
 from mcpbus.core.mailboxes import expendable
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
-from mcpbus.core.receipt import DELIVERED, STORED, Fate, Place
-from mcpbus.core.request import Request
+from mcpbus.core.receipt import DELIVERED, STORED, Fate, Location
+from mcpbus.core.request import RequestActor
 from mcpbus.core.session_actor import SessionActor
-from mcpbus.core.session_messages import CancelRequest, Close, EndGet, OpenGet
-from mcpbus.core.signals import Abort, Answered, Cancel, End, Ending, Supersede
-from mcpbus.core.stream import Stream
+from mcpbus.core.session_messages import CancelRequest, CloseSession, EndGet, OpenGet
+from mcpbus.core.signals import Abort, Cancel, Ending, FailRequest, InputResponseReceived, Supersede
+from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
-from mcpbus.protocol.jsonrpc import Response
+from mcpbus.protocol.jsonrpc import JsonRpcResponse
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason, StreamKind
+from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.tasks import TASKS
 
@@ -152,7 +152,7 @@ async def test_long_messages_that_are_said_into_a_backlog_do_not_wait_uncounted(
                     nursery.start_soon(say, call)
         await stage.quiet()
         assert 10_000 < max(waited) < 11_000
-        assert all(receipt.fate or receipt.place is not Place.MAILBOX for receipt in told)
+        assert all(receipt.fate or receipt.place is not Location.MAILBOX for receipt in told)
 
 
 async def test_long_messages_of_a_task_do_not_wait_uncounted_in_a_backlog_either(autojump_clock):
@@ -208,10 +208,10 @@ async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojum
 
 
 def test_only_what_is_said_may_be_refused():
-    actors = (Request, SessionActor, Stream, SubscriptionActor)
+    actors = (RequestActor, SessionActor, MessageStream, SubscriptionActor)
     told = {kind for actor in actors for kind in getattr(actor, "HANDLERS", ()) or actor._HANDLERS}
     assert {kind for kind in told if expendable(Mock(spec=kind))} == {OutboundNotification, Progress}
-    for kind in Kind:
+    for kind in MessageKind:
         assert expendable(OutboundMessage(kind, Era.LEGACY, b"{}", None)) is (kind in BOUNDED)
 
 
@@ -264,14 +264,14 @@ class Crowded:
     def crowd(self, whom):
         """Fill a mailbox, from within a turn."""
         fillings = {
-            "session": lambda: (self.session.address, lambda: self.said(Kind.SESSION_LOG)),
-            "request": lambda: (self.request(7), lambda: self.said(Kind.LOG)),
-            "asking": lambda: (self.request(8), lambda: self.said(Kind.LOG)),
-            "stream": lambda: (self.stream.address, lambda: self.outgoing(Kind.LOG, Era.LEGACY)),
-            "listen": lambda: (self.listening, lambda: self.said(Kind.LIST_CHANGED)),
+            "session": lambda: (self.session.address, lambda: self.said(MessageKind.SESSION_LOG)),
+            "request": lambda: (self.request(7), lambda: self.said(MessageKind.LOG)),
+            "asking": lambda: (self.request(8), lambda: self.said(MessageKind.LOG)),
+            "stream": lambda: (self.stream.address, lambda: self.outgoing(MessageKind.LOG, Era.LEGACY)),
+            "listen": lambda: (self.listening, lambda: self.said(MessageKind.LIST_CHANGED)),
             "listen stream": lambda: (
                 self.subscription._stream.address,
-                lambda: self.outgoing(Kind.LIST_CHANGED, Era.MODERN),
+                lambda: self.outgoing(MessageKind.LIST_CHANGED, Era.MODERN),
             ),
         }
         crowd(*fillings[whom]())
@@ -288,7 +288,7 @@ async def is_answered(recording):
 ESSENTIAL = {
     # what is done in one turn, while the mailbox of somebody whom it concerns is full; what must come of it
     "DELETE": (
-        lambda it: (it.crowd("session"), it.session.address.tell(Close(None))),
+        lambda it: (it.crowd("session"), it.session.address.tell(CloseSession(None))),
         lambda it: ends(it.get),
     ),
     "the end of a GET": (
@@ -308,23 +308,26 @@ ESSENTIAL = {
         lambda it: ends(it.post),
     ),
     "the end of a request": (
-        lambda it: (it.crowd("request"), it.request(7).tell(End("why"))),
+        lambda it: (it.crowd("request"), it.request(7).tell(FailRequest("why"))),
         lambda it: is_answered(it.post),
     ),
     "a reply": (
-        lambda it: (it.request(7).tell(End("why")), it.crowd("stream")),
+        lambda it: (it.request(7).tell(FailRequest("why")), it.crowd("stream")),
         lambda it: is_answered(it.post),
     ),
     "the end of a listen": (
-        lambda it: (it.crowd("listen"), it.listening.tell(End("why"))),
+        lambda it: (it.crowd("listen"), it.listening.tell(FailRequest("why"))),
         lambda it: is_answered(it.listen),
     ),
     "the result of a listen": (
-        lambda it: (it.listening.tell(End("why")), it.crowd("listen stream")),
+        lambda it: (it.listening.tell(FailRequest("why")), it.crowd("listen stream")),
         lambda it: is_answered(it.listen),
     ),
     "an answer": (
-        lambda it: (it.crowd("asking"), it.request(8).tell(Answered(Response(it.question, ANSWER)))),
+        lambda it: (
+            it.crowd("asking"),
+            it.request(8).tell(InputResponseReceived(JsonRpcResponse(it.question, ANSWER))),
+        ),
         lambda it: is_answered(it.asking),
     ),
     "a connection that has gone": (
@@ -420,7 +423,7 @@ async def test_no_get_outlives_its_session(why, autojump_clock):
         late = []
 
         def deed():
-            session.address.tell(Close(why))
+            session.address.tell(CloseSession(why))
             late.append(newer_get(stage, session)[0])
 
         stage.bus.system.spawn(OneTurn).tell(deed)
@@ -439,7 +442,7 @@ async def test_what_is_between_two_streams_when_its_session_ends_is_discarded(au
             receipts.append(session.notify("notifications/x"))
             newer_get(stage, session)
             receipts.append(session.notify("notifications/x"))
-            session.address.tell(Close(None))
+            session.address.tell(CloseSession(None))
 
         stage.bus.system.spawn(OneTurn).tell(deed)
         await stage.quiet()
@@ -526,7 +529,7 @@ async def test_nobody_subscribes_in_a_session_that_has_ended(autojump_clock):
     async with staged() as stage:
         _, session, _ = await opened(stage)
         session.subscribe("res://a")
-        session.address.tell(Close(None))
+        session.address.tell(CloseSession(None))
         session.subscribe("res://b")
         session.unsubscribe("res://a")
         assert len(stage.bus.topics) == 0

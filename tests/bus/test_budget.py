@@ -8,14 +8,14 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.core.budget import Budget
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.large import weigh
 
 
 def budget_of(limit=math.inf):
-    return Budget(limit, ReachedLimits())
+    return MemoryBudget(limit, LimitMonitor())
 
 
 def test_who_gives_back_more_than_it_holds_is_told():
@@ -55,8 +55,8 @@ async def test_what_is_told_to_end_is_told_once(autojump_clock):
 
 
 async def test_what_may_not_end_stays_and_newcomers_are_refused(autojump_clock):
-    reached = ReachedLimits()
-    budget = Budget(100, reached)
+    reached = LimitMonitor()
+    budget = MemoryBudget(100, reached)
     budget.account("standard output").hold(101)
     assert budget.full
     assert "try again later" in budget.refusal("bob")
@@ -103,8 +103,8 @@ async def test_however_many_ends_make_others_hold_something_one_search_ends_them
 
 
 async def test_what_fits_by_itself_is_not_refused(autojump_clock):
-    reached = ReachedLimits()
-    budget = Budget(100, reached)
+    reached = LimitMonitor()
+    budget = MemoryBudget(100, reached)
     budget.check(100, "bob")
     with pytest.raises(ProtocolError, match="about 101 bytes"):
         budget.check(101, "bob")

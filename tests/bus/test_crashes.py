@@ -9,25 +9,25 @@ from mcpbus_actors import Address, LazyActor, TaskEnded
 from staging import CLAIM, HELLO, methods, staged, tool
 
 from mcpbus import Context
-from mcpbus.asking import CannotAskError
+from mcpbus.asking import InputUnavailableError
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.pending_questions import Ask
-from mcpbus.core.receipt import Fate, Place
-from mcpbus.core.request import Request
+from mcpbus.core.pending_questions import InputRound
+from mcpbus.core.receipt import Fate, Location
+from mcpbus.core.request import RequestActor
 from mcpbus.core.session_actor import SessionActor
-from mcpbus.core.session_delivery import Delivery
-from mcpbus.core.session_departure import Departure
-from mcpbus.core.session_directory import SessionDirectory
+from mcpbus.core.session_delivery import SessionDelivery
+from mcpbus.core.session_departure import SessionMigration
+from mcpbus.core.session_directory import SessionManager
 from mcpbus.core.session_messages import Unsubscribed
-from mcpbus.core.signals import Answered, Drop
+from mcpbus.core.signals import DropRequest, InputResponseReceived
 from mcpbus.core.speaker import DRAWN_UP
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.routes import Reason
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 
 pytestmark = pytest.mark.failing
 
@@ -44,7 +44,7 @@ def crash(monkeypatch):
 
     def arrange(actor, message, when=lambda actor, message: True):
         handlers = actor.HANDLERS if issubclass(actor, LazyActor) else actor._HANDLERS
-        if actor is Request:
+        if actor is RequestActor:
             handlers = DRAWN_UP if message in DRAWN_UP else handlers
         original, armed = handlers[message], [True]
 
@@ -85,7 +85,9 @@ async def assert_unharmed(stage, others):
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "shared legacy", "shared modern"])
-@pytest.mark.parametrize(("actor", "message"), [(Request, OutboundNotification), (Request, TaskEnded)])
+@pytest.mark.parametrize(
+    ("actor", "message"), [(RequestActor, OutboundNotification), (RequestActor, TaskEnded)]
+)
 async def test_a_request_that_crashes_is_answered_with_an_internal_error(
     actor, message, era, crash, autojump_clock
 ):
@@ -134,7 +136,7 @@ async def poke(stage, message):
 async def test_a_request_that_crashes_when_it_has_been_answered_is_not_answered_again(
     era, monkeypatch, autojump_clock
 ):
-    ended = Request.HANDLERS[TaskEnded]
+    ended = RequestActor.HANDLERS[TaskEnded]
 
     def boom(self, message):
         ended(self, message)
@@ -148,7 +150,7 @@ async def test_a_request_that_crashes_when_it_has_been_answered_is_not_answered_
         victim = await stage.call("victim")
         await victim.ctx.info("begun")
         with monkeypatch.context() as patch:
-            patch.setitem(Request.HANDLERS, TaskEnded, boom)
+            patch.setitem(RequestActor.HANDLERS, TaskEnded, boom)
             victim.finish()
             await post.ended()
         assert ["result" in message for message in post.messages] == [False, True]
@@ -168,7 +170,7 @@ async def test_a_request_that_crashes_withdraws_what_it_asked(crash, autojump_cl
         session = await stage.probe.initialize(capabilities={"elicitation": {}})
         post = session.request("tools/call", {"name": "asks"}, id=7)
         question = await post.message()
-        crash(Request, Answered)
+        crash(RequestActor, InputResponseReceived)
         await session.answer(question["id"], {"action": "decline"}).ended()
         withdrawn, reply = await post.message(), await post.message()
         assert withdrawn["params"]["requestId"] == question["id"]
@@ -183,8 +185,8 @@ async def test_a_call_that_crashes_has_its_request_answered_with_an_internal_err
         others = await neighbours(stage)
         post = stage.probe.request("tools/call", tool("victim"), capabilities={"elicitation": {}})
         victim = await stage.call("victim")
-        crash(Call, Ask)
-        with pytest.raises(CannotAskError):
+        crash(CallActor, InputRound)
+        with pytest.raises(InputUnavailableError):
             await victim.ctx.elicit("How many?", int)
         assert (await post.reply(timeout=10))["error"]["code"] == -32603
         await stage.quiet()
@@ -201,7 +203,7 @@ async def test_a_stream_that_crashes_ends_its_answer(era, crash, autojump_clock)
         else:
             post = stage.probe.request("tools/call", tool("victim"), log_level="debug")
         victim = await stage.call("victim")
-        crash(Stream, OutboundMessage)
+        crash(MessageStream, OutboundMessage)
         receipt = await victim.ctx.info("." * SHORT_BYTES)  # what is short is written without the stream
         assert receipt.fate == Fate.discarded(Reason.FAILED)
         await post.ended(timeout=10)
@@ -221,8 +223,8 @@ async def test_a_stream_that_has_begun_and_crashes_discards_what_waits(crash, au
         first = await victim.ctx.info("being written")
         await stage.quiet()
         waiting = await victim.ctx.info("waiting")
-        assert (first.place, waiting.place) == (Place.WRITING, Place.OUTBOX)
-        crash(Stream, OutboundMessage)
+        assert (first.place, waiting.place) == (Location.WRITING, Location.OUTBOX)
+        crash(MessageStream, OutboundMessage)
         await victim.ctx.info("boom")
         assert (first.fate, waiting.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         post.resume()
@@ -240,7 +242,7 @@ async def test_a_get_stream_that_crashes_gives_its_changes_back_and_the_next_one
         get.stall()
         first = stage.bus.tools_changed()[0]
         await stage.quiet()
-        crash(Stream, OutboundMessage)
+        crash(MessageStream, OutboundMessage)
         boom = stage.bus.prompts_changed()[0]
         assert (first.fate, boom.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
         get.resume()
@@ -272,7 +274,12 @@ async def test_a_session_that_crashes_answers_what_it_had_and_is_gone(crash, aut
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(SessionDirectory, "forget"), (Address, "tell"), (Delivery, "end_streams"), (Departure, "end")],
+    [
+        (SessionManager, "forget"),
+        (Address, "tell"),
+        (SessionDelivery, "end_streams"),
+        (SessionMigration, "end"),
+    ],
 )
 async def test_all_of_a_session_ends_whatever_a_part_of_it_raises(
     owner, name, autojump_clock, monkeypatch, caplog
@@ -286,7 +293,7 @@ async def test_all_of_a_session_ends_whatever_a_part_of_it_raises(
         whole, armed = getattr(owner, name), [True]
 
         def run_out(self, *args, **options):
-            if armed and (owner is not Address or isinstance(args[0], Drop)):
+            if armed and (owner is not Address or isinstance(args[0], DropRequest)):
                 armed.clear()
                 raise MemoryError
             return whole(self, *args, **options)
@@ -350,7 +357,7 @@ async def test_a_crash_while_registering_leaves_no_session(crash, autojump_clock
         async def hook(session):
             await trio.sleep(1)
 
-        crash(Request, TaskEnded)
+        crash(RequestActor, TaskEnded)
         answer = await stage.probe.post(
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
         ).ended()
@@ -371,12 +378,12 @@ async def test_a_request_that_cannot_be_started_gives_its_place_back(what, autoj
         async with stage.wire("2025-11-25") as wire:
             with monkeypatch.context() as patch:
                 if what == "a call":
-                    patch.setattr(Call, "count", no_memory)  # as soon as its handler waits
+                    patch.setattr(CallActor, "count", no_memory)  # as soon as its handler waits
                     await wire.say("tools/call", tool("victim"), 1)
                     await stage.quiet()
                     answer = wire.got[-1]
                 else:
-                    patch.setattr(Request, "capacity", property(no_memory), raising=False)
+                    patch.setattr(RequestActor, "capacity", property(no_memory), raising=False)
                     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
                     answer = (await stage.probe.post(hello).ended()).messages[0]
             assert answer["error"]["code"] == -32603
@@ -397,9 +404,9 @@ async def test_a_handler_whose_request_cannot_wait_is_cancelled(autojump_clock, 
 
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**tool("victim"), "_meta": CLAIM}}
     async with staged() as stage:
-        with Channel(stage.bus, None) as channel:
+        with DuplexChannel(stage.bus, None) as channel:
             with monkeypatch.context() as patch, trio.CancelScope() as scope:
-                patch.setattr(Call, "count", no_memory)
+                patch.setattr(CallActor, "count", no_memory)
                 handler = channel.take_now(json.dumps(call).encode(), scope)
                 await handler.finish()
             [answer] = [json.loads(message.data) for message in channel.writer.take_now()]

@@ -13,9 +13,9 @@ from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED
-from mcpbus.core.request import Request
+from mcpbus.core.request import RequestActor
 from mcpbus.core.speaker import DRAWN_UP
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from tests.at_home import ONE_PIECE
@@ -275,7 +275,8 @@ async def test_progress_that_does_not_increase_is_not_sent(era, autojump_clock):
 @pytest.mark.failing
 @ERAS
 @pytest.mark.parametrize(
-    ("actor", "message"), [(Request, OutboundNotification), (Request, TaskEnded), (Stream, OutboundMessage)]
+    ("actor", "message"),
+    [(RequestActor, OutboundNotification), (RequestActor, TaskEnded), (MessageStream, OutboundMessage)],
 )
 async def test_a_defect_of_the_bus_is_no_fault_of_the_handler_that_speaks_and_ends_its_request(
     actor, message, era, monkeypatch, autojump_clock

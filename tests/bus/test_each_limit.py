@@ -7,7 +7,7 @@ import pytest
 import trio
 from staging import HELLO, staged, tool
 
-from mcpbus import AnswerTimeoutError, Context, HttpOptions, Limits
+from mcpbus import Context, HttpOptions, InputTimeoutError, Limits
 from mcpbus.stores import MemoryEventStore
 from mcpbus.tasks import TASKS
 from tests.at_home import RELAYED
@@ -202,7 +202,7 @@ async def answer_no_question(stage):
     session = await stage.probe.initialize(headers=BOB, capabilities={"elicitation": {}})
     session.request("tools/call", tool())
     running = await stage.call()
-    with pytest.raises(AnswerTimeoutError):
+    with pytest.raises(InputTimeoutError):
         await running.ctx.elicit("?", str, timeout=60)
 
 

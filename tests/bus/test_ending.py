@@ -7,9 +7,9 @@ import trio
 from staging import HELLO, Stage, methods, staged, tool
 
 from mcpbus import ProtocolError
-from mcpbus.client.errors import Disconnected
-from mcpbus.core.receipt import DELIVERED, Fate, Place
-from mcpbus.core.session import Stage as SessionStage
+from mcpbus.client.errors import DisconnectedError
+from mcpbus.core.receipt import DELIVERED, Fate, Location
+from mcpbus.core.session import SessionStage
 from mcpbus.core.session_messages import Initialized, Registered
 from mcpbus.protocol.owners import LOCAL
 from mcpbus.protocol.routes import Reason
@@ -51,7 +51,7 @@ async def test_a_delete_ends_what_is_in_flight_without_a_word_and_only_what_come
 async def test_a_delete_ends_the_get_stream_and_discards_what_is_held(autojump_clock):
     async with staged() as stage:
         one, other = await stage.probe.initialize(), await stage.probe.initialize()
-        held = [receipt for receipt in stage.bus.tools_changed() if receipt.place is Place.HELD]
+        held = [receipt for receipt in stage.bus.tools_changed() if receipt.place is Location.HELD]
         get = await one.get().begun()
         await stage.quiet()
         await one.delete().ended()
@@ -225,7 +225,7 @@ async def test_a_shared_channel_that_the_server_closes_answers_its_requests_firs
         async def call(key):
             try:
                 await client.call_tool("hold", {"key": key})
-            except (ProtocolError, Disconnected) as error:
+            except (ProtocolError, DisconnectedError) as error:
                 errors.append(getattr(error, "code", error))
 
         async with trio.open_nursery() as nursery:
@@ -300,7 +300,7 @@ async def test_a_session_is_idle_once_a_drain_has_ended_its_get(autojump_clock):
             nursery.start_soon(stage.bus.drain, 1000)
             await trio.sleep(1)
             said = stage.bus.sessions[listening.id].notify("notifications/x")
-            assert said.place is Place.HELD, "as where no GET is open"
+            assert said.place is Location.HELD, "as where no GET is open"
             await trio.sleep(200)
             assert set(stage.bus.sessions) == {busy.id}
             call.finish()

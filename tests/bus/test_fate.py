@@ -12,9 +12,9 @@ from mcpbus.core.receipt import (
     STORED,
     Broadcast,
     Fate,
+    FateKind,
     Ledger,
-    Place,
-    Verdict,
+    Location,
     move_all,
     settle_all,
 )
@@ -24,7 +24,7 @@ FATES = [
     DELIVERED,
     STORED,
     MOVED,
-    *(Fate(verdict, why) for verdict in (Verdict.DISCARDED, Verdict.REFUSED) for why in Reason),
+    *(Fate(verdict, why) for verdict in (FateKind.DISCARDED, FateKind.REFUSED) for why in Reason),
 ]
 
 
@@ -33,7 +33,7 @@ FATES = [
         st.tuples(
             st.sampled_from(["enter", "adopt", "record", "move", "settle", "move all", "settle all"]),
             st.integers(0, 9),
-            st.sampled_from(list(Place)),
+            st.sampled_from(list(Location)),
             st.sampled_from(FATES),
         ),
         max_size=60,
@@ -62,8 +62,8 @@ def test_the_books_balance_after_every_step(program):
         assert ledger.moved == fates.count(MOVED)
         assert ledger.delivered == fates.count(DELIVERED)
         assert ledger.stored == fates.count(STORED)
-        assert ledger.refused == sum(each is not None and each.verdict is Verdict.REFUSED for each in fates)
-        for each in Place:
+        assert ledger.refused == sum(each is not None and each.verdict is FateKind.REFUSED for each in fates)
+        for each in Location:
             assert ledger.pending[each] == sum(r.place is each for r in receipts)
         for why in Reason:
             assert ledger.discarded[why] == fates.count(Fate.discarded(why))
@@ -85,13 +85,13 @@ def test_each_fate_is_counted_once_and_its_message_is_pending_no_more(fate):
     receipt = ledger.enter("m")
     receipt.settle(fate)
     counts = {
-        Verdict.DELIVERED: ledger.delivered,
-        Verdict.STORED: ledger.stored,
-        Verdict.DISCARDED: sum(ledger.discarded.values()),
-        Verdict.REFUSED: ledger.refused,
-        Verdict.MOVED: ledger.moved,
+        FateKind.DELIVERED: ledger.delivered,
+        FateKind.STORED: ledger.stored,
+        FateKind.DISCARDED: sum(ledger.discarded.values()),
+        FateKind.REFUSED: ledger.refused,
+        FateKind.MOVED: ledger.moved,
     }
-    assert counts == {verdict: verdict is fate.verdict for verdict in Verdict}
+    assert counts == {verdict: verdict is fate.verdict for verdict in FateKind}
     assert (ledger.balance(), set(ledger.pending.values())) == (0, {0})
 
 
@@ -113,7 +113,7 @@ async def test_settled_waits_for_the_fate_and_returns_it(autojump_clock):
         with pytest.raises(trio.TooSlowError):
             await receipt.settled(timeout=3)
         assert trio.current_time() == 3
-        assert receipt.place is Place.MAILBOX
+        assert receipt.place is Location.MAILBOX
         receipt.settle(DELIVERED)
     assert await receipt.settled(timeout=0.1) == DELIVERED
     assert receipt.place is None

@@ -10,7 +10,7 @@ from staging import staged
 from mcpbus import SyncContext
 from mcpbus.core import sync_context
 from mcpbus.core.from_thread import FromThread
-from mcpbus.core.receipt import DELIVERED, Place
+from mcpbus.core.receipt import DELIVERED, Location
 
 
 async def run_in_thread(function, *args):
@@ -232,7 +232,7 @@ async def test_what_a_plain_function_says_at_length_is_counted_before_it_goes_on
 
         heard, _ = await call(stage)
         assert heard == list(range(50))
-        assert Place.MAILBOX not in places
+        assert Location.MAILBOX not in places
 
 
 async def test_a_slow_client_is_waited_for_once(monkeypatch):

@@ -5,7 +5,7 @@ import trio
 from staging import CLAIM, HELLO, methods, short, staged, tool
 
 from mcpbus import ProtocolError, Server
-from mcpbus.core.receipt import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe
@@ -33,7 +33,7 @@ async def test_changes_wait_for_the_first_get_one_of_a_kind(autojump_clock):  # 
         ]
         superseded = Fate.discarded(Reason.SUPERSEDED)
         assert [r.fate for r in receipts] == [superseded, superseded, None, None, None, None]
-        assert {r.place for r in receipts[2:]} == {Place.HELD}
+        assert {r.place for r in receipts[2:]} == {Location.HELD}
         get = session.get()
         await stage.quiet()
         # The newer copy stands where it was made, at the end.
@@ -49,7 +49,7 @@ async def test_what_is_held_expires_after_its_time_each_on_its_own(autojump_cloc
         await trio.sleep(60)
         second = stage.bus.prompts_changed()[0]
         await trio.sleep(41)
-        assert (first.fate, second.place) == (Fate.discarded(Reason.EXPIRED), Place.HELD)
+        assert (first.fate, second.place) == (Fate.discarded(Reason.EXPIRED), Location.HELD)
         await trio.sleep(60)
         assert second.fate == Fate.discarded(Reason.EXPIRED)
         get = session.get()
@@ -87,7 +87,7 @@ async def test_before_initialized_logs_wait_for_nothing_but_what_is_older_on_the
         inside = stage.bus.sessions[session.id]
         early, waiting, late = inside.log("info", "early"), hold(stage, inside), inside.log("info", "late")
         await stage.quiet()
-        assert (early.fate, waiting.place, late.place) == (DELIVERED, Place.HELD, Place.HELD)
+        assert (early.fate, waiting.place, late.place) == (DELIVERED, Location.HELD, Location.HELD)
         await session.notify("notifications/initialized").ended()
         after = inside.log("info", "after")
         await stage.quiet()
@@ -118,7 +118,7 @@ async def test_an_unsubscribe_discards_what_is_held_for_it(autojump_clock):
         [below] = stage.bus.resource_updated("res://a/b")
         await session.request("resources/unsubscribe", {"uri": "res://a"}).reply()
         assert above.fate == Fate.discarded(Reason.NOT_SUBSCRIBED)
-        assert below.place is Place.HELD
+        assert below.place is Location.HELD
         assert len(stage.bus.resource_updated("res://a")) == 0
 
 
@@ -563,7 +563,7 @@ async def test_what_is_said_to_a_registering_session_is_held_and_a_broadcast_mis
             stage.server.add_tool(extra)
 
         session = await stage.probe.initialize()
-        assert [r.place for r in receipts] == [Place.HELD]
+        assert [r.place for r in receipts] == [Location.HELD]
         get = session.get()
         await stage.quiet()
         # The tool was there before initialize was answered: its list is new to the client anyway.

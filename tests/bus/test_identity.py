@@ -3,13 +3,13 @@
 import pytest
 from staging import CLAIM, staged, tool
 
-from mcpbus import Context, Unauthorized
+from mcpbus import Context, UnauthorizedError
 
 
 async def by_header(head):
     name = head.headers.get(b"authorization")
     if name is None:
-        raise Unauthorized
+        raise UnauthorizedError
     return {"name": name}
 
 

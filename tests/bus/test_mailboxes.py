@@ -1,65 +1,71 @@
 """What no actor of the bus handled has a fate all the same."""
 
 import pytest
-from mcpbus_actors import DeadLetter, Discard
+from mcpbus_actors import DeadLetter, DeadLetterReason
 
 from mcpbus.core import mailboxes
-from mcpbus.core.notification import OutboundNotification, Unsaid
+from mcpbus.core.notification import OutboundNotification, UnencodableNotification
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Verdict
-from mcpbus.core.stream import Finish, Returned
+from mcpbus.core.receipt import DELIVERED, Fate, FateKind, Ledger
+from mcpbus.core.stream import Finish, UnsentReturned
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.protocol.routes import MessageKind, Reason
 
 
-@pytest.mark.parametrize("discard", list(Discard))
+@pytest.mark.parametrize("discard", list(DeadLetterReason))
 def test_a_message_that_was_not_handled_is_discarded(discard):
     ledger = Ledger()
-    said = OutboundNotification(Kind.LIST_CHANGED, ledger.enter("m"), b"{}")
+    said = OutboundNotification(MessageKind.LIST_CHANGED, ledger.enter("m"), b"{}")
     mailboxes.settle(DeadLetter(None, said, discard))
-    assert said.receipt.fate.verdict is Verdict.DISCARDED
+    assert said.receipt.fate.verdict is FateKind.DISCARDED
     assert ledger.balance() == 0
 
 
-@pytest.mark.parametrize("reason", [Discard.FAILED, Discard.STOPPED])
+@pytest.mark.parametrize("reason", [DeadLetterReason.FAILED, DeadLetterReason.STOPPED])
 def test_what_could_not_be_said_for_a_defect_has_a_fate_too(reason):
     ledger = Ledger()
-    said = OutboundNotification(Kind.LOG, ledger.enter("m"), b"{}")
-    mailboxes.settle(DeadLetter(None, Unsaid(said, LookupError("boom")), reason))
-    assert said.receipt.fate.verdict is Verdict.DISCARDED
+    said = OutboundNotification(MessageKind.LOG, ledger.enter("m"), b"{}")
+    mailboxes.settle(DeadLetter(None, UnencodableNotification(said, LookupError("boom")), reason))
+    assert said.receipt.fate.verdict is FateKind.DISCARDED
     assert ledger.balance() == 0
-    mailboxes.settle(DeadLetter(None, Unsaid(said, LookupError("boom")), reason))  # which changes nothing
+    mailboxes.settle(
+        DeadLetter(None, UnencodableNotification(said, LookupError("boom")), reason)
+    )  # which changes nothing
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda receipt: OutboundNotification(Kind.LIST_CHANGED, receipt, b"{}"),
-        lambda receipt: OutboundMessage(Kind.LIST_CHANGED, Era.LEGACY, b"{}", receipt),
+        lambda receipt: OutboundNotification(MessageKind.LIST_CHANGED, receipt, b"{}"),
+        lambda receipt: OutboundMessage(MessageKind.LIST_CHANGED, Era.LEGACY, b"{}", receipt),
     ],
 )
 def test_a_message_that_has_a_fate_keeps_it(make):
     said = make(Ledger().enter("m"))
     said.receipt.settle(DELIVERED)
-    mailboxes.settle(DeadLetter(None, said, Discard.FAILED))
+    mailboxes.settle(DeadLetter(None, said, DeadLetterReason.FAILED))
     assert said.receipt.fate == DELIVERED
 
 
 def test_nothing_is_to_be_settled_of_what_is_said_among_actors():
-    mailboxes.settle(DeadLetter(None, Finish(), Discard.STOPPED))
+    mailboxes.settle(DeadLetter(None, Finish(), DeadLetterReason.STOPPED))
 
 
 def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():
     told = []
-    question = OutboundMessage(Kind.QUESTION, Era.LEGACY, b"{}", Ledger().enter("m"), refused=told.append)
-    mailboxes.settle(DeadLetter(None, question, Discard.FULL))
-    assert question.receipt.fate.verdict is Verdict.REFUSED
+    question = OutboundMessage(
+        MessageKind.QUESTION, Era.LEGACY, b"{}", Ledger().enter("m"), refused=told.append
+    )
+    mailboxes.settle(DeadLetter(None, question, DeadLetterReason.FULL))
+    assert question.receipt.fate.verdict is FateKind.REFUSED
     assert told == [Reason.OVERFLOW]
 
 
 def test_what_a_lost_get_stream_gives_back_to_nobody_is_discarded():
     ledger = Ledger()
-    waiting = [OutboundMessage(Kind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m")) for _ in range(2)]
-    mailboxes.settle(DeadLetter(None, Returned(None, waiting, []), Discard.CLOSED))
+    waiting = [
+        OutboundMessage(MessageKind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m")) for _ in range(2)
+    ]
+    mailboxes.settle(DeadLetter(None, UnsentReturned(None, waiting, []), DeadLetterReason.CLOSED))
     assert [m.receipt.fate for m in waiting] == [Fate.discarded(Reason.SESSION_ENDED)] * 2
     assert ledger.balance() == 0

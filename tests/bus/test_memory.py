@@ -12,7 +12,7 @@ from staging import CLAIM, HELLO, staged, tool
 from mcpbus import Context, Limits, Reason, Server
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus, open_probe, settle
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 from tests.at_home import ONE_BUDGET
 
 pytestmark = ONE_BUDGET
@@ -65,7 +65,7 @@ class Remote:
 
 @asynccontextmanager
 async def remote(bus, *, spared=False, **options):
-    client = Remote(Channel(bus, None, spared=spared), **options)
+    client = Remote(DuplexChannel(bus, None, spared=spared), **options)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -223,7 +223,7 @@ async def test_long_answers_count_before_the_next_one_is_made_though_the_system_
 
 async def test_what_is_ended_as_its_writer_takes_it_is_not_written(autojump_clock):
     async with open_bus(speaker(), limits=Limits(memory_bytes=100_000)) as bus:
-        client = Remote(Channel(bus, None))
+        client = Remote(DuplexChannel(bus, None))
         await client.call(1, 40_000)
         await client.call(2, 40_000)
         await client.run()

@@ -3,11 +3,11 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.open_count import OpenCount
+from mcpbus.core.open_count import ActiveCounter
 
 
 async def test_whoever_waits_goes_on_once_the_last_stream_has_ended():
-    streams = OpenCount()
+    streams = ActiveCounter()
     streams.opened()
     streams.opened()
     async with trio.open_nursery() as nursery:
@@ -24,7 +24,7 @@ async def test_whoever_waits_goes_on_once_the_last_stream_has_ended():
 
 
 async def test_where_another_stream_has_opened_before_they_went_on_that_is_waited_for_too():
-    streams = OpenCount()
+    streams = ActiveCounter()
     streams.opened()
     with trio.fail_after(60):  # in vain, and for ever, would be busy
         async with trio.open_nursery() as nursery:

@@ -7,20 +7,26 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox
-from mcpbus.core.receipt import DELIVERED, Fate, Ledger, Place, Verdict
+from mcpbus.core.receipt import DELIVERED, Fate, FateKind, Ledger, Location
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.protocol.routes import MessageKind, Reason
 from tests.at_home import NO_CLIENT
 
 pytestmark = NO_CLIENT
 
 RESERVED = frozenset(
-    {Kind.REPLY, Kind.WITHDRAWAL, Kind.SESSION_WITHDRAWAL, Kind.ACKNOWLEDGED, Kind.LISTEN_RESULT}
+    {
+        MessageKind.REPLY,
+        MessageKind.WITHDRAWAL,
+        MessageKind.SESSION_WITHDRAWAL,
+        MessageKind.ACKNOWLEDGED,
+        MessageKind.LISTEN_RESULT,
+    }
 )
-LOGS = frozenset({Kind.LOG, Kind.SESSION_LOG})
+LOGS = frozenset({MessageKind.LOG, MessageKind.SESSION_LOG})
 
 
-def make(ledger, kind=Kind.CUSTOM, *, size=0, key=None, request_id=None):
+def make(ledger, kind=MessageKind.CUSTOM, *, size=0, key=None, request_id=None):
     key = None if kind in RESERVED else key  # what cannot be refused has nothing to collapse with
     return OutboundMessage(
         kind, Era.LEGACY, b"x" * size, ledger.enter(kind.value), key=key, request_id=request_id
@@ -81,7 +87,7 @@ ROOM = [
 @pytest.mark.parametrize(("there", "newcomer", "become"), ROOM)
 def test_room_is_made_in_the_order_of_the_design(there, newcomer, become):
     ledger, outbox = Ledger(), Outbox(3, 10_000)
-    messages = [make(ledger, Kind[kind], key=key) for kind, key in [*there, newcomer]]
+    messages = [make(ledger, MessageKind[kind], key=key) for kind, key in [*there, newcomer]]
     for message in messages:
         outbox.put(message)
     assert [None if r is None else r.name for r in fates(messages)] == become
@@ -112,7 +118,7 @@ def test_what_joins_others_is_as_little_as_may_wait_unheard_of_and_less_than_mak
         outbox.relax(most)
         assert [outbox.join(make(ledger)) for _ in range(3)] == [True, False, False]
         assert (len(outbox), outbox.held, outbox.crowded) == (2, 2 * OVERHEAD_BYTES, False)
-        assert ledger.pending[Place.OUTBOX] == 2
+        assert ledger.pending[Location.OUTBOX] == 2
         outbox.take()
         assert not outbox.join(make(ledger))
 
@@ -135,7 +141,7 @@ def test_what_joins_an_outbox_that_was_full_collapses_with_what_is_newer_all_the
 
 def test_as_many_old_logs_go_as_a_large_newcomer_needs_but_none_for_one_that_can_never_fit():
     ledger, outbox = Ledger(), Outbox(100, 3 * OVERHEAD_BYTES + 30)
-    logs = [make(ledger, Kind.LOG, size=10) for _ in range(3)]
+    logs = [make(ledger, MessageKind.LOG, size=10) for _ in range(3)]
     for message in logs:
         outbox.put(message)
     huge = make(ledger, size=3 * OVERHEAD_BYTES)
@@ -148,7 +154,7 @@ def test_as_many_old_logs_go_as_a_large_newcomer_needs_but_none_for_one_that_can
 
 def test_what_is_as_large_as_all_that_may_wait_has_the_logs_go_for_it():
     ledger, outbox = Ledger(), Outbox(100, OVERHEAD_BYTES + 10)
-    messages = [make(ledger, Kind.LOG), make(ledger, size=10)]
+    messages = [make(ledger, MessageKind.LOG), make(ledger, size=10)]
     for message in messages:
         outbox.put(message)
     assert fates(messages) == [Reason.OVERFLOW, None]
@@ -177,9 +183,9 @@ def test_an_outbox_is_crowded_once_half_of_what_may_wait_does(sizes, max_items, 
 def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_back():
     ledger, outbox = Ledger(), Outbox(2, 10_000)
     messages = [
-        make(ledger, Kind.LOG, request_id=1),
-        make(ledger, Kind.CUSTOM, request_id="1"),
-        make(ledger, Kind.REPLY, request_id=1),
+        make(ledger, MessageKind.LOG, request_id=1),
+        make(ledger, MessageKind.CUSTOM, request_id="1"),
+        make(ledger, MessageKind.REPLY, request_id=1),
     ]
     for message in messages:
         outbox.put(message)
@@ -194,9 +200,9 @@ def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_
 def test_a_question_for_which_there_is_no_room_is_refused_and_its_asker_told():
     ledger, outbox, told = Ledger(), Outbox(1, 10_000), []
     outbox.put(make(ledger))
-    question = OutboundMessage(Kind.QUESTION, Era.LEGACY, b"", ledger.enter("m"), refused=told.append)
+    question = OutboundMessage(MessageKind.QUESTION, Era.LEGACY, b"", ledger.enter("m"), refused=told.append)
     outbox.put(question)
-    assert question.receipt.fate == Fate(Verdict.REFUSED, Reason.OVERFLOW)
+    assert question.receipt.fate == Fate(FateKind.REFUSED, Reason.OVERFLOW)
     assert told == [Reason.OVERFLOW]
 
 
@@ -207,14 +213,14 @@ def test_what_is_taken_is_being_written_and_what_is_removed_stays_where_it_was()
     outbox.take()
     outbox.put(second)
     outbox.remove()
-    assert (first.receipt.place, second.receipt.place) == (Place.WRITING, Place.OUTBOX)
+    assert (first.receipt.place, second.receipt.place) == (Location.WRITING, Location.OUTBOX)
     assert len(outbox) == outbox.held == 0
 
 
 steps = st.lists(
     st.tuples(
         st.sampled_from(["put"] * 6 + ["take", "purge", "remove"]),
-        st.sampled_from(list(Kind)),
+        st.sampled_from(list(MessageKind)),
         st.integers(0, 200),
         st.sampled_from([None, None, "a", "b"]),
         st.sampled_from([1, "1", None]),
@@ -248,7 +254,7 @@ def test_bounds_order_and_books_hold_after_any_steps(program, max_items, max_byt
                 message.receipt.discard(Reason.CANCELLED)
         waiting = [m for m in made if m.receipt.fate is None]
         bounded = [m for m in waiting if m.kind not in RESERVED]
-        assert len(outbox) == len(waiting) == ledger.pending[Place.OUTBOX]
+        assert len(outbox) == len(waiting) == ledger.pending[Location.OUTBOX]
         assert len(bounded) <= max_items
         assert outbox.held == sum(len(m.data) + OVERHEAD_BYTES for m in waiting)
         assert sum(len(m.data) + OVERHEAD_BYTES for m in bounded) <= max_bytes
@@ -276,7 +282,7 @@ def test_nothing_is_discarded_while_there_is_room(program, max_items):
         assert not had_room or sum(ledger.discarded.values()) == before
         if kind in RESERVED:
             assert message.receipt.fate is None
-        waiting = ledger.pending[Place.OUTBOX] - sum(m.kind in RESERVED for m in outbox._queue)
+        waiting = ledger.pending[Location.OUTBOX] - sum(m.kind in RESERVED for m in outbox._queue)
 
 
 @given(steps)
@@ -316,8 +322,8 @@ def put_plainly(queue, message, max_items, max_bytes):
     return gone
 
 
-LOG, CUSTOM = (Kind.LOG, None), (Kind.CUSTOM, None)
-PROGRESS = (Kind.PROGRESS, "a")
+LOG, CUSTOM = (MessageKind.LOG, None), (MessageKind.CUSTOM, None)
+PROGRESS = (MessageKind.PROGRESS, "a")
 STEPS_BACK = [(PROGRESS, 0), *[(LOG, 0)] * 4, (PROGRESS, 200)]
 """The last of it takes out what is before all logs, and then needs a log's room too."""
 TWIN = [(PROGRESS, 0), (LOG, 200), (CUSTOM, 0), (CUSTOM, 0), (CUSTOM, 0), (PROGRESS, 0), (CUSTOM, 200)]
@@ -325,7 +331,9 @@ TWIN = [(PROGRESS, 0), (LOG, 200), (CUSTOM, 0), (CUSTOM, 0), (CUSTOM, 0), (PROGR
 crowded = st.lists(
     st.tuples(
         st.sampled_from(["put"] * 20 + ["take", "purge"]),
-        st.sampled_from([LOG, LOG, CUSTOM, CUSTOM, PROGRESS, (Kind.CUSTOM, "b"), (Kind.REPLY, None)]),
+        st.sampled_from(
+            [LOG, LOG, CUSTOM, CUSTOM, PROGRESS, (MessageKind.CUSTOM, "b"), (MessageKind.REPLY, None)]
+        ),
         st.sampled_from([0, 0, 0, 200]),
         st.sampled_from([1, 1, 2]),
     ),

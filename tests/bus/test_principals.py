@@ -24,7 +24,7 @@ import pytest
 
 from mcpbus.auth import Principal
 from mcpbus.protocol import principals
-from mcpbus.protocol.principals import Owner, digest_of, is_same
+from mcpbus.protocol.principals import BoundPrincipal, digest_of, is_same
 from tests.at_home import NO_CLIENT
 
 pytestmark = NO_CLIENT
@@ -282,7 +282,7 @@ def test_what_differs_has_different_digests():
 def test_what_is_equal_has_one_digest(one, other):
     assert one == other
     assert digest_of(one) == digest_of(other)
-    assert Owner.stored(Owner(one).digest).admits(other)
+    assert BoundPrincipal.stored(BoundPrincipal(one).digest).admits(other)
 
 
 def test_a_property_that_states_the_content_decides_alone():
@@ -403,7 +403,7 @@ def test_what_differs_in_what_is_seen_by_its_own_comparison_alone_has_different_
     one, other = make(0), make(1)
     assert digest_of(one) != digest_of(other)
     assert not is_same(one, other)
-    assert not Owner.stored(digest_of(one)).admits(other)
+    assert not BoundPrincipal.stored(digest_of(one)).admits(other)
 
 
 @pytest.mark.parametrize(
@@ -412,20 +412,20 @@ def test_what_differs_in_what_is_seen_by_its_own_comparison_alone_has_different_
 def test_what_is_itself_alone_is_nobody_else(make):
     one, other = make(), make()
     assert digest_of(one) != digest_of(other)
-    assert not Owner(one).admits(other)
-    assert Owner(one).admits(one)
+    assert not BoundPrincipal(one).admits(other)
+    assert BoundPrincipal(one).admits(one)
 
 
 def test_an_object_that_is_compared_by_identity_keeps_its_digest_while_it_lives():
     one = Itself()
-    assert Owner.stored(digest_of(one)).admits(one)
+    assert BoundPrincipal.stored(digest_of(one)).admits(one)
 
 
 def test_a_class_that_has_to_state_its_content_is_logged_once(caplog):
     class Unstated(Plain):
         pass
 
-    owner = Owner(Unstated("ann"))
+    owner = BoundPrincipal(Unstated("ann"))
     assert not owner.admits(Unstated("ann"))
     assert not is_same(Unstated("ann"), "ann")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -457,7 +457,7 @@ def test_nothing_is_remembered_of_a_principal_that_is_gone():
 
 def test_what_is_the_very_same_need_not_be_compared(caplog):
     cross = Cross()
-    assert Owner(cross).admits(cross)
+    assert BoundPrincipal(cross).admits(cross)
     assert caplog.records == []
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 import trio
-from mcpbus_actors import Discard
+from mcpbus_actors import DeadLetterReason
 from staging import CLAIM, staged, tool
 
 from mcpbus import Context
-from mcpbus.asking import CannotAskError
+from mcpbus.asking import InputUnavailableError
 from mcpbus.core import mailboxes
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
@@ -16,16 +16,16 @@ from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.signals import Finish
 from mcpbus.core.speaker import DRAWN_UP
-from mcpbus.core.stream import Stream
+from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason, StreamKind
+from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.duplex import Channel
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.duplex import DuplexChannel
+from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.response import ResponseWriter
 
 
@@ -164,15 +164,15 @@ async def test_what_a_handler_says_after_the_end_is_discarded_for_the_reason_of_
 @pytest.mark.parametrize(
     ("discard", "reason"),
     [
-        (Discard.FULL, Reason.OVERFLOW),
-        (Discard.STOPPED, Reason.FINISHED),
-        (Discard.FAILED, Reason.FAILED),
-        (Discard.CLOSED, Reason.SESSION_ENDED),
+        (DeadLetterReason.FULL, Reason.OVERFLOW),
+        (DeadLetterReason.STOPPED, Reason.FINISHED),
+        (DeadLetterReason.FAILED, Reason.FAILED),
+        (DeadLetterReason.CLOSED, Reason.SESSION_ENDED),
     ],
 )
 async def test_what_no_actor_handled_is_discarded_for_the_reason_of_that(discard, reason, autojump_clock):
     async with staged() as stage:
-        said = OutboundNotification(Kind.LOG, stage.bus.ledger.enter("m"), b"{}")
+        said = OutboundNotification(MessageKind.LOG, stage.bus.ledger.enter("m"), b"{}")
         mailboxes.settle(mailboxes.DeadLetter(None, said, discard))
         assert said.receipt.fate == Fate.discarded(reason)
 
@@ -191,7 +191,7 @@ async def test_what_waits_for_a_stream_that_crashes_failed_and_what_was_being_wr
         await stage.quiet()
         waiting = await call.ctx.info("waiting")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(Stream.HANDLERS, Finish, boom)
+            patch.setitem(MessageStream.HANDLERS, Finish, boom)
             call.ctx._call.stream.address.tell(Finish())
         await stage.quiet()
         assert (written.fate, waiting.fate) == (
@@ -285,7 +285,7 @@ async def test_a_handler_that_ends_the_program_leaves_no_request_behind(found, a
         meta = {**CLAIM, "io.modelcontextprotocol/logLevel": "info"}
         params = {"name": "interrupted", "_meta": meta}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        with Channel(stage.bus, None) as channel:
+        with DuplexChannel(stage.bus, None) as channel:
             _, request = channel.requests.judge(decode(json.dumps(body).encode()), dispatcher.admit)
             with pytest.raises(KeyboardInterrupt):
                 request.run(trio.CancelScope())
@@ -360,7 +360,7 @@ async def test_a_request_that_is_answered_withdraws_what_it_asked(autojump_clock
 
         @stage.server.tool
         async def ended(ctx: Context) -> str:
-            with pytest.raises(CannotAskError):
+            with pytest.raises(InputUnavailableError):
                 await ctx.elicit("Name?", str)
             return "never"
 
@@ -383,7 +383,7 @@ async def test_a_question_that_a_cancellation_does_not_reach_fails_with_its_requ
             with trio.CancelScope(shield=True):
                 try:
                     await ctx.elicit("Name?", str)
-                except CannotAskError:
+                except InputUnavailableError:
                     failed.append(trio.current_time())
                 await trio.sleep(5)
             return "never"
@@ -457,7 +457,9 @@ async def test_what_is_written_too_late_or_as_its_connection_is_cut_is_lost(cut,
         response = Slow(stage.bus.limits.write_deadline + (-1 if cut else 1), stubborn=stubborn)
         receipt = session.notify("notifications/x")
         with stream.attach() as writer, trio.CancelScope() as connection:
-            response_writer = ResponseWriter(response, Opened(stream, writer, GET_FORMAT, None), started=True)
+            response_writer = ResponseWriter(
+                response, StreamedResponse(stream, writer, GET_FORMAT, None), started=True
+            )
             if cut:
                 connection.deadline = trio.current_time() + 1
             assert not await response_writer.step(connection, stage.bus.limits)
@@ -482,7 +484,7 @@ async def test_a_shared_channel_whose_client_takes_nothing_in_time_is_written_to
         async def write(channel):
             whole.append(await channel.write(send))
 
-        with Channel(stage.bus, None) as channel, trio.fail_after(10 * seconds):
+        with DuplexChannel(stage.bus, None) as channel, trio.fail_after(10 * seconds):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(write, channel)
                 await channel.receive(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
@@ -499,8 +501,8 @@ async def test_a_shared_channel_whose_client_takes_nothing_in_time_is_written_to
 async def test_a_message_has_the_reason_of_its_owner_even_as_an_outgoing_one(autojump_clock):
     async with staged() as stage:
         receipt = stage.bus.ledger.enter("m")
-        message = OutboundMessage(Kind.LOG, Era.LEGACY, b"{}", receipt)
-        mailboxes.settle(mailboxes.DeadLetter(None, message, Discard.FAILED))
+        message = OutboundMessage(MessageKind.LOG, Era.LEGACY, b"{}", receipt)
+        mailboxes.settle(mailboxes.DeadLetter(None, message, DeadLetterReason.FAILED))
         assert receipt.fate == Fate.discarded(Reason.FAILED)
 
 

@@ -12,8 +12,8 @@ from mcpbus.protocol.routes import (
     ASKING,
     IN_REQUEST,
     ROUTES,
-    Hold,
-    Kind,
+    HoldPolicy,
+    MessageKind,
     Reason,
     StreamKind,
     StreamState,
@@ -32,7 +32,7 @@ NEVER = "-"
 
 def expected(cell):
     return (
-        next((words[cell] for words in (StreamKind, Hold) if cell in words.__members__), None)
+        next((words[cell] for words in (StreamKind, HoldPolicy) if cell in words.__members__), None)
         or Reason[cell.upper()]
     )
 
@@ -58,60 +58,60 @@ TRANSPORTS = (
 )
 PLACES = [
     # InitializeResult; result or error with id: own, json, sl, slj, io; never oth, never GET.
-    (Kind.REPLY, L, "RESPONSE", "RESPONSE", "RESPONSE", "RESPONSE", "DUPLEX"),
+    (MessageKind.REPLY, L, "RESPONSE", "RESPONSE", "RESPONSE", "RESPONSE", "DUPLEX"),
     # progress, request running: own preferred; with JSON only it is not moved to GET (note 1).
-    (Kind.PROGRESS, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
+    (MessageKind.PROGRESS, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
     # log caused by a request.
-    (Kind.LOG, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
+    (MessageKind.LOG, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
     # extension/custom notification tied to a request.
-    (Kind.CUSTOM, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
+    (MessageKind.CUSTOM, L, "RESPONSE", "no_stream", "RESPONSE", "no_stream", "DUPLEX"),
     # sampling, elicitation, roots caused by a request: own; refused in JSON-only mode and without sessions. The
     # server's cancelled for one: the same stream as the request that it cancels.
-    (Kind.QUESTION, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
-    (Kind.WITHDRAWAL, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.QUESTION, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.WITHDRAWAL, L, "RESPONSE", "no_stream", "no_stream", "no_stream", "DUPLEX"),
     # the same, caused by nothing (note 2): GET alone, as for a log line.
-    (Kind.SESSION_QUESTION, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
-    (Kind.SESSION_WITHDRAWAL, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.SESSION_QUESTION, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.SESSION_WITHDRAWAL, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # log outside a request: GET alone; nowhere without sessions.
-    (Kind.SESSION_LOG, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.SESSION_LOG, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # extension/custom notification, untied.
-    (Kind.SESSION_CUSTOM, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.SESSION_CUSTOM, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # list_changed, provoked by a running request or not: GET, once per session (note 3).
-    (Kind.LIST_CHANGED, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.LIST_CHANGED, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # resources/updated for a subscribed uri: GET, once per session; no subscription memory without sessions.
-    (Kind.RESOURCE_UPDATED, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
+    (MessageKind.RESOURCE_UPDATED, L, "STANDALONE", "STANDALONE", "no_stream", "no_stream", "DUPLEX"),
     # Listens do not exist in the legacy era (note 21).
-    (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
-    (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     # The tasks of the extension are not for legacy clients (TX-17).
-    (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.TASK, L, NEVER, NEVER, NEVER, NEVER, NEVER),
     # Result or error with id, any method; early kernel error: own or json, io; never a listen.
-    (Kind.REPLY, E, "RESPONSE", "RESPONSE", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.REPLY, E, "RESPONSE", "RESPONSE", NEVER, NEVER, "DUPLEX"),
     # progress, request running: own; in JSON-only mode discarded.
-    (Kind.PROGRESS, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.PROGRESS, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
     # log, request carried logLevel, level reached (the threshold is the request's business).
-    (Kind.LOG, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.LOG, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
     # extension notification tied to a request.
-    (Kind.CUSTOM, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.CUSTOM, E, "RESPONSE", "no_stream", NEVER, NEVER, "DUPLEX"),
     # sampling, elicitation, roots, ping as a request: nowhere; they are data inside a reply.
-    (Kind.QUESTION, E, "era", "era", NEVER, NEVER, "era"),
-    (Kind.WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
-    (Kind.SESSION_QUESTION, E, "era", "era", NEVER, NEVER, "era"),
-    (Kind.SESSION_WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
+    (MessageKind.QUESTION, E, "era", "era", NEVER, NEVER, "era"),
+    (MessageKind.WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
+    (MessageKind.SESSION_QUESTION, E, "era", "era", NEVER, NEVER, "era"),
+    (MessageKind.SESSION_WITHDRAWAL, E, "era", "era", NEVER, NEVER, "era"),
     # log outside any request: nowhere, on no transport.
-    (Kind.SESSION_LOG, E, "era", "era", NEVER, NEVER, "era"),
+    (MessageKind.SESSION_LOG, E, "era", "era", NEVER, NEVER, "era"),
     # extension notification, untied: only if an extension defines a filter for it; none does.
-    (Kind.SESSION_CUSTOM, E, "era", "era", NEVER, NEVER, "era"),
+    (MessageKind.SESSION_CUSTOM, E, "era", "era", NEVER, NEVER, "era"),
     # list_changed: one stamped copy per matching listen, never on own.
-    (Kind.LIST_CHANGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.LIST_CHANGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # resources/updated: per matching listen.
-    (Kind.RESOURCE_UPDATED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.RESOURCE_UPDATED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # notifications/tasks: per listen naming the task.
-    (Kind.TASK, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.TASK, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # subscriptions/acknowledged: first of that id. A listen is never JSON, whatever the mode.
-    (Kind.ACKNOWLEDGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.ACKNOWLEDGED, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
     # listen's closing result: its own stream, then close.
-    (Kind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
+    (MessageKind.LISTEN_RESULT, E, "LISTEN", "LISTEN", NEVER, NEVER, "DUPLEX"),
 ]
 
 # States of section 5: (not initialized), a never, c dropped without a store, e ended. What was answered or cancelled (d) has
@@ -124,42 +124,42 @@ STATES = (
 )
 FATES = [
     # Reply: a impossible; c no stream, never to GET; e session.
-    (Kind.REPLY, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (MessageKind.REPLY, L, NEVER, NEVER, "no_stream", "session_ended"),
     # progress, in-request log: c, e. Before initialized there is no request to carry them.
-    (Kind.PROGRESS, L, NEVER, NEVER, "no_stream", "session_ended"),
-    (Kind.LOG, L, NEVER, NEVER, "no_stream", "session_ended"),
-    (Kind.CUSTOM, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (MessageKind.PROGRESS, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (MessageKind.LOG, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (MessageKind.CUSTOM, L, NEVER, NEVER, "no_stream", "session_ended"),
     # nested request: refused once the drop is noticed, or with its session; its cancelled is then of no use either.
-    (Kind.QUESTION, L, NEVER, NEVER, "no_stream", "session_ended"),
-    (Kind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "session_ended"),
-    (Kind.SESSION_QUESTION, L, NEVER, "HOLD", "HOLD", "session_ended"),
-    (Kind.SESSION_WITHDRAWAL, L, NEVER, "no_stream", "no_stream", "session_ended"),
+    (MessageKind.QUESTION, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (MessageKind.WITHDRAWAL, L, NEVER, NEVER, "no_stream", "session_ended"),
+    (MessageKind.SESSION_QUESTION, L, NEVER, "HOLD", "HOLD", "session_ended"),
+    (MessageKind.SESSION_WITHDRAWAL, L, NEVER, "no_stream", "no_stream", "session_ended"),
     # list_changed, resources/updated: HOLD until the first GET, after a drop as in a, and before initialized.
-    (Kind.LIST_CHANGED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
-    (Kind.RESOURCE_UPDATED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
+    (MessageKind.LIST_CHANGED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
+    (MessageKind.RESOURCE_UPDATED, L, "HOLD", "HOLD", "HOLD", "session_ended"),
     # custom, untied: as what has its value in arriving later (elicitation/complete is the model).
-    (Kind.SESSION_CUSTOM, L, "HOLD", "HOLD", "HOLD", "session_ended"),
+    (MessageKind.SESSION_CUSTOM, L, "HOLD", "HOLD", "HOLD", "session_ended"),
     # out-of-request log: never held, and exempt from waiting for initialized.
-    (Kind.SESSION_LOG, L, NEVER, "no_stream", "no_stream", "session_ended"),
-    (Kind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER),
-    (Kind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER),
-    (Kind.TASK, L, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.SESSION_LOG, L, NEVER, "no_stream", "no_stream", "session_ended"),
+    (MessageKind.ACKNOWLEDGED, L, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.LISTEN_RESULT, L, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.TASK, L, NEVER, NEVER, NEVER, NEVER),
     # Modern: a drop is a cancellation, and nothing is ever held.
-    (Kind.REPLY, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.PROGRESS, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.LOG, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.CUSTOM, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.QUESTION, E, NEVER, NEVER, NEVER, NEVER),
-    (Kind.WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER),
-    (Kind.SESSION_QUESTION, E, NEVER, NEVER, NEVER, NEVER),
-    (Kind.SESSION_WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER),
-    (Kind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.TASK, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.LISTEN_RESULT, E, NEVER, NEVER, "cancelled", NEVER),
-    (Kind.SESSION_LOG, E, NEVER, NEVER, NEVER, NEVER),
-    (Kind.SESSION_CUSTOM, E, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.REPLY, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.PROGRESS, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.LOG, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.CUSTOM, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.QUESTION, E, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.SESSION_QUESTION, E, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.SESSION_WITHDRAWAL, E, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.LIST_CHANGED, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.RESOURCE_UPDATED, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.TASK, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.ACKNOWLEDGED, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.LISTEN_RESULT, E, NEVER, NEVER, "cancelled", NEVER),
+    (MessageKind.SESSION_LOG, E, NEVER, NEVER, NEVER, NEVER),
+    (MessageKind.SESSION_CUSTOM, E, NEVER, NEVER, NEVER, NEVER),
 ]
 
 
@@ -190,7 +190,7 @@ def test_a_message_without_its_stream_has_the_fate_that_the_specification_says(k
 )
 def test_the_tables_here_have_every_row_once_and_the_tables_there_no_other(rows, columns, table):
     assert sorted((kind.name, era.name) for kind, era, *_ in rows) == sorted(
-        (kind.name, era.name) for kind in Kind for era in Era
+        (kind.name, era.name) for kind in MessageKind for era in Era
     )
     written = {
         (kind, era, column)
@@ -202,14 +202,14 @@ def test_the_tables_here_have_every_row_once_and_the_tables_there_no_other(rows,
 
 
 def test_no_modern_message_waits_and_no_legacy_one_is_for_a_listen():
-    assert all(way is not Hold.HOLD for (_, era, _), way in ABSENT.items() if era is Era.MODERN)
+    assert all(way is not HoldPolicy.HOLD for (_, era, _), way in ABSENT.items() if era is Era.MODERN)
     assert all(way is not StreamKind.LISTEN for (_, era, _), way in ROUTES.items() if era is Era.LEGACY)
     assert all(way is not StreamKind.STANDALONE for (_, era, _), way in ROUTES.items() if era is Era.MODERN)
 
 
 def test_only_what_stands_in_a_request_or_answers_it_is_on_a_posts_stream():
     own = {kind for (kind, _, _), way in ROUTES.items() if way is StreamKind.RESPONSE}
-    assert own == {Kind.REPLY} | IN_REQUEST | ASKING
+    assert own == {MessageKind.REPLY} | IN_REQUEST | ASKING
 
 
 def parsed(text):

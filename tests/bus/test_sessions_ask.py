@@ -4,14 +4,14 @@ import pytest
 import trio
 from staging import HELLO, staged
 
-from mcpbus import Place, Server
+from mcpbus import Location, Server
 from mcpbus.asking import (
-    Accepted,
-    AnswerTimeoutError,
-    AskError,
-    CannotAskError,
-    ClientRefusedError,
+    AcceptedElicitation,
     Elicit,
+    InputRefusedError,
+    InputRequestError,
+    InputTimeoutError,
+    InputUnavailableError,
     ListRoots,
     Root,
 )
@@ -43,7 +43,7 @@ class Asker:
     async def _run(self, session, ask):
         try:
             self.outcome = await ask(session)
-        except AskError as error:
+        except InputRequestError as error:
             self.outcome = error
         self.done.set()
 
@@ -67,13 +67,13 @@ async def stalled(it):
             lambda s: s.elicit("?", str),
             "elicitation/create",
             {"action": "accept", "content": {"value": "x"}},
-            Accepted("x"),
+            AcceptedElicitation("x"),
         ),
         (
             lambda s: s.elicit_url("?", "https://a.example"),
             "elicitation/create",
             {"action": "accept"},
-            Accepted(None),
+            AcceptedElicitation(None),
         ),
     ],
 )
@@ -123,7 +123,7 @@ async def test_it_is_held_until_there_is_a_stream_for_it(autojump_clock):
         session = await it.probe.initialize(capabilities=EVERYTHING)
         asker = Asker(nursery, it.bus.sessions[session.id])
         await it.quiet()
-        assert it.bus.statistics().pending == {Place.HELD: 1}
+        assert it.bus.statistics().pending == {Location.HELD: 1}
         get = session.get()
         await session.answer((await get.message())["id"], ROOTS).ended()
         await it.quiet()
@@ -152,7 +152,7 @@ async def test_it_is_refused_if_it_may_not_be_held_any_longer_with_all_that_was_
         asker = Asker(nursery, it.bus.sessions[session.id], lambda s: s.ask_all(both))
         began = trio.current_time()
         await asker.done.wait()
-        assert isinstance(asker.outcome, CannotAskError)
+        assert isinstance(asker.outcome, InputUnavailableError)
         assert trio.current_time() - began == pytest.approx(after, abs=0.01)
         get = await session.get().begun()
         await it.quiet()
@@ -174,7 +174,7 @@ async def test_one_that_does_not_fit_beside_what_is_held_takes_what_was_asked_wi
         held.notify(CUSTOM)
         await it.quiet()
         assert "outbox was full" in str(asker.outcome)
-        assert it.bus.statistics().pending == {Place.HELD: 1}
+        assert it.bus.statistics().pending == {Location.HELD: 1}
         get = session.get()
         assert (await get.message())["method"] == CUSTOM
         get.disconnect()
@@ -198,7 +198,7 @@ async def test_it_is_withdrawn_when_nobody_waits_for_it_any_more(seen, ended, au
         await it.quiet()
         if ended == "late":
             await trio.sleep(7.1)
-            assert isinstance(asker.outcome, AnswerTimeoutError)
+            assert isinstance(asker.outcome, InputTimeoutError)
             assert it.bus.statistics().limits_reached == {"ask_timeout": 1}
         else:
             cancel.cancel()
@@ -236,7 +236,7 @@ async def test_with_a_store_it_is_kept_for_who_comes_back_to_the_stream(late, au
         await session.answer(question["id"], ROOTS).ended()
         await it.quiet()
         if late:
-            assert isinstance(asker.outcome, AnswerTimeoutError)
+            assert isinstance(asker.outcome, InputTimeoutError)
             assert (await back.message())["params"]["requestId"] == question["id"]
         else:
             assert asker.outcome == [Root("file:///x")]
@@ -250,7 +250,7 @@ async def test_what_withdraws_it_is_not_kept_for_another_stream(autojump_clock):
         await get.message()
         get.disconnect()
         await trio.sleep(5.1)
-        assert isinstance(asker.outcome, AnswerTimeoutError)
+        assert isinstance(asker.outcome, InputTimeoutError)
         again = await session.get().begun()
         await it.quiet()
         assert again.messages == []
@@ -279,7 +279,7 @@ async def test_a_hook_has_another_task_ask_once_initialize_is_answered(autojump_
 
     @server.on_session
     async def hook(session):
-        with pytest.raises(CannotAskError, match=UNANSWERED) as refused:
+        with pytest.raises(InputUnavailableError, match=UNANSWERED) as refused:
             await session.list_roots()
         outcomes.append(refused.value)
         askers.append(Asker(nursery, session, later))
@@ -315,7 +315,7 @@ async def test_it_ends_with_its_session(held, end, autojump_clock):
             assert [m["method"] for m in get.messages] == ["roots/list"], (
                 "nothing is withdrawn from who has gone"
             )
-        with pytest.raises(CannotAskError, match="the session has ended"):
+        with pytest.raises(InputUnavailableError, match="the session has ended"):
             await kept.list_roots()
         await it.assert_nothing_is_left()
         assert it.bus.statistics().refused == (1 if held else 0)
@@ -334,7 +334,7 @@ async def test_it_ends_with_the_input_of_its_channel(autojump_clock):
         session.address.tell(InputEnded())
         await stage.quiet()
         assert "it has ended its input" in str(asker.outcome)
-        with pytest.raises(CannotAskError, match="it has ended its input"):
+        with pytest.raises(InputUnavailableError, match="it has ended its input"):
             await session.list_roots()
 
 
@@ -417,7 +417,7 @@ async def test_a_clients_error_is_raised_where_it_was_asked(autojump_clock):
             {"mcp-session-id": session.id},
         ).ended()
         await it.quiet()
-        assert isinstance(asker.outcome, ClientRefusedError)
+        assert isinstance(asker.outcome, InputRefusedError)
         assert asker.outcome.code == -32602
 
 
@@ -431,7 +431,7 @@ async def test_a_clients_error_is_raised_where_it_was_asked(autojump_clock):
 async def test_what_cannot_be_asked_is_refused_at_once(revision, capabilities, why, autojump_clock):
     async with staged() as it:
         session = await it.probe.initialize(revision, capabilities=capabilities)
-        with pytest.raises(CannotAskError, match=why):
+        with pytest.raises(InputUnavailableError, match=why):
             await it.bus.sessions[session.id].elicit("?", str)
 
 
@@ -439,5 +439,5 @@ async def test_a_connection_of_the_newest_revision_has_no_session_to_ask(autojum
     async with staged() as stage, stage.wire(None):
         await stage.quiet()
         [session] = stage.bus.session_directory.shares
-        with pytest.raises(CannotAskError, match=UNANSWERED):
+        with pytest.raises(InputUnavailableError, match=UNANSWERED):
             await session.list_roots()

@@ -6,24 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.core.budget import Budget
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.core.receipt import DELIVERED, Ledger, Place
-from mcpbus.core.stash import Stash
+from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.receipt import DELIVERED, Ledger, Location
+from mcpbus.core.stash import HeldQueue
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.protocol.routes import MessageKind, Reason
 from tests.at_home import NO_CLIENT
 
 pytestmark = NO_CLIENT
 
 
 def make(ledger, key=None, data=b"{}"):
-    return OutboundMessage(Kind.LIST_CHANGED, Era.LEGACY, data, ledger.enter("m"), key=key)
+    return OutboundMessage(MessageKind.LIST_CHANGED, Era.LEGACY, data, ledger.enter("m"), key=key)
 
 
 def account():
-    return Budget(math.inf, ReachedLimits()).account("a session")
+    return MemoryBudget(math.inf, LimitMonitor()).account("a session")
 
 
 def reasons(messages):
@@ -43,7 +43,7 @@ def reasons(messages):
     ],
 )
 def test_a_newer_message_replaces_its_like_and_the_oldest_makes_room(limit, keys, become):
-    ledger, held = Ledger(), Stash(limit, 10**6, 10, account())
+    ledger, held = Ledger(), HeldQueue(limit, 10**6, 10, account())
     messages = [make(ledger, key) for key in keys]
     for message in messages:
         held.put(message, 0)
@@ -54,7 +54,7 @@ def test_a_newer_message_replaces_its_like_and_the_oldest_makes_room(limit, keys
 
 def test_what_is_as_large_as_all_that_may_be_held_is_held():
     ledger = Ledger()
-    held = Stash(100, OVERHEAD_BYTES + 10, 10, account())
+    held = HeldQueue(100, OVERHEAD_BYTES + 10, 10, account())
     messages = [make(ledger, data=b"x" * size) for size in (1, 10)]
     for message in messages:
         held.put(message, 0)
@@ -63,7 +63,7 @@ def test_what_is_as_large_as_all_that_may_be_held_is_held():
 
 def test_what_is_held_has_a_bound_in_bytes():
     ledger, mine = Ledger(), account()
-    held = Stash(100, 2 * (OVERHEAD_BYTES + 10), 10, mine)
+    held = HeldQueue(100, 2 * (OVERHEAD_BYTES + 10), 10, mine)
     messages = [make(ledger, data=b"x" * size) for size in (5, 10, 10, 500, 1)]
     reached = [held.put(message, 0) for message in messages]
     assert reached == [None, None, "outbox_bytes", "outbox_bytes", "outbox_bytes"]
@@ -75,7 +75,7 @@ def test_what_is_held_has_a_bound_in_bytes():
 
 
 def test_each_message_expires_on_its_own():
-    ledger, held = Ledger(), Stash(5, 10**6, 10, account())
+    ledger, held = Ledger(), HeldQueue(5, 10**6, 10, account())
     messages = [make(ledger) for _ in range(3)]
     for now, message in enumerate(messages):
         held.put(message, now)
@@ -90,7 +90,7 @@ def test_each_message_expires_on_its_own():
 
 
 def test_some_can_be_discarded_and_the_rest_keeps_its_order():
-    ledger, held = Ledger(), Stash(5, 10**6, 10, account())
+    ledger, held = Ledger(), HeldQueue(5, 10**6, 10, account())
     messages = [make(ledger, key) for key in "abc"]
     for message in messages:
         held.put(message, 0)
@@ -111,7 +111,7 @@ def test_some_can_be_discarded_and_the_rest_keeps_its_order():
 )
 def test_the_bound_the_order_and_the_books_hold(program, limit):
     ledger, mine, made, now = Ledger(), account(), [], 0.0
-    held = Stash(limit, 10**6, 10, mine)
+    held = HeldQueue(limit, 10**6, 10, mine)
     for verb, key, elapsed in program:
         now += elapsed
         if verb == "put":
@@ -127,7 +127,7 @@ def test_the_bound_the_order_and_the_books_hold(program, limit):
                 message.receipt.settle(DELIVERED)
         waiting = [m for m in made if m.receipt.fate is None]
         keys = [m.key for m in waiting if m.key is not None]
-        assert len(held) == len(waiting) == ledger.pending[Place.HELD] <= limit
+        assert len(held) == len(waiting) == ledger.pending[Location.HELD] <= limit
         assert len(keys) == len(set(keys))
         assert ledger.balance() == 0
         assert mine.held == len(held) * (OVERHEAD_BYTES + 2)

@@ -12,9 +12,9 @@ from mcpbus import DELIVERED, STORED, Fate, Reason, Server
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.event_log import EventLog
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.signals import Abort, CloseConnection, Cut, Ending, Finish, Purge, Supersede
+from mcpbus.core.signals import Abort, CloseConnection, Ending, EvictStream, Finish, Purge, Supersede
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, StreamKind
+from mcpbus.protocol.routes import MessageKind, StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe
 
@@ -34,7 +34,7 @@ class Speaker:
         self.stream = bus.open_stream(kind, session)
         self.connection = trio.CancelScope()
 
-    def say(self, kind=Kind.CUSTOM, *, size=0, **fields):
+    def say(self, kind=MessageKind.CUSTOM, *, size=0, **fields):
         """Say something, and return its receipt."""
         message = OutboundMessage(kind, Era.LEGACY, b"x" * size, self.bus.ledger.enter(kind.value), **fields)
         self.stream.send(message)
@@ -66,7 +66,7 @@ async def streaming(kind=StreamKind.LISTEN, store=None):
 # -- what is said ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", [Cut(), Supersede(), Finish()])
+@pytest.mark.parametrize("end", [EvictStream(), Supersede(), Finish()])
 async def test_what_is_said_to_a_stream_that_is_about_to_end_is_discarded_at_once(end, autojump_clock):
     async with streaming() as speaker:
         writer = speaker.stream.attach(speaker.connection)
@@ -77,7 +77,7 @@ async def test_what_is_said_to_a_stream_that_is_about_to_end_is_discarded_at_onc
         assert not speaker.stream.stopped
 
 
-@pytest.mark.parametrize("kind", [Kind.CUSTOM, Kind.LIST_CHANGED])
+@pytest.mark.parametrize("kind", [MessageKind.CUSTOM, MessageKind.LIST_CHANGED])
 async def test_what_is_said_to_a_stream_that_has_ended_is_discarded(kind, autojump_clock):
     async with streaming(StreamKind.STANDALONE) as speaker:
         speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
@@ -122,7 +122,7 @@ async def test_what_is_being_written_counts_with_what_waits(autojump_clock):
         assert speaker.bus.budget.held == SHORT_BYTES
 
 
-@pytest.mark.parametrize("end", [Purge(lambda _: True, Reason.CANCELLED), Supersede(), Cut()])
+@pytest.mark.parametrize("end", [Purge(lambda _: True, Reason.CANCELLED), Supersede(), EvictStream()])
 async def test_what_is_purged_or_handed_over_counts_no_longer(end, autojump_clock):
     async with streaming() as speaker:
         speaker.stream.attach(speaker.connection)
@@ -313,7 +313,7 @@ async def test_a_fault_while_a_client_is_away_ends_the_stream_and_is_told(
 async def test_a_stream_whose_last_message_is_lost_ends_at_once(autojump_clock):
     async with streaming(store=MemoryEventStore()) as speaker:
         with speaker.stream.attach(speaker.connection) as writer:
-            last = speaker.say(Kind.REPLY, final=True)
+            last = speaker.say(MessageKind.REPLY, final=True)
             writer.take_now()
         assert last.fate == LOST
         assert speaker.stream.stopped
@@ -333,7 +333,7 @@ async def test_a_stream_that_its_client_has_come_back_to_can_be_cut(autojump_clo
             assert said.fate == DELIVERED
             speaker.say()
             await writer.take()
-            speaker.tell(Cut())
+            speaker.tell(EvictStream())
             assert again.cancel_called
         assert speaker.stream.stopped
 

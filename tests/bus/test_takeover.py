@@ -5,12 +5,12 @@ import trio
 from staging import methods, staged, tool
 
 from mcpbus import Server
-from mcpbus.core.receipt import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.core.session_messages import OpenGet
-from mcpbus.core.stream import Returned
+from mcpbus.core.stream import UnsentReturned
 from mcpbus.protocol.routes import Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import StreamEnded, open_bus, open_probe, over_http1, settle
+from mcpbus.testing import StreamEndedError, open_bus, open_probe, over_http1, settle
 from tests.at_home import KEPT_AS_WELL
 
 TOOLS = "notifications/tools/list_changed"
@@ -32,7 +32,7 @@ async def test_a_newer_get_takes_over_and_the_older_one_ends(autojump_clock):  #
         session = await stage.probe.initialize()
         old = await opened(stage, session)
         new = await opened(stage, session)
-        with pytest.raises(StreamEnded):
+        with pytest.raises(StreamEndedError):
             await old.message(timeout=5)
         assert old.complete
         receipt = stage.bus.tools_changed()[0]
@@ -55,7 +55,7 @@ async def test_a_take_over_during_a_write_loses_the_batch_moves_the_rest_and_mak
         written = [change, inside.notify("notifications/x", {"n": 1})]
         await stage.quiet()
         # Whatever the writer took first is being written now; this waits behind it.
-        being_written = [receipt for receipt in written if receipt.place is Place.WRITING]
+        being_written = [receipt for receipt in written if receipt.place is Location.WRITING]
         waiting = [inside.notify("notifications/x", {"n": n}) for n in (2, 3, 4)]
         assert change in being_written
         emitted = stage.bus.statistics().emitted
@@ -87,8 +87,8 @@ async def test_a_get_that_is_lost_during_a_write_has_its_changes_held_for_the_ne
         await stage.quiet()
         assert first.fate == LOST
         assert log.fate == Fate.discarded(Reason.NO_STREAM)
-        assert note.place is Place.HELD
-        assert stage.books()[0] == {Place.HELD: 2}
+        assert note.place is Location.HELD
+        assert stage.books()[0] == {Location.HELD: 2}
         new = await opened(stage, session)
         assert methods(new) == [TOOLS, "notifications/x"]
         assert note.fate == DELIVERED
@@ -102,7 +102,7 @@ async def test_a_get_that_takes_nothing_for_the_write_deadline_is_lost_like_any_
         receipt = stage.bus.tools_changed()[0]
         await trio.sleep(31)
         assert receipt.fate == LOST
-        assert stage.books()[0] == {Place.HELD: 1}
+        assert stage.books()[0] == {Location.HELD: 1}
         assert (await (await opened(stage, session)).message())["method"] == TOOLS
 
 
@@ -149,7 +149,7 @@ async def test_what_is_said_since_a_take_over_waits_for_the_stream_that_was_take
             inside.address.tell(get_stream(stage, inside)[1])
             inside.notify("notifications/x", {"n": 2})
             # Only now its connection lets go of it, and nothing was lost.
-            inside.address.tell(Returned(oldest, (), ()))
+            inside.address.tell(UnsentReturned(oldest, (), ()))
 
         stage.in_one_turn(take_over)
         new = await opened(stage, session)
@@ -279,7 +279,7 @@ async def test_the_messages_that_the_client_took_of_a_write_are_delivered_whatev
         session = await probe.initialize()
         get = await session.get().begun()
         await settle(bus)
-        send_now = over_http1._Wire.send_now
+        send_now = over_http1._Http1Wire.send_now
 
         def take_some(wire, piece):
             if len(piece) < 5_000:
@@ -288,7 +288,7 @@ async def test_the_messages_that_the_client_took_of_a_write_are_delivered_whatev
             get.stall()
             return taken
 
-        monkeypatch.setattr(over_http1._Wire, "send_now", take_some)
+        monkeypatch.setattr(over_http1._Http1Wire, "send_now", take_some)
         get.stall()
         receipts = [bus.sessions[session.id].notify("notifications/x", {"n": 0})]
         await settle(bus)

@@ -5,7 +5,7 @@ import trio
 
 import mcpbus.testing
 from mcpbus import Context, ProtocolError, Server, SyncContext
-from mcpbus.testing import StreamEnded, open_bus, open_client, open_probe, settle
+from mcpbus.testing import StreamEndedError, open_bus, open_client, open_probe, settle
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_a_client_answers_what_a_handler_asks(autojump_clock):
     for revision in ("2025-06-18", "2026-07-28"):
         able = {"elicitation": {}}
         async with open_client(server, revision=revision, capabilities=able, on_question=answer) as client:
-            assert (await client.call_tool("order"))["content"][0]["text"] == "Declined()"
+            assert (await client.call_tool("order"))["content"][0]["text"] == "DeclinedElicitation()"
 
 
 async def test_a_recording_shows_an_exchange_while_it_goes_on(server, autojump_clock):
@@ -77,7 +77,7 @@ async def test_a_recording_shows_an_exchange_while_it_goes_on(server, autojump_c
         assert (call.status, call.streams, call.complete) == (200, True, False)
         assert (await call.reply(4000))["result"]["content"][0]["text"] == "rain in Oslo"
         assert call.comments > 100
-        with pytest.raises(StreamEnded):
+        with pytest.raises(StreamEndedError):
             await session.notify("notifications/nothing").message()
 
 
@@ -96,7 +96,7 @@ async def test_a_client_that_has_gone_gets_nothing_more(server, autojump_clock):
         call = probe.request("tools/call", {"name": "forecast", "arguments": {"city": "O"}})
         await settle(bus)
         call.disconnect()
-        with pytest.raises(StreamEnded):
+        with pytest.raises(StreamEndedError):
             await call.message()
         await settle(bus)
         assert bus.statistics().requests == 0
@@ -149,7 +149,7 @@ async def test_an_application_that_leaves_in_the_middle_of_its_answer_has_aborte
     async with open_probe(app) as probe:
         recording = await probe.send("GET").ended()
         assert (recording.aborted, recording.complete) == (True, False)
-        with pytest.raises(StreamEnded):
+        with pytest.raises(StreamEndedError):
             await recording.message()
 
 
@@ -161,7 +161,7 @@ async def test_requests_may_travel_as_http_1_1(server, autojump_clock):
         assert (await call.message())["params"]["progress"] == 1
         assert call.headers["transfer-encoding"] == "chunked"
         call.disconnect()
-        with pytest.raises(StreamEnded):
+        with pytest.raises(StreamEndedError):
             await call.message()
         assert (await session.delete().ended()).status == 204
         assert (await probe.send("HEAD", target="/health").ended()).headers["content-length"] == "15"

@@ -156,7 +156,7 @@ def test_a_form_is_asked_in_the_terminal_until_the_answers_fit(revision, monkeyp
         "mail": "a@b.example",
         "with": ["skis", "sledge"],
     }
-    assert out == f"Accepted {data}\n"
+    assert out == f"AcceptedElicitation {data}\n"
     assert "The server asks: Where to?\N{REPLACEMENT CHARACTER}[2J\n" in err
     assert "Where you are." in err
     assert "  s: Small\n" in err
@@ -174,7 +174,12 @@ def test_a_form_is_asked_in_the_terminal_until_the_answers_fit(revision, monkeyp
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize(
     ("typed", "outcome"),
-    [("decline\n", "Declined"), ("cancel\n", "Cancelled"), ("", "Cancelled"), ("accept\n", "Cancelled")],
+    [
+        ("decline\n", "DeclinedElicitation"),
+        ("cancel\n", "CancelledElicitation"),
+        ("", "CancelledElicitation"),
+        ("accept\n", "CancelledElicitation"),
+    ],
 )
 def test_a_question_may_be_declined_or_left(revision, typed, outcome, monkeypatch):
     monkeypatch.setattr(questions, "can_ask", lambda: True)
@@ -184,7 +189,7 @@ def test_a_question_may_be_declined_or_left(revision, typed, outcome, monkeypatc
 def test_a_page_is_not_opened_but_named(monkeypatch):
     monkeypatch.setattr(questions, "can_ask", lambda: True)
     out, err = run("call", ASKING, "pay", input="accept\n")
-    assert out == "Accepted\n"
+    assert out == "AcceptedElicitation\n"
     assert "It wants you to open a page of pay.example.com:\nhttps://pay.example.com/42\n" in err
 
 
@@ -231,7 +236,7 @@ def at_a_terminal(*arguments, typed):
 
 def test_at_a_terminal_a_page_is_asked_for():
     status, screen = at_a_terminal("call", ASKING, "pay", typed=b"decline\n")
-    assert (status, screen.splitlines()[-1]) == (0, "Declined")
+    assert (status, screen.splitlines()[-1]) == (0, "DeclinedElicitation")
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

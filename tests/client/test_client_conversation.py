@@ -14,11 +14,11 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Context, Server
 from mcpbus.asking import Elicit, InputRequired
 from mcpbus.client import client
-from mcpbus.client.errors import ClientError, Disconnected
+from mcpbus.client.errors import ClientError, DisconnectedError
 from mcpbus.client.kept_notifications import KEPT_NOTIFICATIONS
 from mcpbus.client.server_questions import MOST_QUESTIONS
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import Response, Undecodable
+from mcpbus.protocol.jsonrpc import JsonRpcResponse, Undecodable
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus, open_client
@@ -33,7 +33,7 @@ def answers(wall):
     """The answers to what a server asked: what it was told by id, be it a result or an error."""
     found = {}
     for message in wall.heard:
-        if isinstance(message, Response):
+        if isinstance(message, JsonRpcResponse):
             error = message.error and (
                 message.error.code,
                 None if message.error.data is msgspec.UNSET else msgspec.json.decode(message.error.data),
@@ -588,7 +588,7 @@ async def test_what_the_client_itself_makes_an_error_is_none_of_the_servers(auto
         async with bus.connect(capabilities=declared, on_question=decline) as client:
             with pytest.raises(ClientError, match="asked 32 times"):
                 await client.call_tool("endless")
-        with pytest.raises(Disconnected):
+        with pytest.raises(DisconnectedError):
             await client.call_tool("endless")
 
 

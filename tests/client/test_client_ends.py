@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.revisions import REVISIONS
 
@@ -37,7 +37,7 @@ async def test_who_waits_for_a_client_that_is_left_is_told(connect, revision):
     async def wait(waiting):
         try:
             await waiting
-        except Disconnected as error:
+        except DisconnectedError as error:
             told.append(error)
 
     with trio.fail_after(60):
@@ -52,11 +52,11 @@ async def test_who_waits_for_a_client_that_is_left_is_told(connect, revision):
 async def test_a_client_that_was_left_says_so(connect):
     async with connect() as client:
         pass
-    with pytest.raises(Disconnected):
+    with pytest.raises(DisconnectedError):
         await client.list_tools()
-    with pytest.raises(Disconnected):
+    with pytest.raises(DisconnectedError):
         await client.notify("notifications/initialized")
-    with pytest.raises(Disconnected):
+    with pytest.raises(DisconnectedError):
         await client.next_notification()
 
 
@@ -148,7 +148,7 @@ async def test_a_cancellation_stays_one_where_the_server_takes_nothing(autojump_
                 await wait_all_tasks_blocked()
 
                 def refuse(*_):
-                    raise Disconnected("it reads nothing")
+                    raise DisconnectedError("it reads nothing")
 
                 wall.client._put = refuse
     assert scope.cancelled_caught
@@ -258,7 +258,7 @@ async def test_a_client_is_left_though_a_call_is_not_answered():
         await trio.sleep_forever()
 
     async def fails():
-        with pytest.raises(Disconnected, match="the client was closed"):
+        with pytest.raises(DisconnectedError, match="the client was closed"):
             await client.list_tools()
 
     with trio.fail_after(20):

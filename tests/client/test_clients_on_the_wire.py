@@ -278,7 +278,7 @@ async def test_a_request_may_have_answers_of_its_own(connect, revision):
     with trio.fail_after(60):
         async with connect(revision=revision, **given) as client:
             result = await client.call_tool("ask", on_question=specially)
-    assert result["content"][0]["text"] == "Accepted Place(city='oslo', days=1)"
+    assert result["content"][0]["text"] == "AcceptedElicitation Place(city='oslo', days=1)"
 
 
 @pytest.mark.parametrize("connect", [partial(connect_http, "http://127.0.0.1:9/mcp"), over_stdio])

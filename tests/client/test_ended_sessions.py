@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
 
 from mcpbus.client import http_answers, http_connection
-from mcpbus.client.errors import Disconnected, SessionLostError, StatusError
+from mcpbus.client.errors import DisconnectedError, SessionLostError, StatusError
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.errors import ProtocolError
 
@@ -264,7 +264,7 @@ async def test_a_call_that_failed_with_its_server_is_not_repeated_and_the_sessio
 async def test_a_server_that_opens_no_new_session_in_time_fails_what_waits_for_it(monkeypatch):
     monkeypatch.setattr("mcpbus.client.http_session.OPEN_SECONDS", 0.05)
     async with connected(GONE, never) as (client, _):
-        with pytest.raises(Disconnected, match="opens no new one: it did not answer within"):
+        with pytest.raises(DisconnectedError, match="opens no new one: it did not answer within"):
             await client.list_tools()
 
 
@@ -272,7 +272,7 @@ async def test_a_server_that_opens_no_new_session_in_time_fails_what_waits_for_i
 async def test_where_there_is_no_new_session_the_request_fails_and_the_next_one_tries_again(status):
     refused = answer(status=status)
     async with connected(GONE, refused, GONE, AGAIN, TAKEN, TOOLS) as (client, sent):
-        with pytest.raises(Disconnected, match=f"opens no new one: .* answered {status}"):
+        with pytest.raises(DisconnectedError, match=f"opens no new one: .* answered {status}"):
             await client.list_tools()
         assert await client.list_tools() == [{"name": "late"}]
     assert heard(sent)[2] == ("list", "s1")
@@ -281,9 +281,9 @@ async def test_where_there_is_no_new_session_the_request_fails_and_the_next_one_
 async def test_a_server_that_speaks_another_revision_since_is_left():
     other = AGAIN.replace(b"2025-11-25", b"2025-06-18")
     async with connected(GONE, other, TAKEN, TOOLS) as (client, _):
-        with pytest.raises(Disconnected, match="no longer speaks 2025-11-25: it offers 2025-06-18"):
+        with pytest.raises(DisconnectedError, match="no longer speaks 2025-11-25: it offers 2025-06-18"):
             await client.list_tools()
-        with pytest.raises(Disconnected, match="no longer speaks"):
+        with pytest.raises(DisconnectedError, match="no longer speaks"):
             await client.list_tools()
 
 
@@ -291,7 +291,7 @@ async def test_what_is_in_flight_fails_once_there_is_a_new_session():
     failed = []
 
     async def wait(client):
-        with pytest.raises(Disconnected, match="ended the session before the answer came") as caught:
+        with pytest.raises(DisconnectedError, match="ended the session before the answer came") as caught:
             await client.request("ping")
         failed.append(caught.value)
 
@@ -340,7 +340,7 @@ async def test_what_was_asked_in_an_ended_session_is_answered_in_none():
             withdrawn.append(method)
 
     async def wait(client):
-        with pytest.raises(Disconnected):
+        with pytest.raises(DisconnectedError):
             await client.request("ping")
 
     withdrawn = []
@@ -365,7 +365,7 @@ async def test_a_call_whose_answer_is_refused_fails_where_there_is_no_new_sessio
 
     full = answer(status="503 Slow Down")
     async with connected(ask, GONE, full, GONE, AGAIN, TAKEN, TOOLS) as (client, sent):
-        with pytest.raises(Disconnected, match="ended the session before the answer came"):
+        with pytest.raises(DisconnectedError, match="ended the session before the answer came"):
             await client.request("ping")
         assert await client.list_tools() == [{"name": "late"}]
     assert [method for method, _ in heard(sent)][:3] == ["ping", "answer", "initialize"]
@@ -434,7 +434,7 @@ async def test_a_request_that_is_made_while_a_new_session_is_opened_waits_for_it
     async def list_tools(client):
         try:
             outcomes.append(await client.list_tools())
-        except Disconnected as error:
+        except DisconnectedError as error:
             outcomes.append(str(error))
 
     async with connected(GONE, later, TAKEN, TOOLS, TOOLS) as (client, sent):
@@ -492,7 +492,7 @@ async def test_who_hears_late_that_a_session_has_ended_opens_no_third_one():
 
 
 async def _fail(client):
-    with pytest.raises(Disconnected):
+    with pytest.raises(DisconnectedError):
         await client.request("ping")
 
 

@@ -13,7 +13,7 @@ from test_session_listens import OLDER, TOOLS, UPDATED, make_shelf
 
 from mcpbus import Context, Server
 from mcpbus.cli import main
-from mcpbus.client import ClientError, Disconnected, connect_http, get_stream
+from mcpbus.client import ClientError, DisconnectedError, connect_http, get_stream
 from mcpbus.protocol.revisions import REVISIONS
 
 OLD = "2025-11-25"
@@ -299,7 +299,7 @@ async def test_a_stream_that_ends_at_once_is_not_come_back_to_for_ever(pauses):
 
 async def test_who_waits_for_notifications_is_told_that_the_stream_was_given_up(pauses):
     async with streaming(*[b""] * 6) as (client, server):
-        with pytest.raises(Disconnected, match="the connection to"):
+        with pytest.raises(DisconnectedError, match="the connection to"):
             await client.next_notification()
         assert len(server.gets) == 6
         await client.list_tools()  # which makes another attempt
@@ -338,7 +338,7 @@ async def test_what_is_refused_after_it_was_open_is_told():
 async def test_a_session_that_ended_is_followed_by_another_one_and_its_stream():  # W-34
     async with streaming(LEFT, GONE, open_with(event(TOOLS))) as (client, server):
         server.ended.add("s1")
-        with pytest.raises(Disconnected, match="the server ended the session"):
+        with pytest.raises(DisconnectedError, match="the server ended the session"):
             await client.next_notification()
         assert (await client.next_notification())[0] == TOOLS
     assert [fields["mcp-session-id"] for fields in server.gets] == ["s1", "s1", "s2"]

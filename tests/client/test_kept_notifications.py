@@ -11,9 +11,9 @@ from test_client_ends import walled
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.client import kept_notifications, pending, server_questions
-from mcpbus.client.errors import Disconnected, MalformedAnswerError
+from mcpbus.client.errors import DisconnectedError, MalformedAnswerError
 from mcpbus.client.kept_notifications import KEPT_BYTES, KEPT_NOTIFICATIONS, KeptNotifications
-from mcpbus.client.pending import Listen
+from mcpbus.client.pending import ChangeSubscription
 from mcpbus.protocol.jsonrpc import Undecodable
 from mcpbus.protocol.large import weigh
 from mcpbus.protocol.revisions import REVISIONS
@@ -97,7 +97,7 @@ async def test_who_waits_for_a_notification_that_is_too_large_to_keep_hears_that
     async with walled() as wall, trio.open_nursery() as nursery:
 
         async def wait():
-            with pytest.raises(Disconnected, match="dropped"):
+            with pytest.raises(DisconnectedError, match="dropped"):
                 await wall.client.next_notification()
 
         nursery.start_soon(wait)
@@ -137,7 +137,7 @@ async def test_a_listen_that_nobody_reads_is_bounded_and_has_the_newest_changes(
 
 
 async def test_a_change_that_comes_after_the_end_of_a_listen_is_not_kept(autojump_clock):
-    listen = Listen()
+    listen = ChangeSubscription()
     listen.put("a", {}, text_of({}))
     listen.end()
     listen.put("b", {}, text_of({}))
@@ -145,7 +145,7 @@ async def test_a_change_that_comes_after_the_end_of_a_listen_is_not_kept(autojum
 
 
 async def test_who_is_cancelled_takes_no_change(autojump_clock):
-    listen = Listen()
+    listen = ChangeSubscription()
     listen.put("a", {}, text_of({}))
     with trio.CancelScope() as scope:
         scope.cancel()

@@ -3,7 +3,7 @@
 import msgspec
 
 from mcpbus.client.mirroring import MirroredTools
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.revisions import LATEST
 
 
@@ -17,7 +17,7 @@ def page(*names, more=None):
 def repeats(tools, name):
     """Whether a call of a tool repeats its parameter."""
     params = b'{"name":"%b","arguments":{"city":"Oslo"}}' % name.encode()
-    return "Mcp-Param-City" in tools.headers(Request(1, "tools/call", params), LATEST)
+    return "Mcp-Param-City" in tools.headers(JsonRpcRequest(1, "tools/call", params), LATEST)
 
 
 def test_a_tool_is_known_from_its_page_on_and_forgotten_once_a_whole_list_has_it_no_more():

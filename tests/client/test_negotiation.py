@@ -9,7 +9,7 @@ from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, MalformedAnswerError, StatusError
 from mcpbus.client.negotiation import negotiate
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import PROTOCOL_VERSION
 from mcpbus.protocol.revisions import LATEST, REVISIONS
 
@@ -34,7 +34,7 @@ class Peer:
 
     def send(self, message, pending):
         self.heard.append(message.method.rpartition("/")[2])
-        if not isinstance(message, Request):
+        if not isinstance(message, JsonRpcRequest):
             return
         params = json.loads(bytes(message.params))
         of_meta = params.get("_meta", {}).get(PROTOCOL_VERSION)

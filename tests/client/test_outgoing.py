@@ -6,15 +6,15 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.client import outgoing
-from mcpbus.client.errors import Disconnected
-from mcpbus.client.outgoing import Outgoing
-from mcpbus.client.pending import Pending
+from mcpbus.client.errors import DisconnectedError
+from mcpbus.client.outgoing import SendQueue
+from mcpbus.client.pending import PendingRequest
 
 
 @attrs.frozen(eq=False)
 class Message:
     size: int
-    request: Pending | None = None
+    request: PendingRequest | None = None
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def sizes():
 
 @pytest.fixture
 def queue(sizes):
-    made = Outgoing("files")
+    made = SendQueue("files")
     made.on_waiting = sizes.append
     return made
 
@@ -41,16 +41,16 @@ async def test_messages_are_taken_in_order_and_their_bytes_are_counted_until_the
 
 
 async def test_a_request_leaves_the_queue_when_its_call_ends(queue, sizes):
-    pending, last = Pending(), Message(1)
+    pending, last = PendingRequest(), Message(1)
     queue.put(Message(100, pending))
     queue.put(last)
-    pending.settle(Disconnected("it was cancelled"))
+    pending.settle(DisconnectedError("it was cancelled"))
     assert (queue.size, len(queue), await queue.take()) == (1, 1, last)
     assert sizes == [100, 101, 1, 1]
 
 
 async def test_a_request_that_was_taken_is_not_counted_again_when_its_call_ends(queue, sizes):
-    pending = Pending()
+    pending = PendingRequest()
     queue.put(Message(100, pending))
     queue.written(await queue.take())
     pending.settle(b"{}")
@@ -62,7 +62,7 @@ async def test_a_queue_that_is_full_accepts_no_more(queue, most, value, monkeypa
     monkeypatch.setattr(outgoing, most, value)
     queue.put(Message(4))
     queue.put(Message(5))
-    with pytest.raises(Disconnected, match="files reads nothing: 2 messages with 9 bytes wait for it"):
+    with pytest.raises(DisconnectedError, match="files reads nothing: 2 messages with 9 bytes wait for it"):
         queue.put(Message(1))
     assert queue.size == 9
 
@@ -76,9 +76,9 @@ async def test_a_burst_may_be_longer_than_all_that_may_wait_while_a_message_is_w
         await wait_all_tasks_blocked()
         for _ in range(4):
             queue.put(Message(9))
-        with pytest.raises(Disconnected, match="reads nothing"):
+        with pytest.raises(DisconnectedError, match="reads nothing"):
             queue.put(Message(1))
-    with pytest.raises(Disconnected, match="reads nothing"):
+    with pytest.raises(DisconnectedError, match="reads nothing"):
         queue.put(Message(1))
     for _ in range(3):
         await queue.take()
@@ -88,16 +88,16 @@ async def test_a_burst_may_be_longer_than_all_that_may_wait_while_a_message_is_w
 async def test_one_message_may_be_longer_than_all_that_may_wait(queue, monkeypatch):
     monkeypatch.setattr(outgoing, "MOST_WAITING_BYTES", 9)
     queue.put(Message(40))
-    with pytest.raises(Disconnected):
+    with pytest.raises(DisconnectedError):
         queue.put(Message(1))
 
 
 async def test_requests_are_withdrawn_together_and_their_calls_fail(queue):
-    pending, notification = Pending(), Message(1)
+    pending, notification = PendingRequest(), Message(1)
     queue.put(Message(5, pending))
     queue.put(notification)
     queue.withdraw("memory is full")
-    with pytest.raises(Disconnected, match="memory is full"):
+    with pytest.raises(DisconnectedError, match="memory is full"):
         await pending.wait()
     assert (queue.size, await queue.take()) == (1, notification)
 
@@ -116,5 +116,5 @@ async def test_a_closed_queue_is_emptied_and_ends(queue, autojump_clock):
         queue.put(message)
         queue.close()
     assert taken == [message, "end"]
-    with pytest.raises(Disconnected, match="the client was closed"):
+    with pytest.raises(DisconnectedError, match="the client was closed"):
         queue.put(message)

@@ -10,15 +10,15 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.client import process
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.client.http_answers import read_body, read_messages
-from mcpbus.client.pending import Pending
+from mcpbus.client.pending import PendingRequest
 from mcpbus.client.process import connect_process
 from mcpbus.client.reading import LONG_BYTES, Reading, Readings
-from mcpbus.client.stream_place import StreamPlace
+from mcpbus.client.stream_place import StreamPosition
 from mcpbus.client.yielding import LONG_WORK_BYTES, long_work
-from mcpbus.core.budget import Budget
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 
 PIECE = b"x" * 64 * 1024
 
@@ -39,7 +39,7 @@ class Answer:
 
 @pytest.fixture
 def budget():
-    return Budget(4 * LONG_BYTES, ReachedLimits())
+    return MemoryBudget(4 * LONG_BYTES, LimitMonitor())
 
 
 @pytest.fixture
@@ -52,13 +52,13 @@ async def body(answer, readings):
 
 
 async def event(answer, readings):
-    await read_messages(answer, StreamPlace(None), lambda _: True, readings)
+    await read_messages(answer, StreamPosition(None), lambda _: True, readings)
 
 
 @pytest.mark.parametrize("read", [body, event])
 async def test_a_message_that_takes_too_much_memory_is_given_up(read, budget, readings):
     endless = Answer([PIECE] * 200)
-    with pytest.raises(Disconnected, match="too much waits"):
+    with pytest.raises(DisconnectedError, match="too much waits"):
         await read(endless, readings)
     assert endless.read < 20
     assert (budget.held, budget.full) == (0, False)
@@ -84,7 +84,7 @@ async def test_the_largest_of_several_messages_is_given_up(budget, readings):
     async def read(name, pieces):
         try:
             outcomes[name] = len(await read_body(Answer(pieces), readings))
-        except Disconnected:
+        except DisconnectedError:
             outcomes[name] = None
 
     async with trio.open_nursery() as nursery:
@@ -95,7 +95,7 @@ async def test_the_largest_of_several_messages_is_given_up(budget, readings):
 
 async def test_a_result_counts_until_it_is_decoded(budget, readings):
     result = msgspec.Raw(b'{"a":"' + b"x" * LONG_BYTES + b'"}')
-    pending = Pending(readings=readings)
+    pending = PendingRequest(readings=readings)
     pending.settle(result)
     assert budget.held == 2 * len(result)
     assert (await pending.wait()).keys() == {"a"}
@@ -103,10 +103,10 @@ async def test_a_result_counts_until_it_is_decoded(budget, readings):
 
 
 async def test_a_result_that_waits_is_given_up(budget, readings):
-    pending = Pending(readings=readings)
+    pending = PendingRequest(readings=readings)
     pending.settle(msgspec.Raw(b'{"a":"' + b"x" * 5 * LONG_BYTES + b'"}'))
     assert budget.held == 0
-    with pytest.raises(Disconnected, match="too much waits"):
+    with pytest.raises(DisconnectedError, match="too much waits"):
         await pending.wait()
 
 
@@ -115,7 +115,7 @@ def test_a_long_line_and_a_long_result_do_not_wait_for_the_garbage_collector(rea
     line = process._LineBuffer(readings)
     line.add(b"x" * LONG_BYTES)
     line.end()
-    pending = Pending(readings=readings)
+    pending = PendingRequest(readings=readings)
     pending.settle(msgspec.Raw(b'{"a":"' + b"x" * LONG_BYTES + b'"}'))
     pending.release()
     for counted in (line, pending):
@@ -126,7 +126,7 @@ def test_a_long_line_and_a_long_result_do_not_wait_for_the_garbage_collector(rea
 async def test_a_result_that_no_task_waits_for_any_more_raises_nothing(budget, readings, values):
     """Its call was cancelled while the result waited for its turn, or was weighed."""
     budget.limit = 2**30
-    pending = Pending(readings=readings)
+    pending = PendingRequest(readings=readings)
     pending.settle(msgspec.Raw(b'{"a":[' + b"[]," * values + b'"' + b"x" * LONG_BYTES + b'"]}'))
     async with trio.open_nursery() as nursery, long_work():
         nursery.start_soon(pending.wait)
@@ -148,7 +148,7 @@ async def test_long_pieces_are_read_by_one_reader_at_a_time(monkeypatch):
         nonlocal slices
         slices += 1
 
-    monkeypatch.setattr(StreamPlace, "read", read)
+    monkeypatch.setattr(StreamPosition, "read", read)
     piece = b"data: x\n\n" * (LONG_WORK_BYTES // 9 + 1)
     async with trio.open_nursery() as nursery:
         for _ in range(100):
@@ -188,7 +188,7 @@ async def test_a_line_of_a_program_that_takes_too_much_memory_fails_its_call():
         "    result['_meta'] = {'io.modelcontextprotocol/serverInfo': {'name': 's', 'version': '1'}}\n"
         "    print(json.dumps({'jsonrpc': '2.0', 'id': request['id'], 'result': result}), flush=True)\n"
     )
-    budget = Budget(4 * LONG_BYTES, ReachedLimits())
+    budget = MemoryBudget(4 * LONG_BYTES, LimitMonitor())
     with trio.fail_after(60):
         async with connect_process([sys.executable, "-c", script], revision="2026-07-28") as client:
             client.count_reading(lambda give_up: budget.account("a message", give_up))

@@ -8,7 +8,7 @@ from test_client_ends import walled
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Server
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.testing import open_client
@@ -63,7 +63,7 @@ async def test_a_listen_ends_with_its_client(revision, autojump_clock):
         client.disconnected()
         with trio.fail_after(10):
             assert [change async for change in changes] == []
-        with pytest.raises(Disconnected):
+        with pytest.raises(DisconnectedError):
             async with client.listen(tools=True):
                 pass
 

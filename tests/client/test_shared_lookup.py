@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.client.shared_lookup import SharedLookup
+from mcpbus.client.shared_lookup import SingleFlight
 
 
 class Slow:
@@ -12,7 +12,7 @@ class Slow:
 
     def __init__(self):
         self.begun = self.ended = 0
-        self.shared = SharedLookup(self.run)
+        self.shared = SingleFlight(self.run)
 
     async def run(self):
         self.begun += 1
@@ -73,7 +73,7 @@ async def test_what_goes_wrong_is_told_to_who_had_it_looked_up_and_it_is_looked_
         if len(asked) == 1:
             raise KeyError
 
-    lookup = SharedLookup(fail_first)
+    lookup = SingleFlight(fail_first)
     with pytest.raises(KeyError):
         await lookup.renew(0)
     await lookup.renew(0)

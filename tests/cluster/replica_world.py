@@ -22,10 +22,10 @@ from mcpbus import Context, Server
 from mcpbus.cluster import redis_directory
 from mcpbus.cluster import redis_scripts as scripts
 from mcpbus.cluster.directory import Cluster
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.receipt import Place, Verdict
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.receipt import FateKind, Location
 from mcpbus.protocol.routes import Reason
-from mcpbus.testing import StreamEnded, open_bus, open_probe
+from mcpbus.testing import StreamEndedError, open_bus, open_probe
 
 LEASE = 2.0
 REPLICAS = 3
@@ -192,7 +192,7 @@ class Client:
 
     async def _answer(self, asked):
         """Answer a question, again and again: who takes it may not know yet that it has lost the session."""
-        with suppress(StreamEnded, trio.TooSlowError):
+        with suppress(StreamEndedError, trio.TooSlowError):
             question = await asked.message(ANSWERED)
             while "method" in question and not asked.over:
                 replica = await self.world.living()
@@ -248,7 +248,7 @@ class Client:
         self.world.said.append(self)
         begun = [place for place, stream in enumerate(self.streams) if stream.status == 200]
         self.since[number] = max(begun, default=0)
-        with suppress(Overloaded):
+        with suppress(ServerOverloaded):
             found = await replica.bus.find_anywhere(self.session.id, None)
             if found is not None:
                 self.receipts[number] = found.notify(SAID, {"number": number})
@@ -510,9 +510,9 @@ class World:
     def _judge_receipt(self, client, number, receipt):
         heard = number in client.heard()
         if receipt.fate is None:
-            if receipt.place is not Place.AWAY:
+            if receipt.place is not Location.AWAY:
                 self.fault(f"{number} is still pending, {receipt.place}")
-        elif receipt.fate.verdict is Verdict.DELIVERED and not heard and not client.left:
+        elif receipt.fate.verdict is FateKind.DELIVERED and not heard and not client.left:
             self.fault(f"{number} is said to be delivered, and was not heard")
         elif heard and receipt.fate.reason in {Reason.OVERFLOW, Reason.UNREACHABLE}:
             self.fault(f"{number} was heard, and is said to be {receipt.fate}")

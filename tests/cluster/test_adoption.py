@@ -7,9 +7,9 @@ import trio
 from several import at, kill, open_buses, quiet
 from test_forwarding import CHANGED, UPDATED, call, make, text
 
-from mcpbus import Limits, Unauthorized
+from mcpbus import Limits, UnauthorizedError
 from mcpbus.cluster import node
-from mcpbus.cluster.directory import Held, Kept, Ownership
+from mcpbus.cluster.directory import SessionClaim, StoredHeldMessage, StoredSession
 from mcpbus.cluster.messages import encode
 from mcpbus.cluster.records import decode_record
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
@@ -167,7 +167,7 @@ async def test_a_session_is_not_taken_over_for_whom_is_refused(autojump_clock):
 
         async def authenticate(head):
             if refuses:  # otherwise whoever knows a session's name may go on with it
-                raise Unauthorized
+                raise UnauthorizedError
 
         server.authenticate = authenticate
         return server
@@ -214,8 +214,8 @@ async def test_a_session_that_cannot_be_prepared_ends(autojump_clock, caplog):
     ("record", "held"),
     [
         ({"revision": "2099-01-01"}, {}),
-        ({}, {"first": Held(b"", 60)}),
-        ({}, {"1": Held(b"\xff", 60)}),
+        ({}, {"first": StoredHeldMessage(b"", 60)}),
+        ({}, {"1": StoredHeldMessage(b"\xff", 60)}),
     ],
 )
 async def test_what_another_version_has_kept_of_a_session_ends_it(record, held, autojump_clock, caplog):
@@ -388,7 +388,7 @@ async def test_who_finds_its_session_at_another_process_lets_go_of_it(autojump_c
         session = await probes[0].initialize()
         await quiet(buses)
         claimed = await claim(session.id, buses[0], buses[1], directory)
-        assert claimed.ownership == Ownership(session.id, buses[1].node.home, 2)
+        assert claimed.ownership == SessionClaim(session.id, buses[1].node.home, 2)
         refused = await session.request("logging/setLevel", {"level": "error"}).ended()
         assert (refused.status, "Another process" in refused.messages[0]["error"]["message"]) == (503, True)
         await quiet(buses)
@@ -424,7 +424,7 @@ async def test_a_session_that_everybody_says_is_elsewhere_is_not_looked_for_with
 
         async def look(name):
             looked.append(name)
-            return Kept(Ownership(name, homes[(len(looked)) % 2], 2), b"")
+            return StoredSession(SessionClaim(name, homes[(len(looked)) % 2], 2), b"")
 
         monkeypatch.setattr(directory, "look", look)
         assert (await at(session, probes[2]).request("ping").ended()).status == 503
@@ -444,4 +444,4 @@ async def test_what_nobody_has_any_more_though_it_is_the_processs_own_is_taken_u
         for number in (1, 0):
             assert (await at(session, probes[number]).request("ping").ended()).status == 200
         assert [len(bus.sessions) for bus in buses] == [1, 0]
-        assert directory._kept[session.id].ownership == Ownership(session.id, buses[0].node.home, 1)
+        assert directory._kept[session.id].ownership == SessionClaim(session.id, buses[0].node.home, 1)

@@ -5,10 +5,10 @@ import trio
 from lua_redis import LuaRedis
 from troubled_network import Directory, Network
 
-from mcpbus.cluster.tcp import Place
+from mcpbus.cluster.tcp import HostPort
 
 LEASE = 5.0
-PLACE = Place("127.0.0.1", 1)
+PLACE = HostPort("127.0.0.1", 1)
 
 
 async def begin(network, redis, number):

@@ -12,7 +12,7 @@ from several import open_buses
 from test_forwarding import ANSWER, call, make
 from test_trouble import BUSES, SECONDS, Client
 
-from mcpbus.testing import MemoryDirectory, StreamEnded
+from mcpbus.testing import MemoryDirectory, StreamEndedError
 
 
 class TroubledDirectory(MemoryDirectory):
@@ -83,7 +83,7 @@ class Patient(Client):
 
     async def ask(self, session, _word):
         asking = call(self.anywhere(session), "ask")
-        with suppress(StreamEnded):
+        with suppress(StreamEndedError):
             message = await asking.message()
             while "method" in message and not asking.over:
                 answered = await self.anywhere(session).answer(message["id"], ANSWER).ended()

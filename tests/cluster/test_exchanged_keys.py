@@ -8,7 +8,7 @@ from several import at, kill, quiet
 from test_forwarding import FORM, call, text
 
 from mcpbus import Context, Server
-from mcpbus.cluster import Redis
+from mcpbus.cluster import RedisReplicas
 from mcpbus.serving import ServingError
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
@@ -79,5 +79,5 @@ async def test_who_has_no_key_in_common_serves_alone(autojump_clock, caplog):
 async def test_more_keys_than_can_be_told_of_are_refused_at_the_start():
     server = make([b"key %d of very many others" % number for number in range(257)])
     with pytest.raises(ServingError, match="256 state_keys, and there are 257"):
-        async with server.open(cluster=Redis("redis://127.0.0.1:1")):
+        async with server.open(cluster=RedisReplicas("redis://127.0.0.1:1")):
             pytest.fail("it has begun")

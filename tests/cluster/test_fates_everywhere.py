@@ -11,7 +11,7 @@ from test_missed_changes import listen
 
 from mcpbus import DELIVERED, Fate
 from mcpbus.cluster import remote_sessions, told_changes
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.messages import Fates, encode
 from mcpbus.core.receipt import LOST
 from mcpbus.protocol.routes import Reason
@@ -162,7 +162,7 @@ async def test_fates_that_only_newer_processes_have_are_counted_together(autojum
     fates = [("newer", None, 2), ("discarded", "newer", 3), ("discarded", Reason.LOST.value, 1)]
     async with open_buses(make) as (buses, _):
         said = encode(Fates(fates, known=True))
-        answer = lambda link, channel, _: link.send(Kind.FATES, channel, said)  # noqa: E731
+        answer = lambda link, channel, _: link.send(FrameKind.FATES, channel, said)  # noqa: E731
         monkeypatch.setattr(buses[1].node, "asked", answer)
         assert await buses[0].resource_updated(URI).settled(everywhere=True) == {LOST: 6}
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.cluster import frames
-from mcpbus.cluster.frames import FrameError, FrameReader, Kind, encode_frames
+from mcpbus.cluster.frames import FrameError, FrameKind, FrameReader, encode_frames
 
 MESSAGES = st.lists(
     st.tuples(
-        st.sampled_from(Kind).map(int),
+        st.sampled_from(FrameKind).map(int),
         st.integers(0, 2**32 - 1),
         st.binary(max_size=40) | st.just(b"x" * 200),
     ),
@@ -41,7 +41,7 @@ def test_what_is_written_is_read(messages, cuts):
 @given(first=st.binary(min_size=17, max_size=99), second=st.binary(min_size=17, max_size=99))
 def test_long_messages_of_two_channels_may_come_in_turns(first, second):
     def pieces(channel, payload):
-        data = encode_frames(Kind.DATA, channel, payload)
+        data = encode_frames(FrameKind.DATA, channel, payload)
         ends = [*range(25, len(data), 25), len(data)]
         return [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]
 
@@ -51,7 +51,7 @@ def test_long_messages_of_two_channels_may_come_in_turns(first, second):
         mixed += ones[:1] + twos[:1]
         ones, twos = ones[1:], twos[1:]
     found = read_all(b"".join(mixed), [])
-    assert sorted(found) == [(Kind.DATA, 1, first), (Kind.DATA, 2, second)]
+    assert sorted(found) == [(FrameKind.DATA, 1, first), (FrameKind.DATA, 2, second)]
 
 
 @given(data=st.binary(max_size=200))
@@ -73,11 +73,11 @@ def head(length, kind, channel=0):
 @pytest.mark.parametrize(
     "data",
     [
-        head(17, Kind.DATA),
-        head(2**32 - 1, Kind.DATA),
-        head(0, Kind.DATA | 0x80),
-        (head(16, Kind.DATA | 0x80) + b"x" * 16) * 4,
-        b"".join(head(16, Kind.DATA | 0x80, n) + b"x" * 16 for n in range(4)),
+        head(17, FrameKind.DATA),
+        head(2**32 - 1, FrameKind.DATA),
+        head(0, FrameKind.DATA | 0x80),
+        (head(16, FrameKind.DATA | 0x80) + b"x" * 16) * 4,
+        b"".join(head(16, FrameKind.DATA | 0x80, n) + b"x" * 16 for n in range(4)),
     ],
 )
 def test_what_is_too_long_or_endless_is_refused(data):
@@ -86,5 +86,5 @@ def test_what_is_too_long_or_endless_is_refused(data):
 
 
 def test_what_was_read_makes_room():
-    data = encode_frames(Kind.DATA, 1, b"x" * 40) * 10
+    data = encode_frames(FrameKind.DATA, 1, b"x" * 40) * 10
     assert len(read_all(data, [], limit=50)) == 10

@@ -12,11 +12,11 @@ from test_taken_over import take_over, unanswered
 
 from mcpbus import Limits
 from mcpbus.cluster import hand_over
-from mcpbus.cluster.front import Front
-from mcpbus.cluster.hand_over import HandOver
-from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate, Place
+from mcpbus.cluster.front import ClusterEndpoint
+from mcpbus.cluster.hand_over import SessionHandoffs
+from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate, Location
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
@@ -243,7 +243,7 @@ async def test_what_could_not_be_kept_before_is_kept_then(autojump_clock, monkey
         monkeypatch.setattr(directory, "hold", fail)
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
-        assert receipt.place is Place.HELD
+        assert receipt.place is Location.HELD
         monkeypatch.undo()
         await buses[0].drain(5)
         assert receipt.fate == MOVED
@@ -269,7 +269,7 @@ async def test_what_leaves_the_directory_while_its_process_ends_is_not_said_to_g
         monkeypatch.setattr(directory, "take", fail)
         stream = await session.get().begun()
         await quiet(buses)
-        assert (receipt.place, held(directory)) == (Place.KEPT, 0)
+        assert (receipt.place, held(directory)) == (Location.KEPT, 0)
         await buses[0].drain(5)
         assert (receipt.fate, said(stream)) == (LOST, [])
 
@@ -285,7 +285,7 @@ async def test_what_waits_for_a_client_that_does_not_read_goes_with_its_session(
         await quiet(buses)
         receipts += [*say(buses[0], 2), only(buses[0]).log("error", "a line")]
         await quiet(buses)
-        assert [receipt.place for receipt in receipts] == [Place.WRITING, Place.OUTBOX, Place.OUTBOX]
+        assert [receipt.place for receipt in receipts] == [Location.WRITING, Location.OUTBOX, Location.OUTBOX]
         begun = trio.current_time()
         await buses[0].drain(5)
         assert trio.current_time() - begun == pytest.approx(5, abs=0.1)
@@ -384,7 +384,7 @@ async def test_and_what_could_not_be_kept_is_not_said_to_end_with_its_session(au
             monkeypatch.setattr(directory, name, fail)
         (receipt,), (change,) = say(buses[0], 1), buses[0].tools_changed()
         await quiet(buses)
-        assert receipt.place is Place.HELD
+        assert receipt.place is Location.HELD
         await buses[0].drain(5)
         assert receipt.fate == Fate.discarded(Reason.UNREACHABLE)
         assert change.fate == Fate.discarded(Reason.SUPERSEDED)
@@ -534,13 +534,13 @@ async def test_who_says_that_it_is_initialized_as_its_session_leaves_has_said_so
 
 async def test_each_idle_session_leaves_once_however_many_there_are(autojump_clock, monkeypatch):
     monkeypatch.setattr(hand_over, "_AT_ONCE", 2)
-    left, leave = [], HandOver._leave
+    left, leave = [], SessionHandoffs._leave
 
     def note(self, session):
         left.append(session.id)
         return leave(self, session)
 
-    monkeypatch.setattr(HandOver, "_leave", note)
+    monkeypatch.setattr(SessionHandoffs, "_leave", note)
     async with open_buses(make, 2, directory=MemoryDirectory()) as (buses, probes):
         for _ in range(5):
             await probes[0].initialize()
@@ -560,5 +560,7 @@ async def test_a_session_is_waited_for_until_it_has_gone(autojump_clock):
     front = SimpleNamespace(
         _node=SimpleNamespace(hand_over=SimpleNamespace(wait_gone=wait_gone), home="here")
     )
-    await Front.passed_on(front, Head("GET", "/mcp", Headers([(b"mcp-session-id", b"gone")])))
+    await ClusterEndpoint.passed_on(
+        front, RequestHead("GET", "/mcp", Headers([(b"mcp-session-id", b"gone")]))
+    )
     assert waited == ["gone"]

@@ -7,8 +7,8 @@ from test_adoption import only
 from test_forwarding import make
 
 from mcpbus import Limits
-from mcpbus.core.receipt import Fate, Place
-from mcpbus.core.session_messages import Left, TakenOver
+from mcpbus.core.receipt import Fate, Location
+from mcpbus.core.session_messages import SessionTakenOver, SessionYielded
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
 
@@ -34,12 +34,12 @@ async def test_what_an_ended_process_held_is_sent_by_the_next_one(autojump_clock
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         receipts = say(buses[0], 1, 2)
-        assert [receipt.place for receipt in receipts] == [Place.HELD] * 2
+        assert [receipt.place for receipt in receipts] == [Location.HELD] * 2
         await quiet(buses)
-        assert [receipt.place for receipt in receipts] == [Place.KEPT] * 2
+        assert [receipt.place for receipt in receipts] == [Location.KEPT] * 2
         await kill(buses[0], directory)
         assert (await at(session, probes[1]).request("ping").ended()).status == 200
-        assert buses[1].ledger.pending[Place.KEPT] == buses[1].ledger.adopted == 2
+        assert buses[1].ledger.pending[Location.KEPT] == buses[1].ledger.adopted == 2
         say(buses[1], 3)
         await quiet(buses)
         await kill(buses[1], directory)
@@ -142,7 +142,7 @@ async def test_also_where_it_was_not_said_that_it_is_there(autojump_clock, monke
         monkeypatch.setattr(directory, "hold", fail)
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
-        assert (receipt.place, held(directory)) == (Place.HELD, 1)
+        assert (receipt.place, held(directory)) == (Location.HELD, 1)
         monkeypatch.undo()
         stream = await session.get().begun()
         await trio.sleep(2)
@@ -160,10 +160,10 @@ async def test_where_the_directory_is_away_it_is_held_here(autojump_clock, monke
         monkeypatch.setattr(directory, "hold", fail)
         receipts = say(buses[0], 1, 2)
         await trio.sleep(5)
-        assert {receipt.place for receipt in receipts} == {Place.HELD}
+        assert {receipt.place for receipt in receipts} == {Location.HELD}
         monkeypatch.undo()
         await trio.sleep(2)
-        assert {receipt.place for receipt in receipts} == {Place.KEPT}
+        assert {receipt.place for receipt in receipts} == {Location.KEPT}
 
 
 async def test_where_it_cannot_be_written_for_a_reason_that_was_not_foreseen_all_else_goes_on(
@@ -184,7 +184,7 @@ async def test_where_it_cannot_be_written_for_a_reason_that_was_not_foreseen_all
         monkeypatch.undo()
         say(buses[0], 2)
         await quiet(buses)
-        assert (receipt.place, held(directory)) == (Place.KEPT, 2)
+        assert (receipt.place, held(directory)) == (Location.KEPT, 2)
 
 
 async def test_no_more_is_kept_than_is_held(autojump_clock):
@@ -237,14 +237,14 @@ async def test_what_is_held_still_has_its_own_time(autojump_clock):
         assert held(directory) == 0
 
 
-@pytest.mark.parametrize("told", [Left(), Left(print), TakenOver(print)])
+@pytest.mark.parametrize("told", [SessionYielded(), SessionYielded(print), SessionTakenOver(print)])
 async def test_what_has_expired_is_left_to_nobody_though_its_timer_is_late(told, autojump_clock, capsys):
     """As where something blocks the loop: who goes on with its session does not find it any more."""
     async with open_buses(make) as (buses, probes):
         await probes[0].initialize()
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
-        assert receipt.place is Place.KEPT
+        assert receipt.place is Location.KEPT
         autojump_clock.jump(buses[0].limits.held_timeout)
         only(buses[0]).address.tell(told)
         assert receipt.fate == Fate.discarded(Reason.EXPIRED)

@@ -8,10 +8,10 @@ from several import at, open_buses, quiet
 from test_forwarding import text
 
 from mcpbus import Context, Limits, Server
-from mcpbus.cluster.frames import Kind
-from mcpbus.cluster.quiet_requests import QuietRequests
+from mcpbus.cluster.frames import FrameKind
+from mcpbus.cluster.quiet_requests import KeepAliveQueue
 from mcpbus.core import pace
-from mcpbus.core.request import Request
+from mcpbus.core.request import RequestActor
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory, open_probe
@@ -33,7 +33,7 @@ class World:
         self.link = buses[0].node.link(buses[1].node.home)
         send = self.link.send
         monkeypatch.setattr(
-            self.link, "send", lambda kind, *rest: self.kinds.append(Kind(kind)) or send(kind, *rest)
+            self.link, "send", lambda kind, *rest: self.kinds.append(FrameKind(kind)) or send(kind, *rest)
         )
 
     def call(self, name, **arguments):
@@ -41,7 +41,7 @@ class World:
 
     def said(self):
         """What was said over the link, without what says only that it is there."""
-        return [kind for kind in self.kinds if kind is not Kind.PING]
+        return [kind for kind in self.kinds if kind is not FrameKind.PING]
 
     def channels(self):
         return [dict(link._channels) for bus in self.buses for [link] in bus.node.links.by_home.values()]
@@ -130,7 +130,7 @@ async def test_what_is_said_at_once_goes_over_as_one_message_with_the_reply(worl
     assert status == 200
     assert [each["params"]["progress"] for each in said] == [*range(9)]
     assert text(reply) == "said"
-    assert world.said() == [Kind.ANSWER]
+    assert world.said() == [FrameKind.ANSWER]
     await world.settled()
     assert world.fates() == (before[0] + 10, *before[1:])
 
@@ -141,7 +141,7 @@ async def test_what_is_said_in_a_long_turn_does_not_wait_for_its_end(world, monk
     world.kinds.clear()
     _, said = await messages(world.call("burst", count=2))
     assert len(said) == 3
-    assert world.said()[0] is Kind.START
+    assert world.said()[0] is FrameKind.START
 
 
 async def test_what_is_said_before_a_handler_waits_goes_out_then(world, autojump_clock):
@@ -156,7 +156,7 @@ async def test_what_is_said_before_a_handler_waits_goes_out_then(world, autojump
 async def test_what_a_burst_says_to_a_client_that_has_gone_is_lost(world, monkeypatch, autojump_clock):
     back = world.buses[1].node.link(world.buses[0].node.home)
     send, before = back.send_with_next, world.fates()
-    monkeypatch.setattr(back, "send_with_next", lambda _kind, number: send(Kind.GONE, number))
+    monkeypatch.setattr(back, "send_with_next", lambda _kind, number: send(FrameKind.GONE, number))
     await messages(world.call("burst", count=3))
     await world.settled()
     assert world.fates() == (*before[:2], before[2] + 4)
@@ -176,7 +176,7 @@ async def test_a_burst_that_is_kept_goes_over_once_it_is(world, autojump_clock):
     _, (*said, reply) = await messages(world.call("burst", count=3))
     assert (len(said), text(reply)) == (3, "said")
     assert trio.current_time() >= began + 0.5
-    assert world.said() == [Kind.ANSWER]
+    assert world.said() == [FrameKind.ANSWER]
     await world.settled()
 
 
@@ -197,7 +197,7 @@ async def test_nobody_has_a_stream_while_a_handler_waits(world, autojump_clock):
     assert world.said() == []
     status, [reply] = await messages(answer)
     assert (status, text(reply)) == (200, "waited")
-    assert world.said() == [Kind.ANSWER]
+    assert world.said() == [FrameKind.ANSWER]
     await world.settled()
 
 
@@ -236,13 +236,13 @@ async def test_who_cannot_be_kept_alive_or_left_takes_nobody_else_down(
             await trio.sleep(KEEP_ALIVE / 2)
             later = world.call("wait", seconds=10)
             await quiet(world.buses)
-            patch.setattr(Request, what, no_memory)
+            patch.setattr(RequestActor, what, no_memory)
             for answer in (first, other):
                 assert (await answer.reply())["error"]["code"] == -32603
         else:
             later = world.call("wait", seconds=10)
             await quiet(world.buses)
-            patch.setattr(Request, what, no_memory)
+            patch.setattr(RequestActor, what, no_memory)
             first.disconnect()
             await quiet(world.buses)
     assert text(await later.reply()) == "waited"
@@ -283,7 +283,7 @@ async def test_what_a_lost_link_has_brought_is_not_begun_when_a_handler_has_ende
     await quiet(world.buses)
     monkeypatch.setattr(world.buses[0].node, "opened", lambda *message: opened.append(message))
     number = 2 + world.link._parity + 1
-    world.link._incoming.ready.append((Kind.OPEN, number, b""))  # more than it took in its last turn
+    world.link._incoming.ready.append((FrameKind.OPEN, number, b""))  # more than it took in its last turn
     await trio.sleep(10)
     assert world.ended == ["done"]
     assert not opened
@@ -312,7 +312,7 @@ async def test_something_else_is_written_by_who_waits_in_the_next_turn(world, au
 
 
 async def test_who_is_answered_because_of_one_before_it_is_not_kept_alive(autojump_clock):
-    quiet_ones, kept = QuietRequests(), []
+    quiet_ones, kept = KeepAliveQueue(), []
 
     class First:
         def keep_alive(self):

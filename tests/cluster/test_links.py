@@ -11,10 +11,10 @@ from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
 from mcpbus.cluster import greeting, link, links, node
-from mcpbus.cluster.frames import FrameError, FrameReader, Kind, encode_frames
-from mcpbus.cluster.greeting import Incoming, greet
+from mcpbus.cluster.frames import FrameError, FrameKind, FrameReader, encode_frames
+from mcpbus.cluster.greeting import LinkReader, greet
 from mcpbus.cluster.messages import Hello, encode
-from mcpbus.cluster.quick_stream import QuickStream
+from mcpbus.cluster.quick_stream import NonblockingStream
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 NO_UTF8 = b"\x92\xa1\xff\xc4\x01n"
@@ -28,7 +28,7 @@ async def both_greet(keys=([b"k"], [b"k"]), dialled="there"):
 
     async def one(number, home, whom):
         try:
-            outcomes[number] = await greet(ends[number], Incoming(ends[number]), keys[number], home, whom)
+            outcomes[number] = await greet(ends[number], LinkReader(ends[number]), keys[number], home, whom)
         except link.LOST as why:
             outcomes[number] = why
             await ends[number].aclose()
@@ -72,7 +72,7 @@ async def test_what_one_end_has_said_is_no_proof_for_the_other(autojump_clock):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(mirror)
         with pytest.raises(FrameError, match="does not have the key"):
-            await greet(ours, Incoming(ours), [b"k"], "here", "here")
+            await greet(ours, LinkReader(ours), [b"k"], "here", "here")
         nursery.cancel_scope.cancel()
 
 
@@ -104,11 +104,11 @@ async def test_what_was_recorded_of_one_greeting_is_no_proof_in_another_one(reco
     async with trio.open_nursery() as nursery:
         for number, end in enumerate(ends):
             dialled = None if number else "there"
-            nursery.start_soon(greet, end, Incoming(end), [b"k"], homes[number], dialled)
+            nursery.start_soon(greet, end, LinkReader(end), [b"k"], homes[number], dialled)
     ours, theirs = trio.testing.memory_stream_pair()
     await theirs.send_all(ends[recorded].sent)
     with pytest.raises(FrameError, match="does not have the key"):
-        await greet(ours, Incoming(ours), [b"k"], homes[1 - recorded], "there" if recorded else None)
+        await greet(ours, LinkReader(ours), [b"k"], homes[1 - recorded], "there" if recorded else None)
 
 
 async def test_a_stranger_cannot_make_anything_be_kept_before_it_has_proved_itself(autojump_clock):
@@ -117,7 +117,7 @@ async def test_a_stranger_cannot_make_anything_be_kept_before_it_has_proved_itse
 
     async def flood():
         nonlocal taken
-        head = encode_frames(Kind.HELLO, 0, b"x" * 70_000)[4:9]  # which says that there is more
+        head = encode_frames(FrameKind.HELLO, 0, b"x" * 70_000)[4:9]  # which says that there is more
         more = (1024).to_bytes(4, "big") + head + b"x" * 1024
         with suppress(trio.BrokenResourceError):
             for _ in range(1_000):
@@ -131,21 +131,21 @@ async def test_a_stranger_cannot_make_anything_be_kept_before_it_has_proved_itse
             trio.fail_after(60),
             pytest.raises(FrameError, match="more than 4096 bytes of messages have not come to their end"),
         ):
-            await greet(ours, Incoming(ours), [b"k"], "there", None)
+            await greet(ours, LinkReader(ours), [b"k"], "there", None)
         await ours.aclose()
         nursery.cancel_scope.cancel()
     assert taken < 10_000
 
 
-@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.PROOF])
+@pytest.mark.parametrize("kind", [FrameKind.HELLO, FrameKind.PROOF])
 async def test_a_greeting_has_no_long_message(kind, autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
-    if kind is Kind.PROOF:
+    if kind is FrameKind.PROOF:
         hello = encode(Hello("here", b"n" * 16, [*greeting._name_keys([b"k"])]))
-        await theirs.send_all(encode_frames(Kind.HELLO, 0, hello))
+        await theirs.send_all(encode_frames(FrameKind.HELLO, 0, hello))
     await theirs.send_all(encode_frames(kind, 0, b"x" * 5_000))
     with pytest.raises(FrameError, match="a frame of 5000 bytes is too long"):
-        await greet(ours, Incoming(ours), [b"k"], "there", None)
+        await greet(ours, LinkReader(ours), [b"k"], "there", None)
 
 
 async def until_closed(stream):
@@ -159,12 +159,12 @@ async def until_closed(stream):
     [
         b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
         random.Random(7).randbytes(100_000),
-        encode_frames(Kind.PING, 0),
-        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n" * 1000, []))),
-        encode_frames(Kind.HELLO, 0, encode(Hello("home", b"n", [])))
-        + encode_frames(Kind.PROOF, 0, b"x" * 32),
-        encode_frames(Kind.HELLO, 0, b"\xff"),
-        encode_frames(Kind.HELLO, 0, NO_UTF8),
+        encode_frames(FrameKind.PING, 0),
+        encode_frames(FrameKind.HELLO, 0, encode(Hello("home", b"n" * 1000, []))),
+        encode_frames(FrameKind.HELLO, 0, encode(Hello("home", b"n", [])))
+        + encode_frames(FrameKind.PROOF, 0, b"x" * 32),
+        encode_frames(FrameKind.HELLO, 0, b"\xff"),
+        encode_frames(FrameKind.HELLO, 0, NO_UTF8),
         b"",
     ],
 )
@@ -183,7 +183,7 @@ async def test_who_speaks_wrongly_loses_its_link_alone(autojump_clock):
     async with open_buses(make) as (buses, probes):
         session = at(await probes[0].initialize(), probes[1])
         lost = buses[1].node.link(buses[0].node.home)
-        lost.send(Kind.CHANGED, 0, NO_UTF8)
+        lost.send(FrameKind.CHANGED, 0, NO_UTF8)
         await quiet(buses)
         assert lost.closed
         assert (await session.request("ping").ended()).status == 200
@@ -191,14 +191,14 @@ async def test_who_speaks_wrongly_loses_its_link_alone(autojump_clock):
 
 async def test_who_is_dialled_and_speaks_wrongly_is_not_reached(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
-    await theirs.send_all(encode_frames(Kind.HELLO, 0, NO_UTF8))
+    await theirs.send_all(encode_frames(FrameKind.HELLO, 0, NO_UTF8))
     with pytest.raises(link.LOST):
-        await greet(ours, Incoming(ours), [b"k"], "here", "there")
+        await greet(ours, LinkReader(ours), [b"k"], "here", "there")
 
 
 async def test_a_connection_that_is_closed_as_something_comes_is_closed(monkeypatch):
     here, there = socket.socketpair()
-    stream = QuickStream(trio.SocketStream(trio.socket.from_stdlib_socket(here)))
+    stream = NonblockingStream(trio.SocketStream(trio.socket.from_stdlib_socket(here)))
 
     async def close_before_it_returns(_):
         await stream.close()
@@ -303,7 +303,7 @@ async def test_all_hear_that_nothing_was_done_for_them_whatever_one_of_them_rais
             nursery.start_soon(other.end_in_order)
             for channel in told:  # on their way as it leaves
                 one.open(channel, b"")
-    assert [channel.kinds for channel in told] == [[Kind.GOODBYE]] * 3
+    assert [channel.kinds for channel in told] == [[FrameKind.GOODBYE]] * 3
     assert caplog.text.count("was not told that the link to process") == 4  # two of its end, too
 
 
@@ -541,7 +541,7 @@ async def test_changes_that_were_missed_are_made_good(autojump_clock):
 @pytest.mark.parametrize("dialled", [False, True])
 async def test_no_request_has_the_number_of_what_belongs_to_none(dialled):
     stream, _ = trio.testing.memory_stream_pair()
-    one = link.Link(Incoming(stream), "there", None, dialled=dialled, silence=30)
+    one = link.Link(LinkReader(stream), "there", None, dialled=dialled, silence=30)
     one._last = link._CHANNELS - 2 + dialled
     assert one.open(None, b"") == (1 if dialled else 2)
 
@@ -560,7 +560,7 @@ class Opened:
     tell = asked = opened
 
 
-@pytest.mark.parametrize("kind", [Kind.OPEN, Kind.TELL, Kind.ASK])
+@pytest.mark.parametrize("kind", [FrameKind.OPEN, FrameKind.TELL, FrameKind.ASK])
 @pytest.mark.parametrize("dialled", [False, True])
 @pytest.mark.parametrize("whose", ["ours, in use", "ours, not in use", "its own, in use", "of no channel"])
 async def test_a_peer_that_opens_a_channel_that_is_not_its_own_to_open_loses_the_link(
@@ -571,7 +571,7 @@ async def test_a_peer_that_opens_a_channel_that_is_not_its_own_to_open_loses_the
     here, there = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         service, ours = Opened(nursery), Told()
-        one = link.Link(Incoming(here), "there", service, dialled=dialled, silence=30)
+        one = link.Link(LinkReader(here), "there", service, dialled=dialled, silence=30)
         numbers = {
             "ours, in use": one.open(ours, b""),
             "ours, not in use": one.open(ours, b"") + 2,
@@ -594,7 +594,7 @@ async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
     here, there = socket.socketpair()
     there.setblocking(False)
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
-    one = link.Link(Incoming(stream), "there", None, dialled=True, silence=30)
+    one = link.Link(LinkReader(stream), "there", None, dialled=True, silence=30)
     due = []
     with here, there:
         for word in (b"a", b"b"):
@@ -603,9 +603,11 @@ async def test_what_is_asked_in_one_turn_is_written_together_at_its_end():
             there.recv(100)
         assert due == [one]
         one.write_now()
-        assert there.recv(100) == encode_frames(Kind.OPEN, 3, b"a") + encode_frames(Kind.OPEN, 5, b"b")
+        assert there.recv(100) == encode_frames(FrameKind.OPEN, 3, b"a") + encode_frames(
+            FrameKind.OPEN, 5, b"b"
+        )
         one.open(None, b"c", flush_last=link.Link.write_now)  # by who knows of no turn
-        assert there.recv(100) == encode_frames(Kind.OPEN, 7, b"c")
+        assert there.recv(100) == encode_frames(FrameKind.OPEN, 7, b"c")
 
 
 @pytest.mark.parametrize("send", ["send", "send_with_next", "open"])
@@ -615,16 +617,16 @@ async def test_what_the_other_end_does_not_take_ends_the_link(send, monkeypatch)
     here, there = socket.socketpair()
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
     with here, there:
-        one = link.Link(Incoming(stream), "there", None, dialled=True, silence=30)
+        one = link.Link(LinkReader(stream), "there", None, dialled=True, silence=30)
         one._lost.set()
         for number in range(5000):
             if send == "send":
-                one.send(Kind.WRITTEN, number, bytes(100))
+                one.send(FrameKind.WRITTEN, number, bytes(100))
             elif send == "open":
                 one.open(None, bytes(100))
             else:
-                one.send_with_next(Kind.WRITTEN, number)
-                one.send(Kind.WRITTEN, number, bytes(90))
+                one.send_with_next(FrameKind.WRITTEN, number)
+                one.send(FrameKind.WRITTEN, number, bytes(90))
             if one.closed:
                 break
         assert one.closed
@@ -636,14 +638,14 @@ async def test_what_nobody_waits_for_is_written_once_though_nothing_follows(auto
     here, there = socket.socketpair()
     there.setblocking(False)
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
-    one = link.Link(Incoming(stream), "there", None, dialled=True, silence=30)
+    one = link.Link(LinkReader(stream), "there", None, dialled=True, silence=30)
     with here, there:
         nursery.start_soon(one._linger)
         await trio.testing.wait_all_tasks_blocked()
         for number in (1, 3):
-            one.send_with_next(Kind.WRITTEN, number)
+            one.send_with_next(FrameKind.WRITTEN, number)
             await trio.sleep(1)
-            assert there.recv(100) == encode_frames(Kind.WRITTEN, number)
+            assert there.recv(100) == encode_frames(FrameKind.WRITTEN, number)
         nursery.cancel_scope.cancel()
 
 
@@ -658,7 +660,7 @@ async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_compu
         @server.tool
         async def compute() -> str:
             frames = [frame for data in written for frame in FrameReader(2**20).read(data)]
-            before.append(len({number for kind, number, _ in frames if kind == Kind.ANSWER}))
+            before.append(len({number for kind, number, _ in frames if kind == FrameKind.ANSWER}))
             now[0] += 0.01
             return "computed"
 
@@ -668,7 +670,7 @@ async def test_an_answer_that_is_there_does_not_wait_for_the_next_requests_compu
     async with open_buses(make_computing) as (_, probes):
         session = at(await probes[0].initialize(), probes[1])
         assert text(await call(session, "compute").reply()) == "computed"
-        monkeypatch.setattr(QuickStream, "send_now", lambda _, data: written.append(bytes(data)) or 0)
+        monkeypatch.setattr(NonblockingStream, "send_now", lambda _, data: written.append(bytes(data)) or 0)
         calls = [call(session, "compute") for _ in range(3)]
         assert [text(await each.reply()) for each in calls] == ["computed"] * 3
     assert before == [0, 0, 1, 2]

@@ -8,7 +8,7 @@ import trio
 from several import at, kill, open_buses, quiet
 from test_forwarding import CHANGED, make, text
 
-from mcpbus.cluster.directory import Ownership
+from mcpbus.cluster.directory import SessionClaim
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory
 
@@ -147,7 +147,7 @@ async def test_who_has_lost_a_session_leaves_its_events_to_who_has_it(autojump_c
         stream = await ask(session, "count").ended()
         (lost,) = buses[0].sessions.values()
         kept = directory._kept[session.id]
-        taken = Ownership(session.id, buses[1].node.home, 2)
+        taken = SessionClaim(session.id, buses[1].node.home, 2)
         directory._kept[session.id] = attrs.evolve(kept, ownership=taken)
         await session.request("logging/setLevel", {"level": "error"}).ended()
         await quiet(buses)

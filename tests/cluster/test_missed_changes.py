@@ -8,7 +8,7 @@ from several import open_buses, quiet
 from test_forwarding import make
 
 from mcpbus.cluster import links, node
-from mcpbus.cluster.frames import Kind
+from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.links import _Dial
 from mcpbus.cluster.messages import Fates, encode
 from mcpbus.cluster.told_changes import _Question
@@ -123,7 +123,7 @@ async def test_a_question_for_fates_leaves_its_channel_whether_it_is_answered_or
     link.open.return_value = 7
     question = _Question(link, 1)
     if answered:
-        question.take(Kind.FATES, encode(Fates([], known=True)))
+        question.take(FrameKind.FATES, encode(Fates([], known=True)))
     with trio.move_on_after(1):
         assert await question.answered() == Fates([], known=True)
     link.leave.assert_called_once_with(7)

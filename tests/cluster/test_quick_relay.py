@@ -7,11 +7,11 @@ from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
 from mcpbus.cluster import quick_relay
-from mcpbus.cluster.frames import Kind
-from mcpbus.cluster.front import Front
+from mcpbus.cluster.frames import FrameKind
+from mcpbus.cluster.front import ClusterEndpoint
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import decode_answered
-from mcpbus.cluster.quick_relay import QuickRelay
+from mcpbus.cluster.quick_relay import InlineForward
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory, open_probe
 from mcpbus.testing.over_http1 import StrictApp
@@ -31,13 +31,13 @@ async def far(request, autojump_clock):
 @pytest.fixture
 def in_a_task(monkeypatch):
     """How often a task has forwarded a request."""
-    forward, calls = Front._forward, []
+    forward, calls = ClusterEndpoint._forward, []
 
     def count(*args):
         calls.append(args)
         return forward(*args)
 
-    monkeypatch.setattr(Front, "_forward", count)
+    monkeypatch.setattr(ClusterEndpoint, "_forward", count)
     return calls
 
 
@@ -59,7 +59,7 @@ async def test_nothing_is_left_of_a_request_that_was_answered(far, autojump_cloc
         assert text(await call(session, "echo", text=word).reply()) == word
     await quiet(buses)
     gc.collect()
-    assert not [each for each in gc.get_objects() if isinstance(each, QuickRelay)]
+    assert not [each for each in gc.get_objects() if isinstance(each, InlineForward)]
 
 
 @pytest.mark.parametrize("logs", [False, True])
@@ -136,7 +136,7 @@ async def test_an_answer_that_finds_its_client_gone_is_lost(far, monkeypatch, au
     link = buses[1].node.link(buses[0].node.home)
     send, before = link.send, buses[0].ledger.discarded[Reason.LOST]
     monkeypatch.setattr(
-        link, "send", lambda kind, *rest: send(Kind.GONE if kind == Kind.WRITTEN else kind, *rest)
+        link, "send", lambda kind, *rest: send(FrameKind.GONE if kind == FrameKind.WRITTEN else kind, *rest)
     )
     await call(session, "echo", text="hello").reply()
     await quiet(buses)

@@ -16,11 +16,11 @@ from test_forwarding import call, make, text
 
 import mcpbus.cluster
 from mcpbus import Server
-from mcpbus.cluster import Redis, TlsPair
-from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
+from mcpbus.cluster import RedisReplicas, TlsPair
+from mcpbus.cluster.directory import FencedError, SessionClaim, StoredHeldMessage, StoredSession
 from mcpbus.cluster.redis_directory import RedisDirectory
 from mcpbus.cluster.redis_scripts import LEASE
-from mcpbus.cluster.tcp import Place
+from mcpbus.cluster.tcp import HostPort
 from mcpbus.core.lease import Lease, elapsed
 from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError
 from mcpbus.core.stores.redis_connection import RedisConnection
@@ -29,7 +29,7 @@ from mcpbus.testing import open_bus, open_probe
 from tests.engines import engine
 
 LOOPBACK = "127.0.0.1:0"
-ANY_PLACE = Place("127.0.0.1", 1)
+ANY_PLACE = HostPort("127.0.0.1", 1)
 CERTIFICATE = str(Path(__file__).parent.parent / "serving" / "localhost.pem")
 
 PATIENCE = 60
@@ -61,7 +61,7 @@ async def connection(shared_engine):
 
 
 def directory_of(connection, namespace, lease=60.0):
-    place = Place.parse(LOOPBACK)
+    place = HostPort.parse(LOOPBACK)
     return RedisDirectory(connection, f"{{{namespace}}}", link=place, advertise=place, lease=lease, tls=None)
 
 
@@ -116,7 +116,7 @@ async def test_a_lease_lapses_with_nobody_to_renew_it(connection, namespace):
     assert await directory.dial("home") is None
 
 
-ONE = Ownership("s", "one")
+ONE = SessionClaim("s", "one")
 
 
 async def test_a_process_whose_lease_has_lapsed_is_sure_of_nothing_until_it_has_asked(connection, namespace):
@@ -194,13 +194,13 @@ async def test_the_epoch_says_who_may_write(connection, namespace):
     for _ in range(2):
         await directory.create(ONE, b"old")
         await directory.update(ONE, b"it")
-    assert await directory.look("s") == Kept(ONE, b"it")
+    assert await directory.look("s") == StoredSession(ONE, b"it")
     with pytest.raises(OSError, match="LEASE"):
         await directory.claim("s", "one", "two")
     await directory._renew("two", ANY_PLACE)
     for _ in range(2):  # the second time as if the first answer had not come
         claimed = await directory.claim("s", "one", "two")
-        assert claimed == Kept(Ownership("s", "two", 2), b"it") == await directory.look("s")
+        assert claimed == StoredSession(SessionClaim("s", "two", 2), b"it") == await directory.look("s")
     await directory._renew("three", ANY_PLACE)
     assert await directory.claim("s", "one", "three") == claimed  # its owner lives
     for write in (directory.create, directory.update):
@@ -233,13 +233,13 @@ async def test_what_redis_has_lost_is_put_back_by_who_had_it_last(connection, na
         assert await directory.tend([claimed.ownership], 60) == ["s"]
     await directory.take(claimed.ownership, ["1"])
     with pytest.raises(OSError, match="lost the session"):
-        await directory.hold(claimed.ownership, {"1": Held(b"it", 1)}, [])
+        await directory.hold(claimed.ownership, {"1": StoredHeldMessage(b"it", 1)}, [])
     with pytest.raises(OSError, match="told it anew"):
         await directory.look("s")
     await late.update(ONE, b"old")
     await directory.update(claimed.ownership, b"new")
     assert await directory.tend([claimed.ownership], 60) == []
-    assert await directory.look("s") == Kept(claimed.ownership, b"new")
+    assert await directory.look("s") == StoredSession(claimed.ownership, b"new")
     assert await late.tend([ONE], 60) == ["s"]
     with pytest.raises(FencedError):
         await late.update(ONE, b"old")
@@ -296,8 +296,10 @@ async def test_what_waits_for_a_client_goes_with_its_session(connection, namespa
     directory = directory_of(connection, namespace)
     await directory.create(ONE, b"it")
     for _ in range(2):
-        await directory.hold(ONE, {"1": Held(b"first", 1000), "2": Held(b"second one", 500)}, ["0"])
-    await directory.hold(ONE, {"3": Held(b"\0 third", 100)}, ["1", "9"])
+        await directory.hold(
+            ONE, {"1": StoredHeldMessage(b"first", 1000), "2": StoredHeldMessage(b"second one", 500)}, ["0"]
+        )
+    await directory.hold(ONE, {"3": StoredHeldMessage(b"\0 third", 100)}, ["1", "9"])
     held = (await directory.look("s")).held
     assert {name: each.data for name, each in held.items()} == {"2": b"second one", "3": b"\0 third"}
     assert 450 < held["2"].seconds <= 500
@@ -307,7 +309,7 @@ async def test_what_waits_for_a_client_goes_with_its_session(connection, namespa
     await directory._renew("two", ANY_PLACE)
     claimed = await directory.claim("s", "one", "two")
     assert [*claimed.held] == ["2"]
-    for write in (directory.take(ONE, ["2"]), directory.hold(ONE, {"4": Held(b"late", 1)}, [])):
+    for write in (directory.take(ONE, ["2"]), directory.hold(ONE, {"4": StoredHeldMessage(b"late", 1)}, [])):
         with pytest.raises(FencedError):
             await write
     assert [*(await directory.look("s")).held] == ["2"]
@@ -318,7 +320,7 @@ async def test_what_waits_for_a_client_goes_with_its_session(connection, namespa
 async def test_what_may_wait_for_ever_waits_for_long(connection, namespace):
     directory = directory_of(connection, namespace)
     await directory.create(ONE, b"it")
-    await directory.hold(ONE, {"1": Held(b"it", math.inf)}, [])
+    await directory.hold(ONE, {"1": StoredHeldMessage(b"it", math.inf)}, [])
     assert (await directory.look("s")).held["1"].seconds > 1e8
 
 
@@ -327,15 +329,15 @@ async def test_a_session_that_is_released_is_for_whoever_is_asked(connection, na
     await directory._renew("one", ANY_PLACE)
     await directory._renew("two", ANY_PLACE)
     await directory.create(ONE, b"it")
-    await directory.hold(ONE, {"1": Held(b"held", 10)}, [])
+    await directory.hold(ONE, {"1": StoredHeldMessage(b"held", 10)}, [])
     for _ in range(2):  # what was done already may be said once more
-        await directory.release([ONE, Ownership("unknown", "one")])
+        await directory.release([ONE, SessionClaim("unknown", "one")])
     with pytest.raises(FencedError):
         await directory.update(ONE, b"late")
     owner = (await directory.look("s")).ownership.home
     assert await directory.dial(owner) is None
     claimed = await directory.claim("s", owner, "two")
-    assert claimed.ownership == Ownership("s", "two", 3)
+    assert claimed.ownership == SessionClaim("s", "two", 3)
     assert (claimed.record, [*claimed.held]) == (b"it", ["1"])
     await directory.update(claimed.ownership, b"new")
 
@@ -356,7 +358,7 @@ class Replicas:
     """Buses that find each other in Redis. Their leases last, however seldom they have a turn."""
 
     def __init__(self, url, namespace, **options):
-        self.redis = Redis(url, namespace=namespace, link=LOOPBACK, lease=60.0, **options)
+        self.redis = RedisReplicas(url, namespace=namespace, link=LOOPBACK, lease=60.0, **options)
         self.buses, self.probes = [], []
 
     async def run(self, make=make, *, task_status, **options):
@@ -402,7 +404,7 @@ async def test_a_session_is_found_from_another_replica_and_goes_on_there(replica
 async def place_of(directory, home):
     """Where a replica listens for the others."""
     found = await directory._redis.call("GET", f"{directory._prefix}:r:{home}")
-    return Place.parse(found.split()[0].decode())
+    return HostPort.parse(found.split()[0].decode())
 
 
 async def pause(bus):
@@ -448,7 +450,7 @@ async def test_where_redis_is_down_calls_go_on_and_what_it_has_to_keep_is_refuse
         session = await probes[0].initialize()
         await session.request("resources/subscribe", {"uri": "res://one"}).ended()
         await quiet(replicas.buses)
-        lost = Ownership(replicas.buses[0].node.names.new(), replicas.buses[0].node.home)
+        lost = SessionClaim(replicas.buses[0].node.names.new(), replicas.buses[0].node.home)
         server.kill()
         assert text(await call(at(session, probes[1]), "echo", text="on").reply()) == "on"
         refused = [
@@ -576,8 +578,8 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
 @pytest.mark.parametrize(
     ("redis", "said"),
     [
-        (Redis("redis://127.0.0.1:1", link=LOOPBACK), "Redis at redis://127.0.0.1:1 cannot be used"),
-        (Redis("redis://127.0.0.1:1"), "need a secret in common"),
+        (RedisReplicas("redis://127.0.0.1:1", link=LOOPBACK), "Redis at redis://127.0.0.1:1 cannot be used"),
+        (RedisReplicas("redis://127.0.0.1:1"), "need a secret in common"),
     ],
 )
 async def test_who_cannot_join_says_why_in_one_line(redis, said, monkeypatch):
@@ -593,7 +595,7 @@ async def test_who_cannot_join_says_why_in_one_line(redis, said, monkeypatch):
 
 async def test_a_wrong_password_is_said_in_one_line(namespace):
     with engine("valkey", "--requirepass", "secret") as server:
-        redis = Redis(server.url.replace("//", "//:wrong@"), namespace=namespace, link=LOOPBACK)
+        redis = RedisReplicas(server.url.replace("//", "//:wrong@"), namespace=namespace, link=LOOPBACK)
         with pytest.raises(ServingError, match=r"^Redis at unix:[^\n]*: the name or the password is wrong$"):
             async with Server("alone").open(cluster=redis):
                 pass
@@ -605,14 +607,16 @@ async def test_who_cannot_find_the_others_says_why_in_one_line(shared_engine, na
 
     monkeypatch.setattr(RedisDirectory, "homes", fail)
     with pytest.raises(ServingError, match=r"^NOPERM this user may not$"):
-        async with Server("alone").open(cluster=Redis(shared_engine.url, namespace=namespace, link=LOOPBACK)):
+        async with Server("alone").open(
+            cluster=RedisReplicas(shared_engine.url, namespace=namespace, link=LOOPBACK)
+        ):
             pass
 
 
 async def test_a_place_that_is_taken_is_told(shared_engine, namespace):
     async with (await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] as listener:
         place = f"127.0.0.1:{listener.socket.getsockname()[1]}"
-        redis = Redis(shared_engine.url, namespace=namespace, link=place)
+        redis = RedisReplicas(shared_engine.url, namespace=namespace, link=place)
         with pytest.raises(ServingError, match=f"links cannot be listened for on {place}"):
             async with Server("alone").open(cluster=redis):
                 pass
@@ -632,7 +636,7 @@ async def test_a_place_that_is_taken_is_told(shared_engine, namespace):
 )
 def test_what_cannot_be_is_refused(given):
     with pytest.raises(ValueError, match="is"):
-        Redis("redis://r", **given)
+        RedisReplicas("redis://r", **given)
 
 
 @pytest.mark.parametrize(
@@ -644,13 +648,13 @@ def test_what_cannot_be_is_refused(given):
 )
 def test_workers_have_no_port_in_common(given, said):
     with pytest.raises(ValueError, match=re.escape(said)):
-        Server("it").run(workers=2, cluster=Redis("redis://r", **given))
+        Server("it").run(workers=2, cluster=RedisReplicas("redis://r", **given))
     for place in ({"link": "127.0.0.1"}, {"advertise": "h"}, {"advertise": "h:0"}):
-        Redis("redis://r", **place).check_for_workers()
+        RedisReplicas("redis://r", **place).check_for_workers()
 
 
 @pytest.mark.parametrize("url", ["localhost:6379", ":secret@h:6379", "http://h", "redis://", ""])
-@pytest.mark.parametrize("taker", [Redis, RedisConnection])
+@pytest.mark.parametrize("taker", [RedisReplicas, RedisConnection])
 def test_what_is_no_address_of_redis_is_refused_where_it_is_written(taker, url):
     with pytest.raises(ValueError, match="the URL of Redis is redis://HOST:PORT") as raised:
         taker(url)
@@ -658,11 +662,11 @@ def test_what_is_no_address_of_redis_is_refused_where_it_is_written(taker, url):
 
 
 def test_a_place_is_a_host_and_perhaps_a_port():
-    assert [str(Place.parse(text)) for text in ("h", "h:1", "[::1]:2")] == ["h:0", "h:1", "[::1]:2"]
+    assert [str(HostPort.parse(text)) for text in ("h", "h:1", "[::1]:2")] == ["h:0", "h:1", "[::1]:2"]
 
 
 def test_the_url_with_its_password_is_not_shown():
-    assert "secret" not in repr(Redis("redis://:secret@r"))
+    assert "secret" not in repr(RedisReplicas("redis://:secret@r"))
 
 
 def test_what_is_not_there_is_said_not_to_be():

@@ -10,16 +10,16 @@ from test_adoption import only
 from test_forwarding import UPDATED, call, make, text
 from test_held import SAID, said
 
-from mcpbus import Limits, RemoteSession, Unauthorized
-from mcpbus.cluster.courier import Courier, describe_fate, read_fate, say
-from mcpbus.cluster.directory import Kept, Ownership, released_home
-from mcpbus.cluster.frames import Kind as FrameKind
-from mcpbus.cluster.messages import Told, decode_tell, encode
+from mcpbus import Limits, RemoteSession, UnauthorizedError
+from mcpbus.cluster.courier import OrderedSessionSender, describe_fate, read_fate, say
+from mcpbus.cluster.directory import SessionClaim, StoredSession, released_home
+from mcpbus.cluster.frames import FrameKind
+from mcpbus.cluster.messages import SendFate, decode_tell, encode
 from mcpbus.core.notification import custom
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Location
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Kind, Reason
+from mcpbus.protocol.routes import MessageKind, Reason
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe, settle
 
 SESSION_ENDED = Fate.discarded(Reason.SESSION_ENDED)
@@ -66,8 +66,8 @@ async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_cloc
             found.resource_updated("res://one"),
             found.resource_updated("res://two"),
         ]
-        assert {receipt.place for receipt in receipts} == {Place.AWAY}
-        assert buses[1].ledger.pending[Place.AWAY] == len(receipts)
+        assert {receipt.place for receipt in receipts} == {Location.AWAY}
+        assert buses[1].ledger.pending[Location.AWAY] == len(receipts)
         await quiet(buses)
         assert said(stream) == [*range(20)]
         rest = [(message["method"], message["params"]) for message in stream.messages[20:]]
@@ -83,7 +83,7 @@ async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_cloc
         ]
         assert {*fates(receipts[:20])} == {DELIVERED}
         assert (buses[0].ledger.adopted, buses[0].ledger.balance()) == (len(receipts), 0)
-        assert (buses[1].ledger.pending[Place.AWAY], buses[1].ledger.balance()) == (0, 0)
+        assert (buses[1].ledger.pending[Location.AWAY], buses[1].ledger.balance()) == (0, 0)
         assert buses[1].statistics().held_bytes == 0
 
 
@@ -108,7 +108,7 @@ async def test_what_is_on_its_way_as_a_link_ends_in_order_is_told_again(
         await quiet(buses)
         assert fates(receipts) == [fate] * 2
         assert said(stream) == told
-        assert (buses[1].ledger.pending[Place.AWAY], buses[1].ledger.balance()) == (0, 0)
+        assert (buses[1].ledger.pending[Location.AWAY], buses[1].ledger.balance()) == (0, 0)
     assert "was not told" not in caplog.text
 
 
@@ -137,7 +137,7 @@ async def test_it_is_found_for_its_principal_alone(autojump_clock):
     async def authenticate(head):
         name = head.headers.get(b"authorization")
         if name is None:
-            raise Unauthorized
+            raise UnauthorizedError
         return {"name": name}
 
     def make_guarded():
@@ -158,7 +158,7 @@ async def test_what_is_held_is_away_until_its_stream_opens(autojump_clock):
         session = await probes[0].initialize()
         receipts = tell(await remote(buses[1], session), 1, 2, 3)
         await quiet(buses)
-        assert [receipt.place for receipt in receipts] == [None, Place.AWAY, Place.AWAY]
+        assert [receipt.place for receipt in receipts] == [None, Location.AWAY, Location.AWAY]
         assert fates(receipts) == [OVERFLOW, None, None]
         stream = await session.get().begun()
         await quiet(buses)
@@ -217,7 +217,7 @@ async def test_it_is_told_to_whoever_has_taken_the_session_over(autojump_clock):
         await kill(buses[0], directory)
         receipts = tell(found, 1, 2)
         await trio.sleep(1)
-        assert {receipt.place for receipt in receipts} == {Place.AWAY}
+        assert {receipt.place for receipt in receipts} == {Location.AWAY}
         stream = await at(session, probes[1]).get().begun()
         await trio.sleep(1)
         receipts += tell(found, 3)
@@ -370,10 +370,10 @@ async def test_what_was_kept_while_its_session_was_here_is_lost_where_that_comes
         stream = await session.get().begun()
         messages = []
         for number in (1, 2):
-            notice = custom(buses[0].ledger, Kind.SESSION_CUSTOM, SAID, {"number": number})
+            notice = custom(buses[0].ledger, MessageKind.SESSION_CUSTOM, SAID, {"number": number})
             messages.append(OutboundMessage(notice.kind, Era.LEGACY, notice.data, notice.receipt))
         # Between then and now it was elsewhere, where the first one may have been said: it was in the directory.
-        there = Ownership(session.id, "elsewhere")
+        there = SessionClaim(session.id, "elsewhere")
         buses[0].node.remote_sessions.pass_on(there, messages[0], "1")
         buses[0].node.remote_sessions.pass_on(there, messages[1], None)
         await quiet(buses)
@@ -425,7 +425,7 @@ async def test_what_waits_when_this_process_ends_is_told_that(autojump_clock):
 
 
 async def test_a_fate_that_is_not_known_here_is_lost(autojump_clock):
-    for told in (Told("vanished", None), Told("discarded", "for a reason of tomorrow")):
+    for told in (SendFate("vanished", None), SendFate("discarded", "for a reason of tomorrow")):
         assert read_fate(encode(told)) is LOST
     for fate in (DELIVERED, OVERFLOW, MOVED, STORED):
         assert read_fate(describe_fate(fate)) is fate
@@ -448,7 +448,7 @@ class Wire:
         return self
 
     async def look(self, session):
-        return Kept(Ownership(session, self.owner), b"")
+        return StoredSession(SessionClaim(session, self.owner), b"")
 
     def open(self, channel, payload, kind):
         assert kind == FrameKind.TELL
@@ -466,10 +466,10 @@ async def test_a_session_that_nobody_has_yet_is_waited_for(owner, closed, autoju
     async with open_bus(make()) as bus, trio.open_nursery() as nursery:
         wire = Wire(nursery)
         wire.owner, wire.closed = owner, closed
-        notice = custom(bus.ledger, Kind.SESSION_CUSTOM, SAID, None)
-        Courier(wire, bus, 5, "name", "here").tell(notice)
+        notice = custom(bus.ledger, MessageKind.SESSION_CUSTOM, SAID, None)
+        OrderedSessionSender(wire, bus, 5, "name", "here").tell(notice)
         await trio.sleep(4.9)
-        assert (notice.receipt.place, wire.told) == (Place.AWAY, [])
+        assert (notice.receipt.place, wire.told) == (Location.AWAY, [])
         await trio.sleep(0.2)
         assert (notice.receipt.fate, wire.told) == (UNREACHABLE, [])
 
@@ -477,8 +477,10 @@ async def test_a_session_that_nobody_has_yet_is_waited_for(owner, closed, autoju
 async def test_what_is_said_while_something_comes_back_comes_after_it(autojump_clock):
     async with open_bus(make()) as bus, trio.open_nursery() as nursery:
         wire = Wire(nursery)
-        courier = Courier(wire, bus, 5, "name", "there")
-        notices = [custom(bus.ledger, Kind.SESSION_CUSTOM, SAID, {"number": number}) for number in range(3)]
+        courier = OrderedSessionSender(wire, bus, 5, "name", "there")
+        notices = [
+            custom(bus.ledger, MessageKind.SESSION_CUSTOM, SAID, {"number": number}) for number in range(3)
+        ]
         courier.tell(notices[0])
         courier.tell(notices[1])
         (first, one), (second, two) = wire.told
@@ -503,7 +505,7 @@ async def test_what_is_taken_to_be_said_is_said_though_memory_gives_out_meanwhil
         trio.open_nursery() as nursery,
     ):
         stream = await (await probe.initialize()).get().begun()
-        courier = Courier(Wire(nursery), bus, 5, only(bus).id, "here")
+        courier = OrderedSessionSender(Wire(nursery), bus, 5, only(bus).id, "here")
         others, before = bus.budget.account("somebody else's"), bus.budget.held
 
         def say_in_want(session, told, receipt):
@@ -511,7 +513,9 @@ async def test_what_is_taken_to_be_said_is_said_though_memory_gives_out_meanwhil
             say(session, told, receipt)
 
         monkeypatch.setattr("mcpbus.cluster.courier.say", say_in_want)
-        notices = [custom(bus.ledger, Kind.SESSION_CUSTOM, SAID, {"number": number}) for number in range(3)]
+        notices = [
+            custom(bus.ledger, MessageKind.SESSION_CUSTOM, SAID, {"number": number}) for number in range(3)
+        ]
         for notice in notices:
             courier.tell(notice)
         await settle(bus)
@@ -569,4 +573,4 @@ async def test_the_books_balance_whatever_happens_to_links_and_sessions(seed, au
         ]
         arrived = sum(receipt.fate in {DELIVERED, Fate.discarded(Reason.EXPIRED)} for receipt in away)
         assert arrived <= sum(bus.ledger.adopted for bus in buses) - len(closed) <= len(away)
-        assert sum(bus.ledger.pending[Place.AWAY] for bus in buses) == 0
+        assert sum(bus.ledger.pending[Location.AWAY] for bus in buses) == 0

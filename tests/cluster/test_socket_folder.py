@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 import trio
 
-from mcpbus.cluster.directory import FencedError, Held, Kept, Ownership
-from mcpbus.cluster.socket_folder import SocketFolder
+from mcpbus.cluster.directory import FencedError, SessionClaim, StoredHeldMessage, StoredSession
+from mcpbus.cluster.socket_folder import FolderDirectory
 from mcpbus.core.lease import Lease
 from mcpbus.testing import MemoryDirectory
 
@@ -24,13 +24,13 @@ async def echo(stream):
 def folder(tmp_path):
     records = tmp_path / "records"
     records.mkdir()
-    return SocketFolder(tmp_path, records)
+    return FolderDirectory(tmp_path, records)
 
 
 @pytest.fixture
 def removable(tmp_path):
     """One that can be removed, and what is kept not with it."""
-    folder = SocketFolder(tmp_path / "links", tmp_path / "records")
+    folder = FolderDirectory(tmp_path / "links", tmp_path / "records")
     folder.path.mkdir()
     return folder
 
@@ -82,7 +82,7 @@ async def test_who_listens_goes_on_where_there_is_no_place_for_another_socket(re
 
 
 async def test_a_folder_that_is_somebody_elses_is_not_used(folder, monkeypatch, autojump_clock):
-    kept = Ownership("name", "home")
+    kept = SessionClaim("name", "home")
     async with trio.open_nursery() as nursery:
         await nursery.start(folder.listen, "home", echo, Lease())
         await folder.create(kept, b"record")
@@ -103,8 +103,8 @@ async def test_what_was_cleaned_up_is_unknown_and_made_again(folder):
     assert await folder.look("name") is None
     assert await folder.tend([], 1) == ()
     with pytest.raises(FencedError):
-        await folder.update(Ownership("name", "home"), b"")
-    await folder.create(Ownership("name", "home"), b"record")
+        await folder.update(SessionClaim("name", "home"), b"")
+    await folder.create(SessionClaim("name", "home"), b"record")
     assert (await folder.look("name")).record == b"record"
     assert folder.records.stat().st_mode & 0o77 == 0
 
@@ -114,7 +114,7 @@ def directory(request, folder):
     return folder if request.param == "in a folder" else MemoryDirectory()
 
 
-ONE, OTHER = Ownership("s", "one"), Ownership("t", "two")
+ONE, OTHER = SessionClaim("s", "one"), SessionClaim("t", "two")
 
 
 async def test_what_is_kept_of_a_session_is_found_until_it_is_removed(directory):
@@ -122,10 +122,13 @@ async def test_what_is_kept_of_a_session_is_found_until_it_is_removed(directory)
     await directory.create(ONE, b"old")
     await directory.create(OTHER, b"other")
     await directory.update(ONE, b"new")
-    assert [await directory.look(name) for name in "st"] == [Kept(ONE, b"new"), Kept(OTHER, b"other")]
+    assert [await directory.look(name) for name in "st"] == [
+        StoredSession(ONE, b"new"),
+        StoredSession(OTHER, b"other"),
+    ]
     for _ in range(2):
         await directory.remove(ONE)
-    assert [await directory.look(name) for name in "st"] == [None, Kept(OTHER, b"other")]
+    assert [await directory.look(name) for name in "st"] == [None, StoredSession(OTHER, b"other")]
     with pytest.raises(FencedError):
         await directory.update(ONE, b"new")
 
@@ -171,9 +174,9 @@ async def test_a_session_that_is_released_is_for_whoever_is_asked(directory):
     async with trio.open_nursery() as nursery:
         await nursery.start(directory.listen, "one", echo, Lease())
         await directory.create(ONE, b"it")
-        await directory.hold(ONE, {"1": Held(b"held", 60)}, ())
+        await directory.hold(ONE, {"1": StoredHeldMessage(b"held", 60)}, ())
         for _ in range(2):  # what was done already may be said once more
-            await directory.release([ONE, Ownership("unknown", "one")])
+            await directory.release([ONE, SessionClaim("unknown", "one")])
         with pytest.raises(FencedError):
             await directory.update(ONE, b"late")
         owner = (await directory.look("s")).ownership.home
@@ -188,15 +191,15 @@ async def test_a_session_that_is_released_is_for_whoever_is_asked(directory):
 async def test_what_is_held_for_a_client_goes_with_its_session(directory, monkeypatch, autojump_clock):
     await directory.create(ONE, b"it")
     monkeypatch.setattr(time, "monotonic", trio.current_time)
-    await directory.hold(ONE, {"1": Held(b"a", 60), "2": Held(b"b", 60)}, ())
+    await directory.hold(ONE, {"1": StoredHeldMessage(b"a", 60), "2": StoredHeldMessage(b"b", 60)}, ())
     await trio.sleep(10)
-    await directory.hold(ONE, {"3": Held(b"c", 60)}, ("2", "7"))
+    await directory.hold(ONE, {"3": StoredHeldMessage(b"c", 60)}, ("2", "7"))
     await directory.update(ONE, b"new")
     claimed = await directory.claim("s", "one", "two")
     assert claimed == await directory.look("s")
     assert {name: each.data for name, each in claimed.held.items()} == {"1": b"a", "3": b"c"}
     assert [each.seconds for each in claimed.held.values()] == pytest.approx([50, 60], abs=0.1)
-    for late in (directory.hold(ONE, {"4": Held(b"d", 60)}, ()), directory.take(ONE, ("1",))):
+    for late in (directory.hold(ONE, {"4": StoredHeldMessage(b"d", 60)}, ()), directory.take(ONE, ("1",))):
         with pytest.raises(FencedError):
             await late
     for _ in range(2):
@@ -210,9 +213,9 @@ async def test_what_an_ended_process_had_is_forgotten_in_time(directory, autojum
         await nursery.start(directory.listen, "two", echo, Lease())
         await directory.create(OTHER, b"it")
         for _ in range(11):
-            assert await directory.look("s") == Kept(ONE, b"it")
+            assert await directory.look("s") == StoredSession(ONE, b"it")
             await directory.tend([], 10)
             await trio.sleep(1)
         await directory.tend([], 10)
-        assert [await directory.look(name) for name in "st"] == [None, Kept(OTHER, b"it")]
+        assert [await directory.look(name) for name in "st"] == [None, StoredSession(OTHER, b"it")]
         nursery.cancel_scope.cancel()

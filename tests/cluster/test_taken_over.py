@@ -8,9 +8,9 @@ from test_forwarding import CHANGED, FORM, call, make, text
 from test_held import SAID, said, say
 
 from mcpbus import Context
-from mcpbus.asking import AnswerTimeoutError, CannotAskError
-from mcpbus.cluster.directory import Ownership
-from mcpbus.core.admission import Overloaded
+from mcpbus.asking import InputTimeoutError, InputUnavailableError
+from mcpbus.cluster.directory import SessionClaim
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
@@ -134,7 +134,7 @@ async def test_changes_are_left_to_the_other_one_and_questions_are_refused(autoj
         session = await probes[0].initialize(capabilities={"roots": {}})
 
         async def ask():
-            with pytest.raises(CannotAskError):
+            with pytest.raises(InputUnavailableError):
                 await only(buses[0]).list_roots()
 
         nursery.start_soon(ask)
@@ -156,7 +156,7 @@ async def test_a_question_that_was_seen_is_withdrawn_by_who_has_the_session(auto
         old = await session.get().begun()
 
         async def ask():
-            with pytest.raises(AnswerTimeoutError):
+            with pytest.raises(InputTimeoutError):
                 await only(buses[0]).list_roots(timeout=5)
 
         async with trio.open_nursery() as nursery:
@@ -197,7 +197,7 @@ def make_slow():
         ctx.session.notify(SAID, {"number": 1})
         try:
             await ctx.elicit("who?", FORM)
-        except CannotAskError as error:
+        except InputUnavailableError as error:
             return str(error)
 
     return server
@@ -297,7 +297,7 @@ async def test_nothing_more_is_kept_of_it_here(autojump_clock):
         await come_back(directory, buses)
         await at(session, probes[1]).delete().ended()
         await quiet(buses)
-        with pytest.raises(Overloaded):
+        with pytest.raises(ServerOverloaded):
             await buses[0].node.records.keep(old)
         assert not directory._kept
 
@@ -310,8 +310,8 @@ async def test_nothing_is_kept_of_it_before_it_has_heard_that_it_was_taken_over(
         await take_over(directory, buses, probes[1], session)
         await at(session, probes[1]).delete().ended()
         await quiet(buses)
-        records.heed(old, Ownership(old.id, buses[1].node.home, 2))
-        with pytest.raises(Overloaded):
+        records.heed(old, SessionClaim(old.id, buses[1].node.home, 2))
+        with pytest.raises(ServerOverloaded):
             await records.keep(old)
         assert (directory._kept, records.ownerships) == ({}, [])
 
@@ -339,7 +339,7 @@ async def test_what_is_due_is_kept_before_it_is_let_go_of_unless_somebody_else_h
             await trio.sleep(5.2)  # each tries once a second, and neither at this moment
             assert not ended.is_set()
             if lost:
-                records.heed(here, Ownership(here.id, buses[1].node.home, 2))
+                records.heed(here, SessionClaim(here.id, buses[1].node.home, 2))
         with trio.fail_after(10):
             await ended.wait()
         assert (directory._kept[here.id].record == before) is lost

@@ -7,7 +7,7 @@ import trio
 from several import at, kill, open_buses
 from test_forwarding import ANSWER, call, make, text
 
-from mcpbus.testing import MemoryDirectory, StreamEnded
+from mcpbus.testing import MemoryDirectory, StreamEndedError
 
 LOST = "whether it had an effect is not known"
 ANSWERS_ELSEWHERE = "cannot be asked: another process has its session"
@@ -51,7 +51,7 @@ class Client:
             if "method" in message:
                 answered = await self.anywhere(session).answer(message["id"], ANSWER).ended()
                 assert answered.status in {202, 503}, answered
-        except StreamEnded:
+        except StreamEndedError:
             pass
         await self.check(asking, None)
 

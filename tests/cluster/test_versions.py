@@ -11,15 +11,15 @@ from test_held import SAID, said, say
 from test_remote_sessions import UNREACHABLE
 
 from mcpbus.cluster import frames, greeting, messages
-from mcpbus.cluster.frames import Kind, OtherVersionError
-from mcpbus.cluster.greeting import Incoming, greet
+from mcpbus.cluster.frames import FrameKind, OtherVersionError
+from mcpbus.cluster.greeting import LinkReader, greet
 from mcpbus.cluster.messages import encode
 from mcpbus.cluster.records import SessionRecord, decode_record
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.notification import Change
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.notification import ChangeEvent
 from mcpbus.core.receipt import DELIVERED
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.routes import Kind as Said
+from mcpbus.protocol.routes import MessageKind as Said
 from mcpbus.testing import MemoryDirectory
 
 NEWER = messages.VERSION + 1
@@ -42,20 +42,24 @@ WRITTEN = [
     ),
     (
         messages.decode_answered,
-        messages.Answered(200, [(b"a", b"b")], b"{}"),
+        messages.WholeResponse(200, [(b"a", b"b")], b"{}"),
         b"\x93\xcc\xc8\x91\x92\xc4\x01a\xc4\x01b\xc4\x02{}",
     ),
-    (messages.decode_started, messages.Started([(b"a", b"b")]), b"\x91\x91\x92\xc4\x01a\xc4\x01b"),
-    (messages.decode_said, messages.Said(b"data: 1\n\n", True), b"\x92\xc4\tdata: 1\n\n\xc3"),
+    (messages.decode_started, messages.ResponseStarted([(b"a", b"b")]), b"\x91\x91\x92\xc4\x01a\xc4\x01b"),
+    (messages.decode_said, messages.ResponsePiece(b"data: 1\n\n", True), b"\x92\xc4\tdata: 1\n\n\xc3"),
     (
         messages.decode_tell,
-        messages.Tell("sid", Said.SESSION_LOG.value, "notifications/message", b"{}", LogLevel.INFO, None),
+        messages.SendToSession(
+            "sid", Said.SESSION_LOG.value, "notifications/message", b"{}", LogLevel.INFO, None
+        ),
         b"\x97\xa3sid\xb5log outside a request\xb5notifications/message\xc4\x02{}\xa4info\xc0\xc0",
     ),
-    (messages.decode_told, messages.Told("discarded", "lost"), b"\x92\xa9discarded\xa4lost"),
+    (messages.decode_told, messages.SendFate("discarded", "lost"), b"\x92\xa9discarded\xa4lost"),
     (
         messages.decode_tell,
-        messages.Tell("sid", Said.SESSION_CUSTOM.value, "notifications/x", b"{}", None, None, (1, "2")),
+        messages.SendToSession(
+            "sid", Said.SESSION_CUSTOM.value, "notifications/x", b"{}", None, None, (1, "2")
+        ),
         b"\x97\xa3sid\xd9%custom notification outside a request\xafnotifications/x\xc4\x02{}\xc0\xc0\x92\x01\xa12",
     ),
     (messages.decode_changed, messages.Changed(None, "res://one", 3), b"\x93\xc0\xa9res://one\x03"),
@@ -95,7 +99,7 @@ async def test_a_kind_of_message_that_is_not_known_is_left_alone(autojump_clock)
         assert len(linked[0]._channels) == 2
         for end in linked:
             for channel in (0, *end._channels):
-                end.send(max(Kind) + 1, channel, b"\xff")
+                end.send(max(FrameKind) + 1, channel, b"\xff")
         await begun.ended()
         assert text(begun.messages[-1]) == "counted"
         await quiet(buses)
@@ -109,7 +113,7 @@ async def test_what_is_told_of_a_kind_that_is_not_known_is_discarded(autojump_cl
         stream = await session.get().begun()
         found = await buses[1].find_anywhere(session.id, None)
         receipts = [found.notify(SAID, {"number": 1})]
-        tell = messages.Tell(session.id, "a newer kind", "notifications/newer", b"{}", None, None)
+        tell = messages.SendToSession(session.id, "a newer kind", "notifications/newer", b"{}", None, None)
         receipts.append(buses[1].ledger.enter("notifications/newer"))
         found._teller._send(receipts[1], tell)
         receipts.append(found.notify(SAID, {"number": 2}))
@@ -126,7 +130,7 @@ async def test_a_session_that_another_version_keeps_is_not_said_to_be_nobodys(wh
         kept = directory._kept[session.id]
         newer = encode(msgspec.structs.replace(decode_record(kept.record), **what))
         directory._kept[session.id] = attrs.evolve(kept, record=newer)
-        with pytest.raises(Overloaded, match="another version"):
+        with pytest.raises(ServerOverloaded, match="another version"):
             await buses[1].find_anywhere(session.id, None)
 
 
@@ -135,7 +139,7 @@ async def test_a_list_that_is_not_known_has_changed_for_nobody(autojump_clock):
         stream = await (await probes[0].initialize()).get().begun()
         await quiet(buses)
         link = buses[1].node.link(buses[0].node.home)
-        newer = buses[1].node._tell_elsewhere(Change("newer", ""))
+        newer = buses[1].node._tell_elsewhere(ChangeEvent("newer", ""))
         buses[1].tools_changed()
         assert await newer.settled() == {}
         assert [message["method"] for message in stream.messages] == [CHANGED]
@@ -170,7 +174,7 @@ async def test_a_newer_process_that_says_more_of_itself_is_understood(autojump_c
     made = iter([NewerHello, messages.Hello])
 
     async def one(end, home, dialled):
-        met.append(await greet(end, Incoming(end), [b"key"], home, dialled))
+        met.append(await greet(end, LinkReader(end), [b"key"], home, dialled))
 
     monkeypatch.setattr(greeting, "Hello", lambda *said: next(made)(*said))  # noqa: PLW0108 - one after the other
     async with trio.open_nursery() as nursery:
@@ -182,10 +186,10 @@ async def test_a_newer_process_that_says_more_of_itself_is_understood(autojump_c
 async def test_another_version_is_refused_in_words(autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     await theirs.send_all(
-        frames.encode_frames(Kind.HELLO, 0, encode(messages.Hello("there", b"n", [], NEWER)))
+        frames.encode_frames(FrameKind.HELLO, 0, encode(messages.Hello("there", b"n", [], NEWER)))
     )
     with pytest.raises(OtherVersionError, match=f"process there speaks version {NEWER} over links, and this"):
-        await greet(ours, Incoming(ours), [b"key"], "here", "there")
+        await greet(ours, LinkReader(ours), [b"key"], "here", "there")
 
 
 async def test_sessions_of_another_version_are_refused_at_once_and_not_unknown(
@@ -199,7 +203,9 @@ async def test_sessions_of_another_version_are_refused_at_once_and_not_unknown(
 
         async def dial_another_version(home):
             stream, there = trio.testing.memory_stream_pair()
-            await there.send_all(frames.encode_frames(Kind.HELLO, 0, encode(messages.Hello(home, b"n", []))))
+            await there.send_all(
+                frames.encode_frames(FrameKind.HELLO, 0, encode(messages.Hello(home, b"n", [])))
+            )
             return stream
 
         directory.dial = dial_another_version

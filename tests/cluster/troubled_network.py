@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from mcpbus.cluster.redis_directory import RedisDirectory
-from mcpbus.cluster.tcp import Place
+from mcpbus.cluster.tcp import HostPort
 from mcpbus.core.stores.redis_commands import RedisDownError
 
 HERE = ContextVar("HERE")
@@ -148,7 +148,7 @@ class Directory(RedisDirectory):
     """That of one replica, who is known when it dials."""
 
     def __init__(self, network, redis, number, lease):
-        place = Place("127.0.0.1", 0)
+        place = HostPort("127.0.0.1", 0)
         connection = Connection(network, redis, number)
         super().__init__(connection, "{n}", link=place, advertise=place, lease=lease, tls=None)
         self._number = number

@@ -8,9 +8,17 @@ from typing import Any, Literal
 import msgspec
 
 from mcpbus import Context, Server
-from mcpbus.asking import Accepted, Cancelled, Declined, Elicit, InputRequired, ListRoots, Sample
+from mcpbus.asking import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    Elicit,
+    InputRequired,
+    ListRoots,
+    Sample,
+)
 
-Answered = Accepted[Any] | Declined | Cancelled
+Answered = AcceptedElicitation[Any] | DeclinedElicitation | CancelledElicitation
 
 
 class Name(msgspec.Struct):
@@ -79,9 +87,9 @@ CHOICES = {
 
 
 def _told(answer: Answered) -> str:
-    if isinstance(answer, Accepted):
+    if isinstance(answer, AcceptedElicitation):
         return f"action=accept, content={msgspec.json.encode(answer.data).decode()}"
-    return f"action={'decline' if isinstance(answer, Declined) else 'cancel'}, content={{}}"
+    return f"action={'decline' if isinstance(answer, DeclinedElicitation) else 'cancel'}, content={{}}"
 
 
 # -- as the legacy scenarios ask ---------------------------------------------------------------------------------------
@@ -112,7 +120,11 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
 
 
 def _greeting(answer: Answered) -> str:
-    return f"Hello, {answer.data.name}!" if isinstance(answer, Accepted) else "Hello, whoever you are!"
+    return (
+        f"Hello, {answer.data.name}!"
+        if isinstance(answer, AcceptedElicitation)
+        else "Hello, whoever you are!"
+    )
 
 
 async def test_streaming_elicitation(ctx: Context) -> str:

@@ -4,7 +4,7 @@ import msgspec
 import trio
 
 from mcpbus import Context, ProtocolError, Server, ToolError
-from mcpbus.asking import Accepted, Elicit
+from mcpbus.asking import AcceptedElicitation, Elicit
 from mcpbus.tasks import TaskSupport
 
 _WORK = 1.0
@@ -44,7 +44,7 @@ async def protocol_error_job() -> str:
 async def confirm_delete(filename: str, ctx: Context) -> str:
     """Ask before a file is deleted."""
     answer = await ctx.elicit(f"Delete {filename}?", Deletion, key="confirm")
-    sure = isinstance(answer, Accepted) and answer.data.confirm
+    sure = isinstance(answer, AcceptedElicitation) and answer.data.confirm
     return f"{filename} was {'deleted' if sure else 'kept'}."
 
 
@@ -53,7 +53,7 @@ async def multi_input(ctx: Context) -> str:
     answers = await ctx.ask_all(
         {"name": Elicit("What is your name?", Name), "confirm": Elicit("Are you sure?", Deletion)}
     )
-    return f"Answered: {', '.join(key for key, answer in answers.items() if isinstance(answer, Accepted))}"
+    return f"Answered: {', '.join(key for key, answer in answers.items() if isinstance(answer, AcceptedElicitation))}"
 
 
 async def test_tool_with_task(ctx: Context) -> str:
@@ -61,7 +61,7 @@ async def test_tool_with_task(ctx: Context) -> str:
     answer = await ctx.elicit("What is your name?", Name, key="user_name")
     await ctx.begin_task()
     await trio.sleep(_WORK)
-    return f"Hello, {answer.data.name if isinstance(answer, Accepted) else 'whoever you are'}!"
+    return f"Hello, {answer.data.name if isinstance(answer, AcceptedElicitation) else 'whoever you are'}!"
 
 
 def add_jobs(server: Server) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from mcpbus import Context, ProtocolError, Server
-from mcpbus.asking import AnswerTimeoutError, CannotAskError, InvalidAnswerError
+from mcpbus.asking import InputTimeoutError, InputUnavailableError, InvalidInputError
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES
 from mcpbus.testing import settle
 from tests.conformance.sessions import initialize, opened, post
@@ -71,7 +71,7 @@ async def test_a_client_is_not_asked_what_it_did_not_declare(
         # Nothing but the reply: no question was sent.
         assert len(call.messages) == 1
     [error] = errors
-    assert isinstance(error, CannotAskError)
+    assert isinstance(error, InputUnavailableError)
     assert error.data == {"requiredCapabilities": missing}
     assert reply["error"]["code"] == (-32021 if revision == MODERN else -32603)
 
@@ -97,7 +97,7 @@ async def test_an_answer_that_is_not_what_the_form_asks_for_is_not_accepted(cont
         answer = {"action": "accept"} if content is None else {"action": "accept", "content": content}
         await probe.post({"jsonrpc": "2.0", "id": question["id"], "result": answer}, session).ended()
         reply = await call.reply()
-    assert [type(error) for error in errors] == [InvalidAnswerError]
+    assert [type(error) for error in errors] == [InvalidInputError]
     assert reply["error"]["code"] == -32603
 
 
@@ -127,7 +127,7 @@ async def test_a_question_waits_for_initialized_no_longer_than_it_may(autojump_c
         session = await initialize(probe, "2025-11-25", {"roots": {}}, initialized=False)
         call = post(probe, session, "tools/call", {"name": "tool"})
         assert (await call.reply())["error"]["code"] == -32603
-        assert [type(error) for error in errors] == [AnswerTimeoutError]
+        assert [type(error) for error in errors] == [InputTimeoutError]
         assert len(call.messages) == 1
 
 

@@ -11,7 +11,7 @@ from doc_blocks import ROOT
 from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
 from mcpbus.metrics import OF_A_BUS, OF_CONNECTIONS
 from mcpbus.protocol.revisions import REVISIONS, Era
-from mcpbus.protocol.routes import Kind, StreamKind, TransportKind, route
+from mcpbus.protocol.routes import MessageKind, StreamKind, TransportKind, route
 
 
 def rows(document):
@@ -86,7 +86,7 @@ COLUMNS = [
 
 
 def test_the_table_of_places_is_the_routing_table():
-    kinds = {kind.value: kind for kind in Kind}
+    kinds = {kind.value: kind for kind in MessageKind}
     header, *body = [row for row in rows("delivery.md") if len(row) > 2]
     assert header == ["Message", *(title for title, _ in COLUMNS)]
     told = [row for row in body if row[0] in kinds]

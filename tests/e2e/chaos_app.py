@@ -8,10 +8,10 @@ import trio
 from chaos_books import Recorder
 
 from mcpbus import Context, ServeOptions, Server
-from mcpbus.cluster import Redis
-from mcpbus.cluster.courier import Courier
+from mcpbus.cluster import RedisReplicas
+from mcpbus.cluster.courier import OrderedSessionSender
 from mcpbus.core import services
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.receipt import Ledger
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -24,13 +24,13 @@ class Books(Ledger):
         super().__init__()
         recorder = Recorder(self)
         trio.lowlevel.add_instrument(recorder)
-        send = Courier._send
+        send = OrderedSessionSender._send
 
         def tell(courier, *message):
             recorder.told += 1
             send(courier, *message)
 
-        Courier._send = tell
+        OrderedSessionSender._send = tell
 
 
 services.Ledger = Books
@@ -66,7 +66,7 @@ async def ask(ctx: Context, text: str) -> str:
 @server.tool
 async def reach(ctx: Context, session: str, text: str) -> str:
     """Say it on the GET stream of another client, wherever that has its session, if that can be known now."""
-    with suppress(Overloaded):
+    with suppress(ServerOverloaded):
         found = await ctx.bus.find_anywhere(session, None)
         if found is not None:
             found.notify("notifications/said", {"text": text})
@@ -79,5 +79,5 @@ if __name__ == "__main__":
         server.run(bind="127.0.0.1:0", workers=int(what))
     else:
         link, advertise = places
-        cluster = Redis(what, link=link, advertise=advertise, lease=1.0)
+        cluster = RedisReplicas(what, link=link, advertise=advertise, lease=1.0)
         server.run(bind="127.0.0.1:0", cluster=cluster, options=ServeOptions(drain_seconds=2.0))

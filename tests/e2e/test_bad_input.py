@@ -9,7 +9,7 @@ import attrs
 import pytest
 from wire import CLAIM, LEGACY, MODERN, call, initialize, message, modernized, serving
 
-from mcpbus import HttpOptions, ProtocolError, ResourceNotFoundError, Server, Unauthorized
+from mcpbus import HttpOptions, ProtocolError, ResourceNotFoundError, Server, UnauthorizedError
 
 PING = message("ping", id=1)
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -299,7 +299,7 @@ async def test_a_chunked_body_that_is_too_long_is_refused_too():
 async def test_who_may_not_come_in_is_challenged(status, challenge):
     async def authenticate(head):
         if head.headers.get(b"authorization") is None:
-            raise Unauthorized(challenge, status=status)
+            raise UnauthorizedError(challenge, status=status)
         return head.headers.get(b"authorization")
 
     async with serving(make_server(authenticate=authenticate)) as served:

@@ -13,7 +13,7 @@ from mcpbus import Context, ServeOptions, Server
 from mcpbus.core.statistics import Statistics
 from mcpbus.metrics import MOST_READERS, OF_A_BUS, OF_CONNECTIONS, exposition
 from mcpbus.metrics_address import address_of, addresses_of
-from mcpbus.serving import CannotListenError, Counters
+from mcpbus.serving import CannotListenError, ServerCounters
 from mcpbus.testing import open_bus
 
 LINE = re.compile(r'(mcpbus_[a-z0-9_]+)(?:\{[a-z]+="([a-z_]+)"\})? (\d+)')
@@ -102,7 +102,7 @@ async def measured(server, caplog, **options):
 
 def test_all_that_is_counted_is_among_them():
     assert {figure.source for figure in OF_A_BUS} == {*Statistics.__struct_fields__}
-    assert {figure.source for figure in OF_CONNECTIONS} == {*Counters.__struct_fields__}
+    assert {figure.source for figure in OF_CONNECTIONS} == {*ServerCounters.__struct_fields__}
 
 
 async def test_the_books_balance_on_the_page_and_what_never_was_is_there_with_0(autojump_clock):

@@ -6,7 +6,7 @@ import sys
 import trio
 
 from mcpbus import Context, Server
-from mcpbus.cluster import Redis
+from mcpbus.cluster import RedisReplicas
 
 server = Server("workers", state_keys=[bytes(32)])
 
@@ -55,5 +55,5 @@ async def say(ctx: Context, number: int) -> int:
 if __name__ == "__main__":
     bind, *redis = sys.argv[1:]
     # Nobody in a test waits for the end of such a lease.
-    cluster = Redis(*redis, link="127.0.0.1:0", lease=600) if redis else None
+    cluster = RedisReplicas(*redis, link="127.0.0.1:0", lease=600) if redis else None
     server.run(bind=bind, workers=2, cluster=cluster, metrics=os.environ.get("METRICS"))

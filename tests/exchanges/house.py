@@ -8,10 +8,10 @@ import attrs
 import msgspec
 import trio
 
-from mcpbus import Context, Limits, Server, ToolError, Unauthorized
+from mcpbus import Context, Limits, Server, ToolError, UnauthorizedError
 from mcpbus.bus import Bus
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import Issuer, open_bus
+from mcpbus.testing import InMemoryIssuer, open_bus
 
 Region: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"x-mcp-header": "Region"})]
 BODY_LIMIT = 40_000
@@ -32,7 +32,7 @@ class House:
         self.journal: list[str] = []
         self.go = trio.Event()
         self.sessions: list[Any] = []
-        self.issuer: Issuer | None = None
+        self.issuer: InMemoryIssuer | None = None
         self.bus: Bus
         self.app: Any
         _add_short_tools(self.server)
@@ -161,10 +161,10 @@ def _named(head: Any) -> str:
     if token == "Bearer ada":
         return "ada"
     if token == "Bearer eve":
-        raise Unauthorized('Bearer error="insufficient_scope"', status=403)
+        raise UnauthorizedError('Bearer error="insufficient_scope"', status=403)
     if token == "Bearer crash":
         raise RuntimeError("a fault of the author")
-    raise Unauthorized('Bearer realm="house"')
+    raise UnauthorizedError('Bearer realm="house"')
 
 
 @attrs.frozen
@@ -206,7 +206,7 @@ PLACES = {
 async def open_house(name: str, **options: Any) -> AsyncIterator[House]:
     """Open the server of one place; `options` are further ones of `open_bus`."""
     place = PLACES[name]
-    issuer = Issuer() if place.protected else None
+    issuer = InMemoryIssuer() if place.protected else None
     house = House() if issuer is None else House(auth=issuer.protect())
     house.server.authenticate = place.authenticate
     if issuer is not None:

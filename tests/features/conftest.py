@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.from_thread import FromThread
 from mcpbus.core.limits import Limits
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.request_context import RequestContext
 from mcpbus.dispatch.backend import FeaturesBackend
-from mcpbus.features.catalogue import Features
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.features.catalogue import FeatureSet
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import ModernClaim, read_routing
 from mcpbus.protocol.owners import IN_PROCESS
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era, Revision
@@ -26,7 +26,7 @@ class Client:
         self,
         server: Server,
         revision: str | Revision = LATEST,
-        features: Features | None = None,
+        features: FeatureSet | None = None,
         principal: Any = None,
     ) -> None:
         self.server = server
@@ -40,7 +40,7 @@ class Client:
         raw = msgspec.Raw(msgspec.json.encode(params))
         claim = ModernClaim(self.revision.name, {}) if self.revision.era is Era.MODERN else None
         context = RequestContext(
-            Request(1, method, raw),
+            JsonRpcRequest(1, method, raw),
             read_routing(raw),
             self.revision,
             TransportKind.DUPLEX,
@@ -67,10 +67,10 @@ class Client:
             tails=self.server.tails,
             clock=float,
             limits=Limits(),
-            reached=ReachedLimits(),
+            reached=LimitMonitor(),
             from_thread=FromThread(),
         )
-        return await handler.run(Call(None, bus=bus, context=context, handler=handler))
+        return await handler.run(CallActor(None, bus=bus, context=context, handler=handler))
 
     async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
         return await self.run("tools/call", name=name, arguments=arguments)

@@ -22,10 +22,10 @@ from mcpbus.protocol.messages import (
     BlobResourceContents,
     EmbeddedResource,
     ImageContent,
-    PromptMessage,
     ResourceLink,
     TextContent,
     TextResourceContents,
+    WirePromptMessage,
 )
 
 
@@ -112,8 +112,8 @@ PIECES = [
     lambda text: EmbeddedResource(BlobResourceContents("a:b", text)),
     lambda text: TextResourceContents("a:b", text),
     lambda text: BlobResourceContents("a:b", text),
-    lambda text: PromptMessage("user", TextContent(text)),
-    lambda text: PromptMessage("user", EmbeddedResource(TextResourceContents("a:b", text))),
+    lambda text: WirePromptMessage("user", TextContent(text)),
+    lambda text: WirePromptMessage("user", EmbeddedResource(TextResourceContents("a:b", text))),
     lambda text: ResourceLink(text, "name"),
 ]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Server
-from mcpbus.core.places import Places
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.places import FairLimiter
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.shares import kept
 
 
@@ -18,8 +18,8 @@ class Pool:
     """Places of nothing: whoever has one keeps it until it is told to give it back."""
 
     def __init__(self, limit, nursery):
-        self.places = Places(limit, option="threads", waited="somebody waited")
-        self.reached = ReachedLimits()
+        self.places = FairLimiter(limit, option="threads", waited="somebody waited")
+        self.reached = LimitMonitor()
         self.running = []
         self.begun = []
         self.waiting = []

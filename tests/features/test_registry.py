@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
 from mcpbus.server import Server
@@ -203,7 +203,7 @@ def test_a_tool_may_be_made_before_it_is_added(server):
 
 
 def test_features_offer_what_was_ever_registered():
-    features = Features(declared=frozenset({"tools"}))
+    features = FeatureSet(declared=frozenset({"tools"}))
     assert [features.offers(kind) for kind in ("tools", "prompts", "resources", "completions")] == [True] + [
         False
     ] * 3

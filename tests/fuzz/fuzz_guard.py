@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 import trio
 
 from mcpbus import Bus, ServeOptions
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 from mcpbus.serving.acceptor import Acceptor
-from mcpbus.serving.http2.errors import Abuse, ConnectionFault
+from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing import open_bus
 from tests.fuzz.fuzz_server import LIMITS, LONG, make_server
 from tests.fuzz.fuzz_virtual import assert_balanced, assert_empty
 
-BLAMED = {kind.__name__ for kind in (ConnectionFault, Abuse)}
+BLAMED = {kind.__name__ for kind in (ConnectionFault, AbuseFault)}
 """What a connection may be ended by: faults of the client's, by the names under which they are logged."""
 
 
@@ -88,7 +88,9 @@ async def open_guarded() -> AsyncIterator[Guarded]:
     ends, logger = _Ends(), logging.getLogger("mcpbus.serving")
     logger.addHandler(ends)
     async with open_bus(make_server(), limits=LIMITS) as bus, trio.open_nursery() as nursery:
-        acceptor = Acceptor(ServedApp(bus.asgi()), ServeOptions(), nursery, tls=None, counters=Counters())
+        acceptor = Acceptor(
+            ServedApp(bus.asgi()), ServeOptions(), nursery, tls=None, counters=ServerCounters()
+        )
         nursery.start_soon(acceptor.service.run)
         try:
             yield Guarded(bus, acceptor, nursery)

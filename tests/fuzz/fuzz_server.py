@@ -3,7 +3,7 @@
 import trio
 
 from mcpbus import Context, Limits, Server
-from mcpbus.asking import Accepted
+from mcpbus.asking import AcceptedElicitation
 from tests.fuzz.fuzz_virtual import HandlerError
 
 LIMITS = Limits(
@@ -63,7 +63,7 @@ async def ask(ctx: Context, again: bool = False) -> str:
     answer = await ctx.elicit("Who?", FORM, key="who")
     if again:
         await ctx.sample("And why?")
-    return repr(answer.data) if isinstance(answer, Accepted) else "nobody"
+    return repr(answer.data) if isinstance(answer, AcceptedElicitation) else "nobody"
 
 
 async def work(ctx: Context, asks: bool = False) -> str:

@@ -10,13 +10,13 @@ from signing_in import make_server, take_port
 
 from mcpbus import Proxy
 from mcpbus.auth import IntrospectionVerifier, JwtVerifier, ResourceServer
-from mcpbus.auth.web import HttpxWeb
+from mcpbus.auth.web import HttpxIssuerHttp
 from mcpbus.client import (
     ClientCredentials,
     LoginError,
     LoginNeededError,
     LoginRefusedError,
-    MemoryStore,
+    MemoryTokenStorage,
     OAuth,
     connect_http,
 )
@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.xdist_group("issuers"),  # they are started once
     pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning"),
 ]
-WEB = HttpxWeb()
+WEB = HttpxIssuerHttp()
 SECONDS = 2
 """For how long signed tokens are good: see `issuers.mjs`."""
 
@@ -67,7 +67,7 @@ async def call(client, tool):
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_it_logs_in_steps_up_and_stays_logged_in_at_oidc_provider(revision, issuers):
-    person, store = Person(), MemoryStore()
+    person, store = Person(), MemoryTokenStorage()
     async with served(issuers["oidc"]) as url:
         auth = OAuth(open_page=person, store=store)
         async with connect_http(url, auth=auth, revision=revision) as client:
@@ -109,7 +109,7 @@ async def test_oidc_provider_knows_it_in_each_way(known, issuers):
 
 
 async def test_it_asks_for_what_outlives_the_person_where_the_issuer_has_that(issuers):
-    person, store = Person(), MemoryStore()
+    person, store = Person(), MemoryTokenStorage()
     async with served(issuers["offline"]) as url:
         async with connect_http(url, auth=OAuth(open_page=person, store=store)) as client:
             assert await call(client, "read") == "ada"
@@ -121,7 +121,7 @@ async def test_it_asks_for_what_outlives_the_person_where_the_issuer_has_that(is
 
 
 async def test_a_login_that_oidc_provider_has_taken_back_is_followed_by_another_one(issuers):
-    person, store = Person(), MemoryStore()
+    person, store = Person(), MemoryTokenStorage()
     async with served(issuers["oidc"]) as url:
         auth = OAuth(open_page=person, store=store)
         async with connect_http(url, auth=auth) as client:
@@ -139,7 +139,7 @@ async def test_a_login_that_oidc_provider_has_taken_back_is_followed_by_another_
 
 
 async def test_many_at_once_log_in_and_renew_once_at_oidc_provider(issuers):
-    person, store, said = Person(), MemoryStore(), []
+    person, store, said = Person(), MemoryTokenStorage(), []
 
     async def use():
         async with connect_http(url, auth=OAuth(open_page=person, store=store)) as client:
@@ -196,7 +196,7 @@ async def test_it_logs_in_at_the_mock_server_which_lets_no_client_register(issue
     async with served(issuers["mock"]) as url:
         with pytest.raises(LoginNeededError, match="client_id"):
             await log_in(url, OAuth(open_page=person))
-        store = MemoryStore()
+        store = MemoryTokenStorage()
         assert await log_in(url, OAuth(client_id="mine", open_page=person, store=store)) == issuers["mock"]
         async with connect_http(url, auth=OAuth(open_page=None, store=store)) as client:
             assert await call(client, "write") == "written"
@@ -206,7 +206,7 @@ async def test_it_logs_in_at_the_mock_server_which_lets_no_client_register(issue
 
 async def test_a_token_of_another_issuer_is_no_good(issuers):
     """And is not sent there: the login is at the issuer that the server names."""
-    person, store = Person(), MemoryStore()
+    person, store = Person(), MemoryTokenStorage()
     async with served(issuers["oidc"]) as url:
         with pytest.raises(LoginError, match="the only one to log in at"):
             async with connect_http(url, auth=OAuth(open_page=person, store=store, issuer=issuers["mock"])):

@@ -13,7 +13,7 @@ from mcpbus import Context, ServeOptions, Server
 from mcpbus.auth import IntrospectionVerifier, ResourceServer
 from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.serving import serve
-from mcpbus.testing.issuer import Issuer
+from mcpbus.testing.issuer import InMemoryIssuer
 
 
 class Guard(AgreeableIssuer):
@@ -45,7 +45,7 @@ async def main():
     [site] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     [id_site] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     url, issuer_url = (f"http://127.0.0.1:{each.socket.getsockname()[1]}" for each in (site, id_site))
-    issuer = Issuer(issuer_url, clock=time.time)
+    issuer = InMemoryIssuer(issuer_url, clock=time.time)
     issuer.resource = f"{url}/mcp"
     verifier = IntrospectionVerifier(issuer.url, client_id="server", client_secret="x", web=issuer)
     auth = ResourceServer(issuer.resource, verifier, scopes=["read"])

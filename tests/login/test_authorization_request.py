@@ -13,12 +13,12 @@ from mcpbus.client.oauth import authorization
 from mcpbus.client.oauth.authorization import belongs, code_challenge, judge_redirect, make_request
 from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError
 from mcpbus.client.oauth.login import KnownClient
-from mcpbus.client.oauth.metadata import Issuer
+from mcpbus.client.oauth.metadata import AuthorizationServer
 
 ID = "https://id.example"
 BACK = "http://127.0.0.1:8123/callback"
 RESOURCE = "https://mcp.example/mcp"
-ISSUER = Issuer(ID, f"{ID}/token", f"{ID}/authorize", pkce=True)
+ISSUER = AuthorizationServer(ID, f"{ID}/token", f"{ID}/authorize", pkce=True)
 SAYING = attrs.evolve(ISSUER, says_itself=True)
 
 

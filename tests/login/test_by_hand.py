@@ -5,7 +5,7 @@ import trio
 from internet import answer
 from login_world import META, call
 
-from mcpbus.client import FileStore, LoginError, LoginRefusedError, MemoryStore, StatusError
+from mcpbus.client import FileTokenStorage, LoginError, LoginRefusedError, MemoryTokenStorage, StatusError
 from mcpbus.client.oauth.by_hand import LoggedOut, log_in, log_out
 
 ISSUER = "https://id.example"
@@ -13,7 +13,7 @@ ISSUER = "https://id.example"
 
 @pytest.fixture
 def store():
-    return MemoryStore()
+    return MemoryTokenStorage()
 
 
 async def test_who_logs_in_is_logged_in(world, store, autojump_clock):
@@ -94,7 +94,7 @@ async def test_who_logs_out_is_logged_out_everywhere(world, store, autojump_cloc
 
 async def test_a_logout_that_is_cut_off_forgets_the_login_all_the_same(world, tmp_path, autojump_clock):
     """Ctrl-C while the issuer does not answer. Only a store that waits before it writes shows the difference."""
-    store = FileStore(tmp_path / "logins")
+    store = FileTokenStorage(tmp_path / "logins")
     await log_in(world.url, world.auth(store=store))
     world.net.slow["id.example"] = 8
     with trio.move_on_after(1) as scope:

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from mcpbus.client.oauth.clients import (
-    Introduction,
+    ClientIdentity,
     authenticated,
     check_issuer,
     find_client,
@@ -16,16 +16,16 @@ from mcpbus.client.oauth.clients import (
 )
 from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError
 from mcpbus.client.oauth.login import DOCUMENT, GIVEN, REGISTERED, KnownClient, Login
-from mcpbus.client.oauth.metadata import Issuer
+from mcpbus.client.oauth.metadata import AuthorizationServer
 
 ID = "https://id.example"
 OTHER = "https://other.example"
 URL = "https://app.example/client.json"
 BACK = "http://127.0.0.1:8123/callback"
-ISSUER = Issuer(ID, f"{ID}/token", registration_endpoint=f"{ID}/register")
-CLOSED = Issuer(ID, f"{ID}/token")
+ISSUER = AuthorizationServer(ID, f"{ID}/token", registration_endpoint=f"{ID}/register")
+CLOSED = AuthorizationServer(ID, f"{ID}/token")
 READER = attrs.evolve(ISSUER, reads_documents=True)
-NOBODY = Introduction()
+NOBODY = ClientIdentity()
 
 
 def login(client, issuer=ISSUER):
@@ -36,13 +36,13 @@ def login(client, issuer=ISSUER):
     ("introduction", "issuer", "before", "client"),
     [
         # Who is known is not introduced in another way.
-        (Introduction("me"), READER, None, KnownClient("me")),
-        (Introduction("me", document=URL), READER, None, KnownClient("me")),
-        (Introduction("me", "s"), ISSUER, None, KnownClient("me", "s", "client_secret_basic")),
-        (Introduction("me"), CLOSED, None, KnownClient("me")),
+        (ClientIdentity("me"), READER, None, KnownClient("me")),
+        (ClientIdentity("me", document=URL), READER, None, KnownClient("me")),
+        (ClientIdentity("me", "s"), ISSUER, None, KnownClient("me", "s", "client_secret_basic")),
+        (ClientIdentity("me"), CLOSED, None, KnownClient("me")),
         # Then by a document, if it is read.
-        (Introduction(document=URL), READER, None, KnownClient(URL, how=DOCUMENT)),
-        (Introduction(document=URL), ISSUER, None, None),
+        (ClientIdentity(document=URL), READER, None, KnownClient(URL, how=DOCUMENT)),
+        (ClientIdentity(document=URL), ISSUER, None, None),
         # Then it registers.
         (NOBODY, ISSUER, None, None),
         (NOBODY, READER, None, None),
@@ -55,10 +55,10 @@ def login(client, issuer=ISSUER):
         ),
         (NOBODY, READER, login(KnownClient(URL, how=DOCUMENT)), KnownClient(URL, how=DOCUMENT)),
         (NOBODY, ISSUER, login(KnownClient("x", how=REGISTERED)), None),
-        (Introduction("me"), ISSUER, login(KnownClient("you")), KnownClient("me")),
-        (Introduction(document=URL), READER, login(KnownClient("you")), KnownClient(URL, how=DOCUMENT)),
+        (ClientIdentity("me"), ISSUER, login(KnownClient("you")), KnownClient("me")),
+        (ClientIdentity(document=URL), READER, login(KnownClient("you")), KnownClient(URL, how=DOCUMENT)),
         # But not at another issuer.
-        (NOBODY, ISSUER, login(KnownClient("x", "s"), Issuer(OTHER, f"{OTHER}/token")), None),
+        (NOBODY, ISSUER, login(KnownClient("x", "s"), AuthorizationServer(OTHER, f"{OTHER}/token")), None),
     ],
 )
 def test_as_which_client(introduction, issuer, before, client):
@@ -69,7 +69,7 @@ def test_as_which_client(introduction, issuer, before, client):
     ("introduction", "issuer", "way_out"),
     [
         (NOBODY, CLOSED, "give its client_id"),
-        (Introduction(document=URL), CLOSED, "give its client_id"),
+        (ClientIdentity(document=URL), CLOSED, "give its client_id"),
         (NOBODY, attrs.evolve(CLOSED, reads_documents=True), "client_metadata_url"),
     ],
 )
@@ -82,10 +82,13 @@ def test_who_cannot_be_known_is_told_what_to_give(introduction, issuer, way_out)
 @pytest.mark.parametrize(
     ("introduction", "before"),
     [
-        (Introduction("me", "s", issuer=OTHER), None),
-        (Introduction(issuer=OTHER), None),
-        (Introduction("me", "s"), login(KnownClient("me", "s"), Issuer(OTHER, f"{OTHER}/token"))),
-        (NOBODY, login(KnownClient("me", "s"), Issuer(OTHER, f"{OTHER}/token"))),
+        (ClientIdentity("me", "s", issuer=OTHER), None),
+        (ClientIdentity(issuer=OTHER), None),
+        (
+            ClientIdentity("me", "s"),
+            login(KnownClient("me", "s"), AuthorizationServer(OTHER, f"{OTHER}/token")),
+        ),
+        (NOBODY, login(KnownClient("me", "s"), AuthorizationServer(OTHER, f"{OTHER}/token"))),
     ],
 )
 def test_what_one_issuer_has_given_no_other_one_is_shown(introduction, before):
@@ -100,14 +103,20 @@ def test_what_one_issuer_has_given_no_other_one_is_shown(introduction, before):
     ("introduction", "before"),
     [
         (NOBODY, None),
-        (Introduction("me", issuer=f"{ID}/"), None),
-        (Introduction("me"), login(KnownClient("me"))),
+        (ClientIdentity("me", issuer=f"{ID}/"), None),
+        (ClientIdentity("me"), login(KnownClient("me"))),
         # Another client, or one that has registered, or is known by a document, is not bound to where it was before.
-        (Introduction("me"), login(KnownClient("you"), Issuer(OTHER, f"{OTHER}/token"))),
-        (NOBODY, login(KnownClient("x", how=REGISTERED), Issuer(OTHER, f"{OTHER}/token"))),
-        (NOBODY, login(KnownClient(URL, how=DOCUMENT), Issuer(OTHER, f"{OTHER}/token"))),
-        (Introduction(document=URL), login(KnownClient("you"), Issuer(OTHER, f"{OTHER}/token"))),
-        (Introduction("me", issuer=ID), login(KnownClient("me"), Issuer(OTHER, f"{OTHER}/token"))),
+        (ClientIdentity("me"), login(KnownClient("you"), AuthorizationServer(OTHER, f"{OTHER}/token"))),
+        (NOBODY, login(KnownClient("x", how=REGISTERED), AuthorizationServer(OTHER, f"{OTHER}/token"))),
+        (NOBODY, login(KnownClient(URL, how=DOCUMENT), AuthorizationServer(OTHER, f"{OTHER}/token"))),
+        (
+            ClientIdentity(document=URL),
+            login(KnownClient("you"), AuthorizationServer(OTHER, f"{OTHER}/token")),
+        ),
+        (
+            ClientIdentity("me", issuer=ID),
+            login(KnownClient("me"), AuthorizationServer(OTHER, f"{OTHER}/token")),
+        ),
     ],
 )
 def test_who_may_log_in_at_this_issuer(introduction, before):

@@ -16,11 +16,11 @@ from internet import Internet, answer
 from mcpbus.client import http_library
 from mcpbus.client.oauth import http_web
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
-from mcpbus.client.oauth.http_web import HttpWeb
-from mcpbus.client.oauth.nearness import Nearness
-from mcpbus.client.oauth.web import Answer
+from mcpbus.client.oauth.http_web import OAuthHttpClient
+from mcpbus.client.oauth.nearness import NetworkZone
+from mcpbus.client.oauth.web import OAuthResponse
 
-FAR = Nearness.ANYWHERE
+FAR = NetworkZone.ANYWHERE
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def saying(*answers):
 
 async def test_what_is_sent(net, autojump_clock):
     net.hosts["id.example"] = saying(*(answer(json={}) for _ in range(3)))
-    web = HttpWeb(FAR, ())
+    web = OAuthHttpClient(FAR, ())
     await web.get("https://id.example:8443/a?b=c")
     await web.post_form("https://id.example/token", {"a": "b c", "d": "\xe9&"}, {"Authorization": "Basic x"})
     await web.post_json("https://id.example/register", {"a": ["b"]})
@@ -60,24 +60,24 @@ async def test_what_is_sent(net, autojump_clock):
 @pytest.mark.parametrize(
     ("said", "got"),
     [
-        (answer(json={"a": 1}), Answer(200, {"a": 1})),
-        (answer(json=[1]), Answer(200)),
-        (answer(body=b"<!doctype html>"), Answer(200)),
-        (answer(404, json={"error": "x"}), Answer(404, {"error": "x"})),
-        (answer(301, location="https://evil.example"), Answer(301, None, "https://evil.example")),
-        (answer(200, location="https://evil.example"), Answer(200)),
+        (answer(json={"a": 1}), OAuthResponse(200, {"a": 1})),
+        (answer(json=[1]), OAuthResponse(200)),
+        (answer(body=b"<!doctype html>"), OAuthResponse(200)),
+        (answer(404, json={"error": "x"}), OAuthResponse(404, {"error": "x"})),
+        (answer(301, location="https://evil.example"), OAuthResponse(301, None, "https://evil.example")),
+        (answer(200, location="https://evil.example"), OAuthResponse(200)),
     ],
 )
 async def test_what_is_answered(said, got, net, autojump_clock):
     net.hosts["id.example"] = saying(said)
-    assert await HttpWeb(FAR, ()).get("https://id.example/x") == got
+    assert await OAuthHttpClient(FAR, ()).get("https://id.example/x") == got
 
 
 async def test_of_several_addresses_one_after_the_other_is_tried(net, autojump_clock):
     net.hosts["id.example"] = saying(answer(json={"a": 1}))
     net.addresses["id.example"] = ["93.184.216.1", "93.184.216.2", "93.184.216.3"]
     net.down = {"93.184.216.1", "93.184.216.2"}
-    assert (await HttpWeb(FAR, ()).get("https://id.example/x")).document == {"a": 1}
+    assert (await OAuthHttpClient(FAR, ()).get("https://id.example/x")).document == {"a": 1}
     assert [visit.address for visit in net.visits] == ["93.184.216.3"]
 
 
@@ -85,9 +85,9 @@ async def test_a_host_that_is_down_or_not_there_cannot_be_asked(net, autojump_cl
     net.hosts["id.example"] = saying()
     net.down = {"id.example"}
     with pytest.raises(IssuerUnavailableError, match=r"cannot connect to https://id\.example/x"):
-        await HttpWeb(FAR, ()).get("https://id.example/x")
+        await OAuthHttpClient(FAR, ()).get("https://id.example/x")
     with pytest.raises(IssuerUnavailableError, match=r"the host of https://nowhere\.example/x is not found"):
-        await HttpWeb(FAR, ()).get("https://nowhere.example/x")
+        await OAuthHttpClient(FAR, ()).get("https://nowhere.example/x")
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,18 @@ async def test_a_host_that_is_down_or_not_there_cannot_be_asked(net, autojump_cl
         (FAR, (), "10.0.0.1", False),
         (FAR, ("ID.example",), "10.0.0.1", True),
         (FAR, ("other.example",), "10.0.0.1", False),
-        (Nearness.NETWORK, (), "10.0.0.1", True),
-        (Nearness.NETWORK, (), "169.254.169.254", False),
-        (Nearness.NETWORK, (), "127.0.0.1", False),
-        (Nearness.LINK, (), "169.254.169.254", True),
-        (Nearness.LINK, (), "127.0.0.1", False),
-        (Nearness.HERE, (), "127.0.0.1", True),
+        (NetworkZone.NETWORK, (), "10.0.0.1", True),
+        (NetworkZone.NETWORK, (), "169.254.169.254", False),
+        (NetworkZone.NETWORK, (), "127.0.0.1", False),
+        (NetworkZone.LINK, (), "169.254.169.254", True),
+        (NetworkZone.LINK, (), "127.0.0.1", False),
+        (NetworkZone.HERE, (), "127.0.0.1", True),
     ],
 )
 async def test_who_may_be_asked(reach, trusted, address, asked, net):
     net.hosts["id.example"] = saying(answer(json={}))
     net.addresses["id.example"] = [address]
-    web = HttpWeb(reach, trusted)
+    web = OAuthHttpClient(reach, trusted)
     if asked:
         await web.get("https://id.example/x")
         assert [visit.address for visit in net.visits] == [address]
@@ -122,11 +122,11 @@ async def test_where_a_proxy_is_between_it_looks_up_names_and_we_do_not(net, aut
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     net.hosts["id.example"] = saying(answer(json={}))
     net.addresses["id.example"] = ["10.0.0.1"]
-    await HttpWeb(FAR, ()).get("https://id.example/x")
+    await OAuthHttpClient(FAR, ()).get("https://id.example/x")
     # What is no name at all can be judged here.
     for url in ("https://10.0.0.1/x", "https://[fd00::1]/x", "https://localhost/x", "https://a.localhost/x"):
         with pytest.raises(MetadataError):
-            await HttpWeb(FAR, ()).get(url)
+            await OAuthHttpClient(FAR, ()).get(url)
     assert len(net.visits) == 1
 
 
@@ -134,7 +134,7 @@ async def test_who_asks_may_leave(net, autojump_clock):
     net.hosts["id.example"] = saying(answer(json={}))
     net.slow["id.example"] = 5
     with trio.move_on_after(1) as scope:
-        await HttpWeb(FAR, ()).get("https://id.example/x")
+        await OAuthHttpClient(FAR, ()).get("https://id.example/x")
     assert scope.cancelled_caught
 
 
@@ -143,7 +143,7 @@ async def test_who_asks_may_leave(net, autojump_clock):
 )
 async def test_what_is_no_address_cannot_be_asked(url, net, autojump_clock):
     with pytest.raises((IssuerUnavailableError, MetadataError)):
-        await HttpWeb(FAR, ()).get(url)
+        await OAuthHttpClient(FAR, ()).get(url)
 
 
 @pytest.fixture
@@ -197,8 +197,8 @@ async def test_who_is_asked_at_an_address_shows_the_certificate_of_the_host(cert
         serve_tls = partial(trio.serve_ssl_over_tcp, serve, 0, serving, host="127.0.0.1")
         [listener] = await nursery.start(serve_tls)
         port = listener.transport_listener.socket.getsockname()[1]
-        web = HttpWeb(FAR, ())
-        assert await web.get(f"https://id.example:{port}/x") == Answer(200, {"a": 1})
+        web = OAuthHttpClient(FAR, ())
+        assert await web.get(f"https://id.example:{port}/x") == OAuthResponse(200, {"a": 1})
         with pytest.raises(IssuerUnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
             await web.get(f"https://other.example:{port}/x")
         nursery.cancel_scope.cancel()

@@ -13,7 +13,7 @@ from mcpbus.client import (
     LoginError,
     LoginNeededError,
     LoginRefusedError,
-    MemoryStore,
+    MemoryTokenStorage,
     StatusError,
     connect_http,
 )
@@ -188,7 +188,7 @@ async def test_a_failure_at_one_place_leaves_the_other_places_to_ask(
 
 
 async def test_a_login_at_another_issuer_outlasts_a_failure_of_the_servers_metadata(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
         # Its own origin has metadata of an issuer, too, at which it has not logged in.
@@ -215,7 +215,7 @@ async def test_an_issuer_may_answer_with_another_status_of_success(status, world
 
         setattr(world.issuer, name, otherwise)
     world.issuer.life = 60.0
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         assert await call(client) == "read"
         first = stored(store, world).tokens
@@ -314,7 +314,7 @@ async def test_a_client_that_the_issuer_knows_registers_nowhere(world, autojump_
 
 
 async def test_what_was_given_once_need_not_be_given_again(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(client_id="known", client_secret="s3cret", store=store)) as client:
         await call(client)
     world.issuer.take_back()
@@ -324,7 +324,7 @@ async def test_what_was_given_once_need_not_be_given_again(world, autojump_clock
 
 
 async def test_a_client_with_another_name_does_not_use_the_login_of_the_last(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     async with world.connect(world.auth(client_id="known", client_secret="s3cret", store=store)) as client:
@@ -535,7 +535,7 @@ async def test_an_issuer_that_is_down_before_the_token_expires_is_waited_for(wor
 
 
 async def test_an_issuer_that_is_down_takes_no_login_away(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
         await trio.sleep(2 * world.issuer.life)
@@ -572,7 +572,7 @@ async def test_a_refresh_token_that_is_not_renewed_is_kept(world, autojump_clock
 
 
 async def test_a_login_outlives_the_program(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     await trio.sleep(5 * world.issuer.life)
@@ -584,7 +584,7 @@ async def test_a_login_outlives_the_program(world, autojump_clock):
 
 @pytest.mark.parametrize("change", [lambda _: b"{}", lambda kept: kept.replace(b'"reach": 0', b'"reach": 7')])
 async def test_what_is_stored_and_cannot_be_read_is_told(change, world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)):
         pass
     kept = await store.load(world.url)
@@ -596,7 +596,7 @@ async def test_what_is_stored_and_cannot_be_read_is_told(change, world, autojump
 
 
 async def test_a_store_that_fails_is_told(world, autojump_clock):
-    class Broken(MemoryStore):
+    class Broken(MemoryTokenStorage):
         async def save(self, server, login):
             raise ValueError(login)
 
@@ -610,7 +610,7 @@ async def test_a_store_that_fails_is_told(world, autojump_clock):
     ("error", "told"), [(LoginError("it is locked"), "^it is locked$"), (KeyError("x"), "failed: KeyError")]
 )
 async def test_a_store_that_fails_while_a_person_is_waited_for_is_told(error, told, world, autojump_clock):
-    class Failing(MemoryStore):
+    class Failing(MemoryTokenStorage):
         async def load(self, server):
             if world.pages:
                 raise error

@@ -8,13 +8,13 @@ import trio
 
 from mcpbus.client.oauth import listener as module
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.oauth.listener import Judged, open_listener
+from mcpbus.client.oauth.listener import RedirectResult, open_listener
 
 GOOD = "c0de=1"
 
 
 def judge(query, *, failure=None):
-    return Judged("value", failure) if query == GOOD else None
+    return RedirectResult("value", failure) if query == GOOD else None
 
 
 async def ask(port, target, *, host="127.0.0.1", verb="GET", at="127.0.0.1", raw=None):
@@ -51,7 +51,7 @@ async def receive(redirect, *requests, judge=judge):
 
 async def test_the_browser_comes_back_and_is_shown_a_page_with_nothing_of_what_it_brings():
     judged, [answer] = await receive(None, lambda port: ask(port, f"/callback?{GOOD}"))
-    assert judged == Judged("value")
+    assert judged == RedirectResult("value")
     head, _, body = answer.decode().partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK\r\n")
     assert f"Content-Length: {len(body)}\r\n" in head
@@ -100,7 +100,7 @@ async def test_all_else_is_answered_that_there_is_nothing(other):
     judged, [answer, _] = await receive(None, other, lambda port: ask(port, f"/callback?{GOOD}"))
     assert answer.startswith(b"HTTP/1.1 404 Not Found\r\n")
     assert b"c0de" not in answer
-    assert judged == Judged("value")
+    assert judged == RedirectResult("value")
 
 
 async def test_who_connects_and_says_nothing_or_leaves_is_no_trouble():
@@ -118,7 +118,7 @@ async def test_who_connects_and_says_nothing_or_leaves_is_no_trouble():
 
     quiet = []
     judged, _ = await receive(None, *[idle] * 5, leave, lambda port: ask(port, f"/callback?{GOOD}"))
-    assert judged == Judged("value")
+    assert judged == RedirectResult("value")
     for stream in quiet:
         await stream.aclose()
 
@@ -133,7 +133,7 @@ async def test_who_says_nothing_is_not_listened_to_for_ever(monkeypatch):
         return b""
 
     judged, _ = await receive(None, idle, idle, lambda port: ask(port, f"/callback?{GOOD}"))
-    assert judged == Judged("value")
+    assert judged == RedirectResult("value")
     for stream in quiet:
         await stream.aclose()
 
@@ -181,7 +181,7 @@ async def test_by_its_name_it_is_reached_at_either_address():
     judged, _ = await receive(
         "http://localhost/callback", lambda port: ask(port, f"/callback?{GOOD}", host="localhost", at="::1")
     )
-    assert judged == Judged("value")
+    assert judged == RedirectResult("value")
 
 
 async def test_it_ends_by_itself():
@@ -219,5 +219,5 @@ async def test_a_browser_does_not_say_a_port_that_goes_without_saying(host):
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(ask, port, "", raw=raw))
-            judged = await module.Listener(listeners, "http://127.0.0.1:80/callback").receive(judge)
-    assert judged == Judged("value")
+            judged = await module.RedirectServer(listeners, "http://127.0.0.1:80/callback").receive(judge)
+    assert judged == RedirectResult("value")

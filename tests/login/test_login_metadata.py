@@ -4,8 +4,8 @@ import pytest
 
 from mcpbus.client.oauth.errors import MetadataError
 from mcpbus.client.oauth.metadata import (
-    Issuer,
-    Resource,
+    AuthorizationServer,
+    ProtectedResource,
     choose_issuer,
     default_issuer,
     issuer_places,
@@ -113,7 +113,7 @@ def test_an_issuer_that_is_no_address_is_asked_nothing(issuer):
 )
 def test_a_server_may_be_the_resource_itself_or_lie_below_it(resource):
     found = judge_resource({"resource": resource, "authorization_servers": [ID]}, PLACE, URL)
-    assert found == Resource(resource, (ID,), None)
+    assert found == ProtectedResource(resource, (ID,), None)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_a_server_lists():
     ],
 )
 def test_which_issuer_is_chosen_of_several(wanted, chosen):
-    resource = Resource(URL, ("https://one.example", "https://two.example"))
+    resource = ProtectedResource(URL, ("https://one.example", "https://two.example"))
     assert choose_issuer(resource, *wanted) == chosen
 
 
@@ -202,7 +202,7 @@ def test_all_that_an_issuer_says_of_itself():
         "authorization_response_iss_parameter_supported": True,
         "client_id_metadata_document_supported": True,
     }
-    assert judge_issuer(document, WHERE, ID) == Issuer(
+    assert judge_issuer(document, WHERE, ID) == AuthorizationServer(
         ID,
         f"{ID}/token",
         "https://login.example/authorize?x=y",
@@ -295,7 +295,7 @@ def test_an_issuer_without_a_token_endpoint_is_none():
 
 def test_what_a_server_of_2025_03_26_is_by_default():
     origin = "https://mcp.example"
-    assert default_issuer(URL) == Issuer(
+    assert default_issuer(URL) == AuthorizationServer(
         origin, f"{origin}/token", f"{origin}/authorize", f"{origin}/register", pkce=True
     )
 

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from mcpbus.client import ClientCredentials, FileStore, MemoryStore, OAuth, connect_http
+from mcpbus.client import ClientCredentials, FileTokenStorage, MemoryTokenStorage, OAuth, connect_http
 from mcpbus.client.oauth.pages import open_browser
 
 PROGRAM = {"client_id": "me", "client_secret": "s3cret"}
@@ -39,8 +39,12 @@ PROGRAM = {"client_id": "me", "client_secret": "s3cret"}
             "an address of this machine, as http://127.0.0.1:8123",
         ),
         ({"redirect": "http://127.0.0.1/callback?x"}, ValueError, "an address of this machine"),
-        ({"store": MemoryStore}, TypeError, "store is a FileStore(), a MemoryStore(), or another LoginStore"),
-        ({"store": {}}, TypeError, "store is a FileStore()"),
+        (
+            {"store": MemoryTokenStorage},
+            TypeError,
+            "store is a FileTokenStorage(), a MemoryTokenStorage(), or another TokenStorage",
+        ),
+        ({"store": {}}, TypeError, "store is a FileTokenStorage()"),
         ({"open_page": "firefox"}, TypeError, "open_page is a function of a URL"),
         ({"timeout": 0}, ValueError, "timeout is more than 0"),
         ({"timeout": "5"}, TypeError, "timeout is a number"),
@@ -61,7 +65,7 @@ def test_what_cannot_be_right(options, error, told):
         ({"client_id": "me"}, ValueError, "give client_secret, or make_assertion, and not both"),
         ({**PROGRAM, "make_assertion": str}, ValueError, "and not both"),
         ({**PROGRAM, "issuer": "x"}, ValueError, "issuer is 'x'"),
-        ({**PROGRAM, "store": 7}, TypeError, "store is a FileStore()"),
+        ({**PROGRAM, "store": 7}, TypeError, "store is a FileTokenStorage()"),
         ({**PROGRAM, "scopes": "a"}, TypeError, "scopes are a list"),
         ({**PROGRAM, "open_page": None}, TypeError, "has no option 'open_page'"),
     ],
@@ -85,7 +89,7 @@ async def test_what_is_no_way_to_log_in(auth):
 def test_what_is_there_by_default():
     auth = OAuth()
     assert (auth.open_page, auth.timeout, auth.redirect, auth.scopes) == (open_browser, 300.0, None, ())
-    assert isinstance(auth.store, MemoryStore)
+    assert isinstance(auth.store, MemoryTokenStorage)
     assert OAuth().store is not auth.store
     assert OAuth(scopes=iter(["a", "b", "a"])).scopes == ("a", "b")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
@@ -99,13 +103,13 @@ def test_what_is_right_is_taken(tmp_path):
         client_metadata_url="https://app.example/client.json",
         issuer="http://localhost:9000/realms/a",
         redirect="http://localhost:8123/callback",
-        store=FileStore(tmp_path),
+        store=FileTokenStorage(tmp_path),
         open_page=None,
     )
     OAuth(redirect=65535)
 
 
-@pytest.mark.parametrize("store", [FileStore, MemoryStore])
+@pytest.mark.parametrize("store", [FileTokenStorage, MemoryTokenStorage])
 def test_what_a_store_is_not_told(store):
     with pytest.raises(TypeError, match=f"{store.__name__}.* has no option 'path'"):
         store(path="x")

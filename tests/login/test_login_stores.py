@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from mcpbus.client import FileStore, LoginError, LoginStore, MemoryStore
+from mcpbus.client import FileTokenStorage, LoginError, MemoryTokenStorage, TokenStorage
 from mcpbus.client.oauth import file_store
 from mcpbus.client.oauth.file_store import default_folder
 
@@ -20,10 +20,10 @@ URL = "https://mcp.example/mcp"
 
 @pytest.fixture(params=["memory", "file"])
 def store(request, tmp_path):
-    return MemoryStore() if request.param == "memory" else FileStore(tmp_path / "a" / "logins")
+    return MemoryTokenStorage() if request.param == "memory" else FileTokenStorage(tmp_path / "a" / "logins")
 
 
-async def test_what_is_kept(store: LoginStore):
+async def test_what_is_kept(store: TokenStorage):
     assert await store.load(URL) is None
     await store.save(URL, b"one")
     await store.save(f"{URL}/other", b"two")
@@ -38,7 +38,8 @@ async def test_what_is_kept(store: LoginStore):
 
 async def test_what_is_kept_for_one_account_is_none_of_another_one(tmp_path):
     stores = [
-        FileStore(tmp_path, account=account) for account in (None, "work", "Work", "home office", "work ")
+        FileTokenStorage(tmp_path, account=account)
+        for account in (None, "work", "Work", "home office", "work ")
     ]
     for store in stores:
         assert await store.load(URL) is None
@@ -57,8 +58,8 @@ async def test_what_is_kept_for_one_account_is_none_of_another_one(tmp_path):
     [("", ValueError), (" ", ValueError), ("a\n", ValueError), ("x" * 101, ValueError), (5, TypeError)],
 )
 def test_an_account_has_a_name(account, error, tmp_path):
-    with pytest.raises(error, match="FileStore: account is"):
-        FileStore(tmp_path, account=account)
+    with pytest.raises(error, match="FileTokenStorage: account is"):
+        FileTokenStorage(tmp_path, account=account)
 
 
 async def test_one_at_a_time_sees_to_a_login_and_who_is_cancelled_is_followed_by_the_next(store):
@@ -88,7 +89,7 @@ async def test_one_at_a_time_sees_to_a_login_and_who_is_cancelled_is_followed_by
 
 
 async def test_nobody_else_can_read_what_is_in_files(tmp_path):
-    store = FileStore(tmp_path / "logins")
+    store = FileTokenStorage(tmp_path / "logins")
     mask = os.umask(0)
     try:
         async with store.turn(URL):
@@ -112,15 +113,15 @@ async def test_nobody_else_can_read_what_is_in_files(tmp_path):
     ],
 )
 async def test_whatever_a_server_is_called_its_file_is_in_the_folder(server, tmp_path):
-    store = FileStore(tmp_path)
+    store = FileTokenStorage(tmp_path)
     await store.save(server, b"x")
     [file] = tmp_path.iterdir()
     assert file.parent == tmp_path
-    assert await FileStore(tmp_path).load(server) == b"x"
+    assert await FileTokenStorage(tmp_path).load(server) == b"x"
 
 
 async def test_a_file_is_there_as_a_whole_or_as_it_was(tmp_path, monkeypatch):
-    store = FileStore(tmp_path)
+    store = FileTokenStorage(tmp_path)
     await store.save(URL, b"one")
 
     def fail(_):
@@ -134,7 +135,7 @@ async def test_a_file_is_there_as_a_whole_or_as_it_was(tmp_path, monkeypatch):
 
 
 async def test_what_is_forgotten_is_so_though_a_program_was_killed_while_it_wrote(tmp_path, monkeypatch):
-    store = FileStore(tmp_path)
+    store = FileTokenStorage(tmp_path)
     await store.save(URL, b"one")
     await store.save(f"{URL}/other", b"another")
     with monkeypatch.context() as killed:
@@ -150,7 +151,7 @@ async def test_what_is_forgotten_is_so_though_a_program_was_killed_while_it_wrot
 
 async def test_a_folder_that_cannot_be_used_is_told(tmp_path):
     (tmp_path / "file").write_text("")
-    store = FileStore(tmp_path / "file" / "logins")
+    store = FileTokenStorage(tmp_path / "file" / "logins")
     for attempt in (store.load(URL), store.save(URL, b"x"), store.turn(URL).__aenter__()):
         with pytest.raises(LoginError, match=f"{tmp_path}/file/logins"):
             await attempt
@@ -158,10 +159,10 @@ async def test_a_folder_that_cannot_be_used_is_told(tmp_path):
 
 HOLDER = """
 import sys, trio
-from mcpbus.client import FileStore
+from mcpbus.client import FileTokenStorage
 
 async def main():
-    async with FileStore(sys.argv[1]).turn(sys.argv[2]):
+    async with FileTokenStorage(sys.argv[1]).turn(sys.argv[2]):
         print("mine", flush=True)
         await trio.sleep_forever()
 
@@ -171,7 +172,7 @@ trio.run(main)
 
 async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(file_store, "_PATIENCE_SECONDS", 0.2)
-    store, command = FileStore(tmp_path), [sys.executable, "-c", HOLDER, tmp_path, URL]
+    store, command = FileTokenStorage(tmp_path), [sys.executable, "-c", HOLDER, tmp_path, URL]
     async with trio.open_nursery() as nursery:
         start = partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
         other = await nursery.start(start)
@@ -190,7 +191,7 @@ async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_p
 def test_where_logins_are_by_default(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert default_folder() == tmp_path / "mcpbus" / "logins"
-    assert FileStore().folder == default_folder()
+    assert FileTokenStorage().folder == default_folder()
     monkeypatch.delenv("XDG_CONFIG_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_folder() == tmp_path / ".config" / "mcpbus" / "logins"
@@ -201,7 +202,7 @@ def test_where_logins_are_by_default(monkeypatch, tmp_path):
 
 async def test_a_system_without_locks_has_them_within_a_program(tmp_path, monkeypatch):
     monkeypatch.setattr(file_store, "fcntl", None)
-    store = FileStore(tmp_path)
+    store = FileTokenStorage(tmp_path)
     seen = []
 
     async def visit():
@@ -216,16 +217,16 @@ async def test_a_system_without_locks_has_them_within_a_program(tmp_path, monkey
 
 
 def test_what_a_store_shows(tmp_path):
-    assert repr(FileStore(tmp_path)) == f"FileStore({str(tmp_path)!r})"
-    assert FileStore(str(tmp_path)).folder == Path(tmp_path)
+    assert repr(FileTokenStorage(tmp_path)) == f"FileTokenStorage({str(tmp_path)!r})"
+    assert FileTokenStorage(str(tmp_path)).folder == Path(tmp_path)
     with pytest.raises(TypeError, match="folder is a text or a path"):
-        FileStore(7)
+        FileTokenStorage(7)
 
 
 async def test_a_folder_in_which_everybody_may_write_is_not_used(tmp_path):
     """Somebody else could put a login there, at whose issuer and as whom they like, or what is read without end."""
     tmp_path.chmod(0o1777)
-    store = FileStore(tmp_path)
+    store = FileTokenStorage(tmp_path)
     for attempt in (store.load(URL), store.save(URL, b"x"), store.turn(URL).__aenter__()):
         with pytest.raises(LoginError, match=f"everybody may write into {tmp_path}.*chmod o-w"):
             await attempt
@@ -241,14 +242,14 @@ async def test_a_file_system_that_has_no_locks_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(file_store.fcntl, "flock", fail)
     with pytest.raises(LoginError, match=f"{tmp_path}: No locks available"):
-        async with FileStore(tmp_path).turn(URL):
+        async with FileTokenStorage(tmp_path).turn(URL):
             pass
 
 
 async def test_another_program_that_never_ends_is_not_waited_for_for_ever(tmp_path, autojump_clock):
     """It may have been stopped."""
-    async with FileStore(tmp_path).turn(URL):
+    async with FileTokenStorage(tmp_path).turn(URL):
         with pytest.raises(LoginError, match=f"another program has seen to the login at {URL} for .*end it"):
-            async with FileStore(tmp_path).turn(URL):
+            async with FileTokenStorage(tmp_path).turn(URL):
                 pass
     assert 300 < trio.current_time() < 3600

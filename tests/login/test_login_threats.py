@@ -8,18 +8,18 @@ from authority import Authority
 from internet import Body, answer
 from login_world import META, call, now, open_world
 
-from mcpbus.client import ClientCredentials, LoginError, MemoryStore, StatusError
+from mcpbus.client import ClientCredentials, LoginError, MemoryTokenStorage, StatusError
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
 
 
 async def refused(world, why, **options):
     """Be refused a login, before anything is asked of a token endpoint."""
-    store = options.setdefault("store", MemoryStore())
+    store = options.setdefault("store", MemoryTokenStorage())
     with pytest.raises(LoginError, match=why) as raised:
         async with world.connect(world.auth(**options)):
             pass
     assert not [visit for visit in world.net.visits if visit.path == "/token"]
-    assert repr(store) == "<MemoryStore of 0 logins>"
+    assert repr(store) == "<MemoryTokenStorage of 0 logins>"
     return raised.value
 
 
@@ -113,7 +113,7 @@ async def test_a_state_is_good_for_one_login(world, autojump_clock):
 async def test_what_an_issuer_has_given_is_its_own_when_the_server_moves_to_another_one(
     world, autojump_clock
 ):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store, scopes=["mine"])) as client:
         await call(client, "write")
         last = {*world.issuer.tokens, *world.issuer.refreshing, *world.issuer.clients}
@@ -128,7 +128,7 @@ async def test_what_an_issuer_has_given_is_its_own_when_the_server_moves_to_anot
 
 
 async def test_a_client_that_one_issuer_knows_is_not_shown_to_another_one(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     auth = world.auth(store=store, client_id="known", client_secret="s3cret")
     async with world.connect(auth) as client:
         await call(client)
@@ -167,7 +167,7 @@ async def test_a_login_stays_where_it_is_while_that_is_one_of_several(world, aut
 
 
 async def test_a_token_is_for_one_server(autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with open_world() as world:
         async with world.connect(world.auth(store=store)) as client:
             await call(client)
@@ -349,7 +349,7 @@ async def test_an_answer_that_is_no_object_is_none(said, world, autojump_clock):
 
 async def test_no_secret_is_logged_or_told(world, autojump_clock, caplog):
     caplog.set_level(logging.DEBUG)
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store, client_id="known", client_secret="s3cret")) as client:
         await call(client, "write")
         await trio.sleep(2 * world.issuer.life)
@@ -414,7 +414,7 @@ async def test_a_server_that_wants_more_than_a_page_can_be_asked_for_is_refused(
 async def test_a_server_that_wants_more_each_time_is_given_up(world, autojump_clock):
     """Nobody has to be there for a program, and its issuer may be the server's own."""
     wanted = [f"{number}-{'x' * 500}" for number in range(100)]
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     program = ClientCredentials(client_id="known", client_secret="s3cret", store=store, clock=now)
     async with world.connect(program) as client:
         for number in range(100):
@@ -435,7 +435,7 @@ async def test_what_is_pasted_and_is_no_address_is_told(back, world, autojump_cl
 
 
 async def test_another_issuer_than_the_user_names_is_shown_nothing_that_is_kept(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     world.calls.clear()

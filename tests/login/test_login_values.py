@@ -6,14 +6,16 @@ import pytest
 
 from mcpbus.client import ClientCredentials, OAuth
 from mcpbus.client.oauth.authorization import AuthorizationRequest, make_request
-from mcpbus.client.oauth.clients import Introduction
+from mcpbus.client.oauth.clients import ClientIdentity
 from mcpbus.client.oauth.errors import InsufficientScopeError, LoginError, LoginRefusedError, again, shown
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens, decode_login, encode_login
-from mcpbus.client.oauth.metadata import Issuer
-from mcpbus.client.oauth.refusal import Refusal
-from mcpbus.client.oauth.web import Answer
+from mcpbus.client.oauth.metadata import AuthorizationServer
+from mcpbus.client.oauth.refusal import TokenChallenge
+from mcpbus.client.oauth.web import OAuthResponse
 
-ISSUER = Issuer("https://id.example", "https://id.example/token", "https://id.example/authorize", pkce=True)
+ISSUER = AuthorizationServer(
+    "https://id.example", "https://id.example/token", "https://id.example/authorize", pkce=True
+)
 CLIENT = KnownClient(
     "me", "s3cret", "client_secret_post", redirect="http://127.0.0.1:1/callback", scopes=("a",)
 )
@@ -45,9 +47,9 @@ def test_what_is_no_login_says_how_to_be_rid_of_it_and_shows_nothing(stored):
         LOGIN,
         make_request(ISSUER, CLIENT, "http://127.0.0.1:1/callback", resource="r", scopes=()),
         AuthorizationRequest("https://page?state=s3cret", "back", ISSUER, "s3cret", "s3cret"),
-        Introduction("me", "s3cret"),
-        Refusal("s3cret", too_little=False),
-        Answer(200, {"access_token": "s3cret"}),
+        ClientIdentity("me", "s3cret"),
+        TokenChallenge("s3cret", too_little=False),
+        OAuthResponse(200, {"access_token": "s3cret"}),
         OAuth(client_id="me", client_secret="s3cret"),
         ClientCredentials(client_id="me", client_secret="s3cret"),
     ],

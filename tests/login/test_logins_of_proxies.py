@@ -8,7 +8,7 @@ from internet import answer
 from login_world import META, call
 
 from mcpbus import ProtocolError, Proxy
-from mcpbus.client import FileStore, LoginError, MemoryStore
+from mcpbus.client import FileTokenStorage, LoginError, MemoryTokenStorage
 from mcpbus.client.oauth.by_hand import log_in, log_out
 from mcpbus.client.oauth.login import decode_login
 from mcpbus.gateway import gateway
@@ -53,7 +53,7 @@ async def test_a_person_who_takes_long_keeps_no_client_waiting(world, autojump_c
 
 async def test_a_person_who_does_not_come_is_shown_one_page(world, autojump_clock, caplog):
     world.absent = 1e9
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with open_client(Proxy(world.url, login=world.auth(store=store, timeout=300))) as client:
         await trio.sleep(10_000)
         assert world.pages == 1
@@ -107,7 +107,7 @@ async def test_a_gateway_uses_what_was_logged_in_to(world, autojump_clock, tmp_p
         assert await names(client) == []
         assert world.pages == 0
         assert f"`mcpbus login {world.url}`" in caplog.text
-        await log_in(world.url, world.auth(store=FileStore()))
+        await log_in(world.url, world.auth(store=FileTokenStorage()))
         await trio.sleep(120)
         assert await call(client, "vault_read") == "read"
     assert world.pages == 1
@@ -209,7 +209,7 @@ async def test_two_accounts_at_one_url_never_share_a_login(
     world._guard = note
     tokens = {}
     for account in ("work", None, "home"):
-        store = FileStore(account=account)
+        store = FileTokenStorage(account=account)
         await log_in(world.url, world.auth(store=store))
         tokens[account] = decode_login(await store.load(world.url), world.url).tokens.access
     assert len({*tokens.values()}) == 3
@@ -220,7 +220,7 @@ async def test_two_accounts_at_one_url_never_share_a_login(
             assert await call(client, f"{name}_read") == "read"
     assert asked == [tokens["work"], tokens["home"], tokens[None]]
     # A logout is of one account.
-    await log_out(world.url, FileStore(account="work"))
+    await log_out(world.url, FileTokenStorage(account="work"))
     async with open_client(gateway(servers)) as client:
         await trio.sleep(10)
         assert await names(client) == ["b_read", "b_write", "c_read", "c_write"]
@@ -231,19 +231,19 @@ async def test_two_entries_at_one_url_without_a_name_ask_for_a_login_each(
     world, autojump_clock, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    await log_in(world.url, world.auth(store=FileStore()))
+    await log_in(world.url, world.auth(store=FileTokenStorage()))
     servers = {"my work": {"url": world.url}, "home": {"url": f"{world.url}/"}}
     async with open_client(gateway(servers)) as client:
         await trio.sleep(10)
         assert await names(client) == []
         assert f"`mcpbus login {world.url} --as 'my work'`" in caplog.text
-        await log_in(world.url, world.auth(store=FileStore(account="my work")))
+        await log_in(world.url, world.auth(store=FileTokenStorage(account="my work")))
         await trio.sleep(120)
         assert await names(client) == ["my_work_read", "my_work_write"]
 
 
 async def test_a_login_of_a_name_that_cannot_be_read_is_removed_by_that_name(world, autojump_clock, tmp_path):
-    store = FileStore(tmp_path, account="work")
+    store = FileTokenStorage(tmp_path, account="work")
     await store.save(world.url, b"{}")
     with pytest.raises(LoginError, match=f"mcpbus logout {world.url} --as work removes it"):
         async with world.connect(world.auth(store=store)):

@@ -4,7 +4,7 @@ import pytest
 import trio
 from login_world import call
 
-from mcpbus.client import FileStore, LoginError, LoginRefusedError, MemoryStore
+from mcpbus.client import FileTokenStorage, LoginError, LoginRefusedError, MemoryTokenStorage
 from mcpbus.client.oauth.by_hand import log_in
 
 
@@ -25,7 +25,7 @@ async def test_a_hundred_requests_that_are_refused_at_once_log_in_once(world, au
 
 
 async def test_connections_that_share_a_store_log_in_once(world, autojump_clock):
-    store, said = MemoryStore(), []
+    store, said = MemoryTokenStorage(), []
     world.absent = 30
 
     async def ask():
@@ -41,7 +41,7 @@ async def test_connections_that_share_a_store_log_in_once(world, autojump_clock)
 
 async def test_a_token_is_renewed_once_for_all_and_no_refresh_token_is_used_twice(world, autojump_clock):
     """Issuers take everything back when one is."""
-    store, said = MemoryStore(), []
+    store, said = MemoryTokenStorage(), []
     async with trio.open_nursery() as nursery:
 
         async def ask(task_status):
@@ -181,7 +181,7 @@ async def test_programs_that_share_a_folder_use_what_one_of_them_has_got(world, 
     world.absent, said = 3, []
 
     async def ask():
-        async with world.connect(world.auth(store=FileStore(tmp_path))) as client:
+        async with world.connect(world.auth(store=FileTokenStorage(tmp_path))) as client:
             said.append(await call(client))
 
     async with trio.open_nursery() as nursery:
@@ -192,7 +192,7 @@ async def test_programs_that_share_a_folder_use_what_one_of_them_has_got(world, 
 
 
 async def test_a_login_elsewhere_is_found_by_who_holds_an_older_token(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
         world.issuer.take_back()
@@ -203,7 +203,7 @@ async def test_a_login_elsewhere_is_found_by_who_holds_an_older_token(world, aut
 
 
 async def test_a_login_that_is_forgotten_elsewhere_is_not_brought_back(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
         await store.save(world.url, None)
@@ -216,7 +216,7 @@ async def test_a_login_that_is_forgotten_elsewhere_is_not_brought_back(world, au
 
 
 async def test_who_waits_for_a_person_goes_on_when_somebody_logs_in_by_hand(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
 
     async def nobody(page):
         await trio.sleep_forever()

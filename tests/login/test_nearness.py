@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.client.oauth.http_web import reach_of
-from mcpbus.client.oauth.nearness import Nearness, nearness
+from mcpbus.client.oauth.nearness import NetworkZone, nearness
 
-FAR, NETWORK, LINK, HERE = Nearness
+FAR, NETWORK, LINK, HERE = NetworkZone
 
 
 @pytest.mark.parametrize(

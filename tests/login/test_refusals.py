@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.client.oauth.refusal import Refusal, read_refusal
+from mcpbus.client.oauth.refusal import TokenChallenge, read_refusal
 
 PLACE = "https://mcp.example/meta"
 
@@ -14,61 +14,66 @@ PLACE = "https://mcp.example/meta"
         (404, ["Bearer"], "t", None),
         (400, ['Bearer error="invalid_request"'], "t", None),
         # 401: there is to be another one, or one at all.
-        (401, [], None, Refusal(None, too_little=False)),
-        (401, [], "t", Refusal("t", too_little=False)),
-        (401, ["Bearer"], None, Refusal(None, too_little=False)),
+        (401, [], None, TokenChallenge(None, too_little=False)),
+        (401, [], "t", TokenChallenge("t", too_little=False)),
+        (401, ["Bearer"], None, TokenChallenge(None, too_little=False)),
         (
             401,
             [f'Bearer scope="a b", resource_metadata="{PLACE}"'],
             None,
-            Refusal(None, too_little=False, place=PLACE, scopes=("a", "b")),
+            TokenChallenge(None, too_little=False, place=PLACE, scopes=("a", "b")),
         ),
         (
             401,
             ['Bearer error="invalid_token", error_description="it has expired"'],
             "t",
-            Refusal("t", too_little=False, why="it has expired"),
+            TokenChallenge("t", too_little=False, why="it has expired"),
         ),
-        (401, ['Bearer error="invalid_token"'], "t", Refusal("t", too_little=False, why="invalid_token")),
+        (
+            401,
+            ['Bearer error="invalid_token"'],
+            "t",
+            TokenChallenge("t", too_little=False, why="invalid_token"),
+        ),
         (
             401,
             [f'Basic realm="x", Bearer resource_metadata={PLACE}'],
             None,
-            Refusal(None, too_little=False, place=PLACE),
+            TokenChallenge(None, too_little=False, place=PLACE),
         ),
         (
             401,
             ["Bearer realm=x", f"Bearer resource_metadata={PLACE}"],
             None,
-            Refusal(None, too_little=False, place=PLACE),
+            TokenChallenge(None, too_little=False, place=PLACE),
         ),
         # A server that names another scheme, or the proxy in front of it, may take a token all the same: its metadata tells.
-        (401, ['Basic realm="x"'], None, Refusal(None, too_little=False)),
-        (401, ["Negotiate", "NTLM"], "t", Refusal("t", too_little=False)),
+        (401, ['Basic realm="x"'], None, TokenChallenge(None, too_little=False)),
+        (401, ["Negotiate", "NTLM"], "t", TokenChallenge("t", too_little=False)),
         # 403: it is to allow more.
         (
             403,
             [f'Bearer error="insufficient_scope", scope="a b", resource_metadata="{PLACE}"'],
             "t",
-            Refusal("t", too_little=True, place=PLACE, scopes=("a", "b"), why="insufficient_scope"),
+            TokenChallenge("t", too_little=True, place=PLACE, scopes=("a", "b"), why="insufficient_scope"),
         ),
         (
             403,
             ['Bearer scope="x"', 'Bearer error=insufficient_scope, scope="a"'],
             "t",
-            Refusal("t", too_little=True, scopes=("a",), why="insufficient_scope"),
+            TokenChallenge("t", too_little=True, scopes=("a",), why="insufficient_scope"),
         ),
         # A request that came without a token needs one.
         (
             403,
             ['Bearer error="insufficient_scope", scope="a"'],
             None,
-            Refusal(None, too_little=False, scopes=("a",), why="insufficient_scope"),
+            TokenChallenge(None, too_little=False, scopes=("a",), why="insufficient_scope"),
         ),
-        (403, ['Bearer scope="a b"'], None, Refusal(None, too_little=False, scopes=("a", "b"))),
+        (403, ['Bearer scope="a b"'], None, TokenChallenge(None, too_little=False, scopes=("a", "b"))),
         # A server that names scopes wants them, whether or not it names the error.
-        (403, ['Bearer scope="a"'], "t", Refusal("t", too_little=True, scopes=("a",))),
-        (403, ["Negotiate", 'Bearer scope="a"'], "t", Refusal("t", too_little=True, scopes=("a",))),
+        (403, ['Bearer scope="a"'], "t", TokenChallenge("t", too_little=True, scopes=("a",))),
+        (403, ["Negotiate", 'Bearer scope="a"'], "t", TokenChallenge("t", too_little=True, scopes=("a",))),
         (403, ['Bearer error="invalid_token", scope="a"'], "t", None),
         (403, ['Bearer error="invalid_token"'], "t", None),
         (403, ['Bearer scope=""'], "t", None),

@@ -5,7 +5,7 @@ import trio
 from internet import answer
 from login_world import call
 
-from mcpbus.client import LoginError, LoginNeededError, MemoryStore
+from mcpbus.client import LoginError, LoginNeededError, MemoryTokenStorage
 from mcpbus.client.oauth.by_hand import log_in
 
 
@@ -19,7 +19,7 @@ async def expired(world):
 
 async def test_who_leaves_in_the_middle_of_one_loses_no_login(world, autojump_clock):
     """The issuer has spent the last refresh token by then."""
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     await expired(world)
@@ -39,7 +39,7 @@ async def test_who_leaves_in_the_middle_of_one_loses_no_login(world, autojump_cl
 
 
 async def test_nor_does_who_leaves_while_it_is_stored(world, autojump_clock):
-    class Slow(MemoryStore):
+    class Slow(MemoryTokenStorage):
         async def save(self, server, login):
             await trio.sleep(1)
             await super().save(server, login)
@@ -57,7 +57,7 @@ async def test_nor_does_who_leaves_while_it_is_stored(world, autojump_clock):
 
 
 async def test_who_leaves_waits_for_one_no_longer_than_for_its_issuer(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     await expired(world)
@@ -71,7 +71,7 @@ async def test_who_leaves_waits_for_one_no_longer_than_for_its_issuer(world, aut
 
 @pytest.mark.parametrize("refuses", [True, False])
 async def test_a_login_by_hand_meanwhile_is_the_one_that_counts(refuses, world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
         await expired(world)
@@ -100,7 +100,7 @@ async def test_a_login_by_hand_meanwhile_is_the_one_that_counts(refuses, world, 
     ids=["moved", "firewall", "portal", "request"],
 )
 async def test_an_issuer_that_is_at_fault_takes_no_login_away(instead, world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     await expired(world)
@@ -127,7 +127,7 @@ async def test_nor_is_it_asked_again_and_again(world, autojump_clock):
 
 @pytest.mark.parametrize("error", ["invalid_grant", "invalid_client", "unauthorized_client"])
 async def test_what_the_issuer_says_is_no_good_is_used_no_more(error, world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     await expired(world)

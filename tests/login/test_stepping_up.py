@@ -11,7 +11,7 @@ from mcpbus.client import (
     InsufficientScopeError,
     LoginNeededError,
     LoginRefusedError,
-    MemoryStore,
+    MemoryTokenStorage,
     StatusError,
 )
 from mcpbus.client.oauth.by_hand import log_in
@@ -154,7 +154,7 @@ async def test_an_issuer_that_does_not_say_what_it_grants_is_believed(world, aut
 
 
 async def test_what_another_connection_has_stepped_up_to_is_used(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as one, world.connect(world.auth(store=store)) as other:
         await call(one, "read")
         await call(other, "write")
@@ -163,7 +163,7 @@ async def test_what_another_connection_has_stepped_up_to_is_used(world, autojump
 
 
 async def test_what_nobody_was_there_for_is_asked_for_the_next_time(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
     async with world.connect(world.auth(store=store, open_page=None)) as client:
@@ -200,7 +200,7 @@ def clients_asked(world):
 async def test_a_page_that_led_nowhere_is_followed_by_one_of_a_client_that_registers_again(
     gives_up, world, autojump_clock
 ):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     name = await forgotten_by(world, store)
 
     async def error_page(page):
@@ -226,7 +226,7 @@ async def test_a_page_that_led_nowhere_is_followed_by_one_of_a_client_that_regis
 async def test_an_issuer_that_reports_that_it_has_forgotten_the_client_gets_another_one_at_once(
     at, code, world, autojump_clock
 ):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     name = await forgotten_by(world, store)
     if at == "the token endpoint" and code == "unauthorized_client":
         token = world.issuer._token
@@ -246,7 +246,7 @@ async def test_an_issuer_that_reports_that_it_has_forgotten_the_client_gets_anot
 
 
 async def test_a_person_who_declines_at_a_known_client_does_not_make_it_register_again(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     world.document["scopes_supported"] = ["read", "write"]
     async with world.connect(world.auth(store=store)) as client:
         await call(client)
@@ -265,7 +265,7 @@ async def test_a_person_who_declines_at_a_known_client_does_not_make_it_register
 async def test_a_client_that_was_given_is_not_replaced_where_the_issuer_has_forgotten_it(
     world, autojump_clock
 ):
-    given = {"client_id": "known", "client_secret": "s3cret", "store": MemoryStore()}
+    given = {"client_id": "known", "client_secret": "s3cret", "store": MemoryTokenStorage()}
     async with world.connect(world.auth(**given)) as client:
         await call(client)
         del world.issuer.clients["known"]
@@ -275,7 +275,7 @@ async def test_a_client_that_was_given_is_not_replaced_where_the_issuer_has_forg
 
 
 async def test_an_issuer_that_does_not_let_the_forgotten_client_register_is_asked_once(world, autojump_clock):
-    store = MemoryStore()
+    store = MemoryTokenStorage()
     await forgotten_by(world, store)
     world.issuer.instead["/register"] = answer(403, json={"error": "access_denied"})
     async with world.connect(world.auth(store=store)) as client:

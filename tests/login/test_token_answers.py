@@ -7,7 +7,7 @@ import pytest
 from mcpbus.client.oauth.authorization import AuthorizationRequest
 from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, LoginRefusedError
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens
-from mcpbus.client.oauth.metadata import Issuer
+from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.token_requests import (
     for_code,
     for_itself,
@@ -17,7 +17,7 @@ from mcpbus.client.oauth.token_requests import (
 )
 
 ID = "https://id.example"
-ISSUER = Issuer(ID, f"{ID}/token")
+ISSUER = AuthorizationServer(ID, f"{ID}/token")
 RESOURCE = "https://mcp.example/mcp"
 GOOD = {"access_token": "t0ken", "token_type": "Bearer"}
 

@@ -9,7 +9,7 @@ import trio
 from internet import answer
 from login_world import META, call, now, open_world
 
-from mcpbus.client import ClientCredentials, ClientError, FileStore, MemoryStore, connect_http
+from mcpbus.client import ClientCredentials, ClientError, FileTokenStorage, MemoryTokenStorage, connect_http
 from mcpbus.client.oauth.by_hand import log_in
 
 KEY = "k3y"
@@ -116,20 +116,20 @@ async def test_nor_where_nobody_is_there(autojump_clock, caplog):
 
 
 async def test_nor_where_a_store_is_at_fault(autojump_clock, caplog):
-    class Broken(MemoryStore):
+    class Broken(MemoryTokenStorage):
         async def save(self, server, login):
             raise OSError(server)
 
     async with open_with_key() as world:
         await fails(world, world.auth(store=Broken()), caplog)
-        store = MemoryStore()
+        store = MemoryTokenStorage()
         await store.save(URL, b"{}")
         assert "mcpbus logout" in await fails(world, world.auth(store=store), caplog)
 
 
 async def test_nor_where_another_program_is_waited_for(autojump_clock, caplog, tmp_path):
     async with open_with_key() as world:
-        one, other = FileStore(tmp_path), FileStore(tmp_path)
+        one, other = FileTokenStorage(tmp_path), FileTokenStorage(tmp_path)
         async with one.turn(URL):
             with trio.move_on_after(10):
                 async with world.connect(world.auth(store=other)):

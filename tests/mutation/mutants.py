@@ -157,7 +157,7 @@ class Mutants:
             case ast.Constant(value=int(number)):
                 yield self._make(node, f"{number} to {number + 1}", str(number + 1))
             case (
-                ast.Attribute(attr=word, value=ast.Name(id="Reason" | "Verdict"))
+                ast.Attribute(attr=word, value=ast.Name(id="Reason" | "FateKind"))
                 | ast.Name(id=word, ctx=ast.Load())
             ) if word in _NAMED:
                 instead = ast.unparse(node).removesuffix(word) + _NAMED[word]

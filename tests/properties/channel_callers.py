@@ -9,7 +9,7 @@ from callers import DECLARED, MODERN, Caller, request, with_meta
 from ears import LineEar, MemoryEar, SocketEar, SseEar
 from notebook import Heard, Sent
 
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.tasks import TASKS
 
@@ -152,7 +152,7 @@ class MemoryCaller(ChannelCaller):
     async def _run(self, method: str, params: dict[str, Any], about: dict[str, Any]) -> None:
         _about.set(about)
         client = self.ear.client_end
-        with about["scope"], contextlib.suppress(Disconnected, ProtocolError):
+        with about["scope"], contextlib.suppress(DisconnectedError, ProtocolError):
             if method == "subscriptions/listen":
                 wanted = params["notifications"]
                 async with client.listen(
@@ -185,7 +185,7 @@ class MemoryCaller(ChannelCaller):
             inbox[0].set()
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
-        with contextlib.suppress(Disconnected):
+        with contextlib.suppress(DisconnectedError):
             await self.ear.client_end.notify(method, params)
 
     async def cancel(self, sent: Sent) -> None:

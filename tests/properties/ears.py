@@ -9,12 +9,12 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
-from mcpbus.client.errors import Disconnected
-from mcpbus.client.pending import Pending
+from mcpbus.client.errors import DisconnectedError
+from mcpbus.client.pending import PendingRequest
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
-    Notification,
-    Request,
+    JsonRpcNotification,
+    JsonRpcRequest,
     RequestId,
     encode_error,
     encode_notification,
@@ -282,7 +282,7 @@ class MemoryEar(ChannelEar):
                         revision=revision, principal=principal, **options
                     ) as self.client_end:
                         await self._left.wait()
-                except* (ProtocolError, Disconnected):
+                except* (ProtocolError, DisconnectedError):
                     self.refused = True
             self.over = True
 
@@ -309,7 +309,7 @@ class Overheard(Client):
         super().__init__(*arguments, **named)
         self.ear = self.opening
 
-    def receive(self, data: bytes, owner: Pending | None = None) -> None:
+    def receive(self, data: bytes, owner: PendingRequest | None = None) -> None:
         self.ear.note(data)
         super().receive(data, owner)
 
@@ -322,16 +322,16 @@ class Overheard(Client):
         self.ear.note(encode_error(request_id, result) if failed else encode_result(request_id, result))
         super().answered(request_id, result)
 
-    def _send(self, message: Message, pending: Pending | None = None) -> None:
+    def _send(self, message: Message, pending: PendingRequest | None = None) -> None:
         self.ear.on_sent(json.loads(written(message)))
         super()._send(message, pending)
 
 
 def written(message: Message) -> bytes:
     """Encode a message of a client in process, as it would be on a wire."""
-    if isinstance(message, Request):
+    if isinstance(message, JsonRpcRequest):
         return encode_request(message.id, message.method, message.params)
-    if isinstance(message, Notification):
+    if isinstance(message, JsonRpcNotification):
         return encode_notification(message.method, message.params)
     if message.error is None:
         return encode_result(message.id, bytes(message.result))

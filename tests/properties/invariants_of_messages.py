@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from transcripts import appearances, entries, is_reply, key_of, own_streams
 
-from mcpbus.core.receipt import DELIVERED, STORED, Fate, Verdict
+from mcpbus.core.receipt import DELIVERED, STORED, Fate, FateKind
 from mcpbus.protocol.errors import INTERNAL_ERROR, SERVER_ERROR
 from mcpbus.protocol.routes import Reason
 
@@ -173,10 +173,10 @@ def the_books_balance(world: Any) -> Iterator[str]:
     claimed = Counter(ledger.pending)
     claimed += Counter(
         {
-            Verdict.DELIVERED: ledger.delivered,
-            Verdict.STORED: ledger.stored,
-            Verdict.DISCARDED: sum(ledger.discarded.values()),
-            Verdict.REFUSED: ledger.refused,
+            FateKind.DELIVERED: ledger.delivered,
+            FateKind.STORED: ledger.stored,
+            FateKind.DISCARDED: sum(ledger.discarded.values()),
+            FateKind.REFUSED: ledger.refused,
         }
     )
     if +fates != +claimed or ledger.emitted != len(world.receipts):

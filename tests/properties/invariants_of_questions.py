@@ -5,7 +5,7 @@ from typing import Any
 
 from transcripts import Place, entries, key_of
 
-_REFUSED = {"ClientRefusedError", "InvalidAnswerError"}
+_REFUSED = {"InputRefusedError", "InvalidInputError"}
 """How questions end that their client has answered, but not as they wanted."""
 
 

@@ -8,7 +8,7 @@ from handlers import BRIEF_SECONDS
 from notebook import LIFETIME
 from transcripts import appearances, entries, is_reply, key_of, what_is
 
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Location
 from mcpbus.protocol.levels import LogLevel
 
 _ABANDONED_SECONDS = 300
@@ -63,7 +63,7 @@ def judge_purge(world: Any, sent: Any) -> None:
     if sent.call.sents[-1] is not sent:
         return
     waiting = [s.receipt.place for s in world.said.values() if s.sent is sent and s.receipt is not None]
-    if Place.OUTBOX in waiting:
+    if Location.OUTBOX in waiting:
         world.fault("6", f"what waits for the cancelled call {sent.call.number} is kept")
 
 

@@ -7,7 +7,7 @@ import trio
 from invariants_of_requests import judge_purge
 from notebook import Call, Listen
 
-from mcpbus.core.receipt import Place
+from mcpbus.core.receipt import Location
 
 _INVALID_PARAMS, _NO_METHOD = -32602, -32601
 _QUICK = {"resources/read": {"uri": "res://a/b"}, "prompts/get": {"name": "prompt"}}
@@ -112,7 +112,7 @@ class RequestSteps:
         sent.silenced = self.tick()
         # What is being written stands, and so does a reply that waits: they may still come.
         silent = sent.call is None or sent.call.outcome in {"running", "cancelled"}
-        if silent and not self.bus.ledger.pending[Place.WRITING]:
+        if silent and not self.bus.ledger.pending[Location.WRITING]:
             sent.ends = {ear: len(ear.messages) for ear in self.family(sent.ear) if not ear.stalled}
         if took:
             judge_purge(self, sent)

@@ -11,9 +11,9 @@ from mcpbus.protocol.errors import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR,
 from mcpbus.protocol.jsonrpc import (
     MAX_BATCH,
     ErrorObject,
-    Notification,
-    Request,
-    Response,
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
     Undecodable,
     decode,
     decode_batch,
@@ -46,7 +46,7 @@ def message(**members: object) -> bytes:
 @pytest.mark.parametrize("identity", [0, 1, -7, 2**53, 2**64, "", "a", "1", "é", "\n"])
 def test_a_request_keeps_its_id_in_type_and_value(identity):  # J-1, J-5
     request = decode(message(id=identity, method="ping"))
-    assert isinstance(request, Request)
+    assert isinstance(request, JsonRpcRequest)
     assert (type(request.id), request.id) == (type(identity), identity)
 
 
@@ -61,25 +61,27 @@ def test_params_stay_raw_until_their_type_is_known():
 
 
 def test_a_message_without_params_has_an_empty_object():
-    assert decode(message(id=1, method="ping")) == Request(1, "ping", msgspec.Raw(b"{}"))
+    assert decode(message(id=1, method="ping")) == JsonRpcRequest(1, "ping", msgspec.Raw(b"{}"))
 
 
 def test_a_message_with_a_method_and_no_id_is_a_notification():  # J-10
-    assert decode(message(method="notifications/initialized")) == Notification("notifications/initialized")
+    assert decode(message(method="notifications/initialized")) == JsonRpcNotification(
+        "notifications/initialized"
+    )
 
 
 def test_members_that_nobody_knows_are_ignored():
-    assert isinstance(decode(message(id=1, method="ping", extra={"a": 1})), Request)
+    assert isinstance(decode(message(id=1, method="ping", extra={"a": 1})), JsonRpcRequest)
 
 
 def test_a_result_is_read_whatever_json_it_is():
-    assert decode(message(id="q", result={"a": 1})) == Response("q", msgspec.Raw(b'{"a": 1}'))
+    assert decode(message(id="q", result={"a": 1})) == JsonRpcResponse("q", msgspec.Raw(b'{"a": 1}'))
     assert decode(message(id=1, result=None)).result == msgspec.Raw(b"null")
 
 
 def test_an_error_is_read_with_its_data():
     response = decode(message(id=0, error={"code": -1, "message": "no", "data": [1]}))
-    assert response == Response(0, None, ErrorObject(-1, "no", msgspec.Raw(b"[1]")))
+    assert response == JsonRpcResponse(0, None, ErrorObject(-1, "no", msgspec.Raw(b"[1]")))
 
 
 def test_only_an_error_may_lack_an_id():  # J-9
@@ -90,7 +92,7 @@ def test_only_an_error_may_lack_an_id():  # J-9
 
 def test_an_error_may_say_by_null_that_it_lacks_one():  # J-9: MCP leaves it out, JSON-RPC itself and the SDKs do not
     error = {"code": -32000, "message": "no"}
-    assert decode(message(id=None, error=error)) == Response(None, None, ErrorObject(-32000, "no"))
+    assert decode(message(id=None, error=error)) == JsonRpcResponse(None, None, ErrorObject(-32000, "no"))
 
 
 # On any interpreter: the first had a bound of 1,000, later ones go by the stack that is left.
@@ -205,11 +207,11 @@ ANSWERS = {
 def test_of_an_answer_that_cannot_be_read_it_is_told_whose_it_is_and_why(text, fault):
     for said in (text, text.decode()):
         answer = decode(said)
-        assert answer == Response(1, fault=answer.fault)
+        assert answer == JsonRpcResponse(1, fault=answer.fault)
         assert fault in answer.fault
 
 
-def outcome(data: bytes | str) -> Request | Notification | Response | Undecodable:
+def outcome(data: bytes | str) -> JsonRpcRequest | JsonRpcNotification | JsonRpcResponse | Undecodable:
     try:
         return decode(data)
     except Undecodable as fault:
@@ -219,7 +221,7 @@ def outcome(data: bytes | str) -> Request | Notification | Response | Undecodabl
 def is_sound(found: object) -> bool:
     if isinstance(found, Undecodable):
         return found.error.code in {PARSE_ERROR, INVALID_REQUEST}
-    return isinstance(found, (Request, Notification, Response))
+    return isinstance(found, (JsonRpcRequest, JsonRpcNotification, JsonRpcResponse))
 
 
 @given(st.binary() | st.text(st.characters()))
@@ -270,7 +272,7 @@ def test_the_messages_of_an_array_are_read_as_if_each_had_come_by_itself(parts):
 def test_what_in_an_array_is_no_message_is_given_in_its_place():
     bad, good, nested = decode_batch(b'[{"id": 7}, %b, []]' % message(id=1, method="ping"))
     assert (bad.id, bad.error.code) == (7, INVALID_REQUEST)
-    assert good == Request(1, "ping")
+    assert good == JsonRpcRequest(1, "ping")
     assert (nested.id, nested.error.code, nested.array) == (None, INVALID_REQUEST, True)
 
 

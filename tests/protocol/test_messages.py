@@ -171,19 +171,24 @@ def test_an_empty_filter_asks_for_nothing():  # S-8
 
 
 WRITTEN = [
-    (wire.Tool("t", {"type": "object"}), {"name": "t", "inputSchema": {"type": "object"}}),
-    (wire.Tool("t", msgspec.Raw(b"{}"), meta={"a": 1}), {"name": "t", "inputSchema": {}, "_meta": {"a": 1}}),
+    (wire.ToolDescription("t", {"type": "object"}), {"name": "t", "inputSchema": {"type": "object"}}),
     (
-        wire.Tool("t", {}, annotations=wire.ToolAnnotations(read_only_hint=False), output_schema={}),
+        wire.ToolDescription("t", msgspec.Raw(b"{}"), meta={"a": 1}),
+        {"name": "t", "inputSchema": {}, "_meta": {"a": 1}},
+    ),
+    (
+        wire.ToolDescription(
+            "t", {}, annotations=wire.ToolAnnotations(read_only_hint=False), output_schema={}
+        ),
         {"name": "t", "inputSchema": {}, "outputSchema": {}, "annotations": {"readOnlyHint": False}},
     ),
-    (wire.Resource("a://b", "n", size=0), {"uri": "a://b", "name": "n", "size": 0}),
+    (wire.ResourceDescription("a://b", "n", size=0), {"uri": "a://b", "name": "n", "size": 0}),
     (
         wire.ResourceTemplate("a://{b}", "n", mime_type="a/b"),
         {"uriTemplate": "a://{b}", "name": "n", "mimeType": "a/b"},
     ),
     (
-        wire.Prompt(
+        wire.PromptDescription(
             "p",
             arguments=[wire.PromptArgument("a", required=True)],
             icons=[wire.Icon("https://a", sizes=["any"])],
@@ -203,7 +208,7 @@ WRITTEN = [
         {"type": "resource", "resource": {"uri": "a://b", "blob": "AA=="}},
     ),
     (
-        wire.PromptMessage(
+        wire.WirePromptMessage(
             "user",
             wire.TextContent("x", wire.Annotations(["user"], priority=0.0, last_modified="2026-01-01")),
         ),

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import LONGEST_ID, Request, Undecodable, decode
+from mcpbus.protocol.jsonrpc import LONGEST_ID, JsonRpcRequest, Undecodable, decode
 from mcpbus.protocol.meta import read_request, read_routing
 
 
@@ -81,7 +81,7 @@ def test_each_that_is_left_is_something_else_or_wrong_or_unusual():
     for name, data in LEFT.items():
         try:
             stepwise = decode(data)
-            if isinstance(stepwise, Request):
+            if isinstance(stepwise, JsonRpcRequest):
                 read_routing(stepwise.params)
                 usual.append(name)
         except (Undecodable, ProtocolError):

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from upstreams import NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import Server
-from mcpbus.client.errors import Disconnected, MalformedAnswerError
+from mcpbus.client.errors import DisconnectedError, MalformedAnswerError
 from mcpbus.testing import open_bus, open_client
 from mcpbus.upstream.hearing import _Changes
 from mcpbus.upstream.wishes import MOST_URIS
@@ -303,7 +303,7 @@ async def test_a_server_that_is_away_though_its_connection_is_not_is_told_of_onc
     """Over HTTP each request has a connection of its own."""
 
     def be_away(wire, request, _params):
-        wire.client._pending[request].settle(Disconnected("cannot connect"))
+        wire.client._pending[request].settle(DisconnectedError("cannot connect"))
 
     scripted = Scripted(NEW)
     async with open_client(scripted.proxy()) as client:

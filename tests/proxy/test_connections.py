@@ -9,7 +9,7 @@ from scripted import Scripted, initialize
 from trio.testing import wait_all_tasks_blocked
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
-from mcpbus import ClientRefusedError, Context, ProtocolError, Server
+from mcpbus import Context, InputRefusedError, ProtocolError, Server
 from mcpbus.client.errors import ClientError
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.upstream.errors import UpstreamError
@@ -255,7 +255,7 @@ async def test_what_is_asked_outside_of_calls_is_asked_in_the_session_whose_own_
             assert (await sessions[0].elicit("Who?", str)).data == "Ada"
         async with bus.connect(revision=NEW, **asked()) as client:
             await client.call_tool("begin")
-            with pytest.raises(ClientRefusedError, match="Method not found"):
+            with pytest.raises(InputRefusedError, match="Method not found"):
                 await sessions[1].elicit("Who?", str)
 
 

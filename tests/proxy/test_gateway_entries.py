@@ -331,7 +331,9 @@ def test_two_entries_at_one_url_do_not_share_a_login():
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 101])
 def test_a_login_whose_name_is_none_is_refused(name):
-    with pytest.raises(ValueError, match="server 'a': FileStore: account is a name of 1 to 100 letters"):
+    with pytest.raises(
+        ValueError, match="server 'a': FileTokenStorage: account is a name of 1 to 100 letters"
+    ):
         gateway({"a": {**SITE, "login": name}})
 
 

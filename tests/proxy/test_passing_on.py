@@ -260,7 +260,7 @@ async def test_a_page_that_somebody_is_asked_to_visit_has_an_id_where_the_client
         upstream(server, there) as reached,
         open_client(proxy_of(reached), revision=here, **given) as client,
     ):
-        assert (await client.call_tool("visit"))["content"][0]["text"] == "Accepted"
+        assert (await client.call_tool("visit"))["content"][0]["text"] == "AcceptedElicitation"
     [params] = asked
     assert bool(params.pop("elicitationId", None)) is (here == OLD)
     assert params == {"mode": "url", "message": "Please sign in.", "url": "https://sign.in/here"}

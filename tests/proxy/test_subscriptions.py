@@ -15,9 +15,9 @@ from mcpbus import Server
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.testing import open_bus, open_client
 from mcpbus.upstream import wishes as wishes_module
-from mcpbus.upstream.live import Live
-from mcpbus.upstream.pipe import PLAIN, Use
-from mcpbus.upstream.wishes import MOST_URIS, Wishes
+from mcpbus.upstream.live import ProxyRuntime
+from mcpbus.upstream.pipe import PLAIN, ConnectionKey
+from mcpbus.upstream.wishes import MOST_URIS, SubscriptionSelector
 
 UPDATED = "notifications/resources/updated"
 
@@ -215,7 +215,7 @@ async def test_a_resource_that_is_listed_in_two_spellings_is_one_and_may_change_
 
 def test_wishes_beyond_the_bound_come_in_their_turn_and_what_is_not_known_once_it_is():
     known = {str(number) for number in range(MOST_URIS + 3)}
-    wishes = Wishes(known.__contains__)
+    wishes = SubscriptionSelector(known.__contains__)
     for number in range(MOST_URIS + 3):
         wishes.add(str(number), "ada")
     wishes.add("later", "ada")
@@ -234,7 +234,7 @@ def test_wishes_beyond_the_bound_come_in_their_turn_and_what_is_not_known_once_i
 
 
 def test_an_owner_that_wants_little_takes_a_place_of_the_one_that_has_most():
-    wishes = Wishes(lambda _uri: True)
+    wishes = SubscriptionSelector(lambda _uri: True)
     for number in range(2 * MOST_URIS):
         wishes.add(f"eve{number}", "eve")
     wishes.add("ada1", "ada")
@@ -247,7 +247,7 @@ def test_an_owner_that_wants_little_takes_a_place_of_the_one_that_has_most():
 
 
 def test_two_owners_that_want_all_there_is_have_half_of_it_each():
-    wishes = Wishes(lambda _uri: True)
+    wishes = SubscriptionSelector(lambda _uri: True)
     for number in range(MOST_URIS):
         wishes.add(f"eve{number}", "eve")
     for number in range(MOST_URIS):
@@ -258,7 +258,7 @@ def test_two_owners_that_want_all_there_is_have_half_of_it_each():
 
 
 def test_a_resource_that_two_owners_want_stays_for_the_second_one():
-    wishes = Wishes(lambda _uri: True)
+    wishes = SubscriptionSelector(lambda _uri: True)
     wishes.add("a", "eve")
     wishes.add("a", "ada")
     wishes.discard("a", "eve")
@@ -273,7 +273,7 @@ steps = st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefg"), st.sampled
 @given(steps)
 def test_wishes_subscribe_to_all_that_is_wanted_up_to_the_bound(program):
     with mock.patch.object(wishes_module, "MOST_URIS", 4):
-        wishes, plain = Wishes("abcdef".__contains__), set()
+        wishes, plain = SubscriptionSelector("abcdef".__contains__), set()
         for wanted, uri, owner in program:
             (wishes.add if wanted else wishes.discard)(uri, owner)
             (plain.add if wanted else plain.discard)((uri, owner))
@@ -483,7 +483,7 @@ async def test_what_a_server_has_forgotten_with_its_stream_is_subscribed_to_agai
         assert await all_of(changes) == ["d://a"]
 
 
-ADA, EVE = Use("ada"), Use("eve")
+ADA, EVE = ConnectionKey("ada"), ConnectionKey("eve")
 
 
 @pytest.mark.parametrize(
@@ -508,12 +508,12 @@ def test_an_update_reaches_only_the_clients_of_the_connection_that_reports_it(re
             updated=lambda _uri: found.append("all"), updated_for=lambda key, _uri: found.append(key)
         ),
     )
-    Live._told_updated(live, SimpleNamespace(use=reporting), "d://a")
+    ProxyRuntime._told_updated(live, SimpleNamespace(use=reporting), "d://a")
     assert found == notified
 
 
 def test_owners_take_turns_at_places_that_become_free():
-    wishes = Wishes(lambda _uri: True)
+    wishes = SubscriptionSelector(lambda _uri: True)
     for number in range(MOST_URIS):
         wishes.add(f"first{number}", number)
     for number in range(3):

@@ -8,15 +8,15 @@ import trio.testing
 from wires import Wire
 
 from mcpbus import Limits
-from mcpbus.core.admission import Overloaded
-from mcpbus.core.budget import Budget
-from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import WireReactor
 
 LIMIT = 1000
@@ -55,7 +55,7 @@ class Endpoint:
     websockets = None
     limits = Limits()
     max_body_bytes = LIMIT
-    budget = Budget(math.inf, ReachedLimits())
+    budget = MemoryBudget(math.inf, LimitMonitor())
 
     def is_immediate(self, head):
         return self.turns and hasattr(self, f"respond_{_name(head)}")
@@ -68,17 +68,17 @@ class Endpoint:
         return getattr(self, f"respond_{_name(head)}")(body)
 
     def respond_root(self, body):
-        return Answer(200, [(b"content-length", b"4")], b"root")
+        return HttpResponse(200, [(b"content-length", b"4")], b"root")
 
     def respond_echo(self, body):
         if len(body) > LIMIT:
             self.bodies.append(None)
-            return Answer(413, [], b"too long")
+            return HttpResponse(413, [], b"too long")
         self.bodies.append(body)
-        return Answer(200, [(b"content-type", b"text/plain")], body)
+        return HttpResponse(200, [(b"content-type", b"text/plain")], body)
 
     def respond_empty(self, body):
-        return Answer(204)
+        return HttpResponse(204)
 
     def respond_fail(self, body):
         raise RuntimeError("a mistake of the application's")
@@ -97,22 +97,22 @@ class Endpoint:
         await getattr(self, _name(http.head))(http)
 
     async def root(self, http):
-        await http.answer(Answer(200, [(b"content-length", b"4")], b"root"))
+        await http.answer(HttpResponse(200, [(b"content-length", b"4")], b"root"))
 
     async def echo(self, http):
         try:
             body = await http.read_body(LIMIT)
-        except Overloaded:
-            await http.answer(Answer(503))
+        except ServerOverloaded:
+            await http.answer(HttpResponse(503))
             return
         self.bodies.append(body)
         if body is None:
-            await http.answer(Answer(413, [], b"too long"))
+            await http.answer(HttpResponse(413, [], b"too long"))
         else:
-            await http.answer(Answer(200, [(b"content-type", b"text/plain")], body))
+            await http.answer(HttpResponse(200, [(b"content-type", b"text/plain")], body))
 
     async def empty(self, http):
-        await http.answer(Answer(204))
+        await http.answer(HttpResponse(204))
 
     async def silent(self, http):
         pass
@@ -142,7 +142,7 @@ class Endpoint:
             nursery.start_soon(self._watch, http, nursery.cancel_scope)
             self.waiting.set()
             await self.go_on.wait()
-            await http.answer(Answer(200, [], b"waited"))
+            await http.answer(HttpResponse(200, [], b"waited"))
             nursery.cancel_scope.cancel()
 
     async def _watch(self, http, scope):
@@ -286,7 +286,7 @@ async def open_lane(*, turns=False, app=None, limits=None, **options):
     endpoint = Endpoint(turns=turns) if app is None else app
     if limits is not None:
         endpoint.limits = limits
-    lane = Service(ServedApp(endpoint), ServeOptions(**options), WireReactor() if turns else None)
+    lane = HttpServer(ServedApp(endpoint), ServeOptions(**options), WireReactor() if turns else None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)
         with trio.fail_after(2 * 3600):

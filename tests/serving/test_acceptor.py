@@ -9,9 +9,9 @@ import pytest
 import trio
 from peers import Http2, get, hello, receive_all, receive_until, respond, serving, until
 
-from mcpbus.core.complaints import Complaints
-from mcpbus.serving import Counters
-from mcpbus.serving.http2.requests import Requests
+from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.serving import ServerCounters
+from mcpbus.serving.http2.requests import Http2RequestTable
 
 WEBSOCKET = (
     b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -35,7 +35,7 @@ async def refuse_or_stream(scope, receive, send):
 
 
 async def test_many_clients_that_send_what_is_malformed_fill_no_log(caplog):
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(refuse_or_stream, counters=counters) as served:
         for _ in range(30):
             culprit = await served.connect()
@@ -46,7 +46,7 @@ async def test_many_clients_that_send_what_is_malformed_fill_no_log(caplog):
 
 
 async def test_what_was_not_said_of_clients_is_counted_later(caplog, autojump_clock):
-    complaints = Complaints(logging.getLogger("mcpbus.serving"))
+    complaints = RateLimitedLogger(logging.getLogger("mcpbus.serving"))
     complaints.warn("client %d was late", 0)
     for n in range(25):
         complaints.warn("client %d was rude", n)
@@ -64,7 +64,7 @@ async def test_what_was_not_said_of_clients_is_counted_later(caplog, autojump_cl
 
 @pytest.mark.parametrize("wrong", ["what the client says", "what we make of it"])
 async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypatch):
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(refuse_or_stream, counters=counters) as served:
         bystander = await served.connect()
         await bystander.send_all(b"GET /stream HTTP/1.1\r\nhost: test\r\n\r\n")
@@ -75,7 +75,7 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
             await culprit.send_all(BROKEN_PREFACE)
             reason = "ConnectionFault"
         else:
-            monkeypatch.setattr(Requests, "begin", lambda *_: 1 / 0)
+            monkeypatch.setattr(Http2RequestTable, "begin", lambda *_: 1 / 0)
             await (await Http2(culprit).start()).request()
             reason = "ZeroDivisionError"
         await receive_all(culprit)
@@ -92,7 +92,7 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
 
 async def test_a_client_that_broke_its_connection_may_not_send_for_ever():
     """It is read on for a while, so that it sees why; what it sends then is thrown away, and is bounded."""
-    counters = Counters()
+    counters = ServerCounters()
     options = {"unread_body_bytes": 200_000, "unread_body_seconds": 3600}
     async with serving(hello, counters=counters, **options) as served:
         culprit = await served.connect()
@@ -108,7 +108,7 @@ async def test_a_client_that_broke_its_connection_may_not_send_for_ever():
 
 async def test_connections_one_after_the_other_displace_none():
     """Each that has ended makes its place free again, so that the limit counts those that are open."""
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(hello, counters=counters, max_connections=5) as served:
         for _ in range(20):
             stream = await served.connect()
@@ -128,7 +128,7 @@ async def test_an_upgrade_to_http2_is_ignored():
 
 
 async def test_what_comes_after_the_end_of_a_request_is_no_failure():
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(hello, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         stream_id = await peer.request()
@@ -141,7 +141,7 @@ async def test_what_comes_after_the_end_of_a_request_is_no_failure():
 
 
 async def test_a_client_that_vanishes_is_no_failure(caplog):
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(refuse_or_stream, counters=counters) as served:
         stream = await served.connect()
         await stream.send_all(b"GET /stream HTTP/1.1\r\nhost: test\r\n\r\n")
@@ -196,7 +196,7 @@ async def test_a_websocket_that_talks_before_its_handshake_is_answered_ends():
 
 
 async def test_counters_follow_connections():
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(hello, counters=counters) as served:
         first, second = await served.connect(), await served.connect()
         await get(first)

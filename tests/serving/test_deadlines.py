@@ -8,7 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Limits
 from mcpbus.serving.deadlines import Deadlines
-from mcpbus.serving.http2.body import Body
+from mcpbus.serving.http2.body import Http2Body
 from mcpbus.serving.request_error import RequestError
 
 LIMITS = Limits(body_timeout=30)
@@ -101,7 +101,7 @@ class Writer:
 async def test_a_body_over_http2_that_has_come_while_the_process_was_stopped_is_not_too_late(
     comes, nursery, autojump_clock
 ):
-    body, came = Body(Writer(), 1), []
+    body, came = Http2Body(Writer(), 1), []
 
     async def read():
         try:

@@ -4,14 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcpbus.core.budget import Budget
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.owners import LOCAL
-from mcpbus.serving.held_answer import HeldAnswer
+from mcpbus.serving.held_answer import UnsentResponse
 
-ANSWER = Answer(200, [], b"long")
+ANSWER = HttpResponse(200, [], b"long")
 
 
 def make_endpoint(books, limit=10**6, *, enters=True):
@@ -25,14 +25,14 @@ def make_endpoint(books, limit=10**6, *, enters=True):
     return SimpleNamespace(
         enter=enter,
         record=lambda answer, fate: books.append(("recorded", answer, fate)),
-        budget=Budget(limit, ReachedLimits()),
+        budget=MemoryBudget(limit, LimitMonitor()),
     )
 
 
 @pytest.mark.parametrize(("whole", "fate"), [(True, DELIVERED), (False, LOST)])
 def test_one_that_had_not_to_wait_is_entered_with_what_has_become_of_it(whole, fate):
     books = []
-    held = HeldAnswer(ANSWER, make_endpoint(books))
+    held = UnsentResponse(ANSWER, make_endpoint(books))
     held.sent(whole)
     held.sent(not whole)
     assert books == [("recorded", ANSWER, fate)]
@@ -43,7 +43,7 @@ def test_one_that_had_not_to_wait_is_entered_with_what_has_become_of_it(whole, f
 def test_one_that_waits_is_counted_until_it_is_known_what_has_become_of_it(whole, fate, enters):
     books = []
     endpoint = make_endpoint(books, enters=enters)
-    held = HeldAnswer(ANSWER, endpoint)
+    held = UnsentResponse(ANSWER, endpoint)
     held.hold(1000, lambda: None, LOCAL)
     assert ([account.owner for account in endpoint.budget.accounts()], endpoint.budget.held) == (
         [LOCAL],
@@ -58,7 +58,7 @@ def test_one_that_waits_is_counted_until_it_is_known_what_has_become_of_it(whole
 async def test_one_for_which_there_is_no_room_may_be_lost_while_it_is_counted():
     books = []
     endpoint = make_endpoint(books, limit=999)
-    held = HeldAnswer(ANSWER, endpoint)
+    held = UnsentResponse(ANSWER, endpoint)
     held.hold(1000, lambda: held.sent(False), LOCAL)
     assert books == [("entered", ANSWER), ("settled", LOST)]
     assert (endpoint.budget.held, endpoint.budget.full) == (0, False)

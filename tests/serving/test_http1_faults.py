@@ -5,8 +5,8 @@ import trio
 from lanes import LIMIT, drip, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.budget import Budget
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 
 pytestmark = pytest.mark.parametrize("turns", [False, True], ids=["tasks", "turns"])
 
@@ -217,7 +217,7 @@ async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(turns, path, c
 async def test_the_longest_unfinished_body_is_given_up_when_there_are_too_many(turns, autojump_clock):
     async with open_lane(turns=turns) as house:
         house.endpoint.clears = lambda _: False  # so that a task waits for the body
-        budget = house.endpoint.budget = Budget(1000, ReachedLimits())
+        budget = house.endpoint.budget = MemoryBudget(1000, LimitMonitor())
         clients = [await house.connect() for _ in range(3)]
         for client, size in zip(clients, (300, 600, 200), strict=True):
             await client.say(b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % CHUNKED)

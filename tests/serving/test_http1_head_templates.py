@@ -17,7 +17,7 @@ from mcpbus.serving.http1.head_templates import (
     OFTEN,
     HeadTemplates,
 )
-from mcpbus.serving.http1.heads import Heads
+from mcpbus.serving.http1.heads import Http1HeadCache
 
 LIMIT = 8192
 
@@ -91,7 +91,7 @@ def change(data, kind, at, by, piece):
 def test_any_head_is_read_as_it_would_be_anew_whatever_there_are_templates_for(fields, changes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(head_templates, "OFTEN", 1)  # what it becomes is learnt as well
-        heads, data = Heads(LIMIT), head(*fields)
+        heads, data = Http1HeadCache(LIMIT), head(*fields)
         heads.read(data)
         for each in changes:
             data = change(data, *each)
@@ -102,7 +102,7 @@ def test_any_head_is_read_as_it_would_be_anew_whatever_there_are_templates_for(f
 
 
 def test_no_byte_at_any_place_is_read_otherwise_because_there_is_a_template():
-    heads = Heads(LIMIT)
+    heads = Http1HeadCache(LIMIT)
     data = head(b"Host: a", b"X: b", b"Accept: */*", b"Content-Length: 3")
     for number in range(OFTEN):
         heads.read_anew(data.replace(b"b", b"%d" % number))
@@ -113,7 +113,7 @@ def test_no_byte_at_any_place_is_read_otherwise_because_there_is_a_template():
 
 
 def test_the_templates_serve_heads_that_differ_in_all_that_they_say():
-    heads = Heads(LIMIT)
+    heads = Http1HeadCache(LIMIT)
     read = [
         heads.read(head(b"Host: %d" % (n % 2), b"X: %d" % n, b"Content-Length: %d" % n))
         for n in range(OFTEN + 4)
@@ -184,14 +184,14 @@ def compiled(monkeypatch):
 
 
 def test_a_length_that_is_told_in_an_unusual_way_has_no_template_that_it_would_not_match(compiled):
-    heads = Heads(LIMIT)
+    heads = Http1HeadCache(LIMIT)
     for number in range(OFTEN):
         heads.read(head(b"Host: a", b"X: %d" % number, b"Content-Length: 3 "))
     assert compiled == []
 
 
 def test_ever_other_kinds_of_heads_do_not_put_out_the_template_of_one_that_comes_among_them(compiled):
-    heads, kinds = Heads(LIMIT), 5 * MOST_AS_LONG
+    heads, kinds = Http1HeadCache(LIMIT), 5 * MOST_AS_LONG
     for number in range(8 * kinds):
         heads.read(head(b"Host: a", b"X: %d" % number))
         heads.read(head(b"Host: a", b"X%d: %d" % (number // 8, number)))

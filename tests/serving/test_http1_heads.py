@@ -15,7 +15,7 @@ from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_FIELDS
 from mcpbus.serving.http1.head import PREFACE, read_head
-from mcpbus.serving.http1.heads import Heads
+from mcpbus.serving.http1.heads import Http1HeadCache
 from mcpbus.serving.request_error import RequestError
 
 LIMIT = 32 * 1024
@@ -209,7 +209,7 @@ def test_fields_are_as_they_came():
 
 @pytest.mark.parametrize("data", [row[0] for row in REFUSED.values()], ids=REFUSED)
 def test_what_is_refused_is_refused_whatever_was_read_before(data):
-    heads = Heads(LIMIT)
+    heads = Http1HeadCache(LIMIT)
     for known in (post(), post(b"Content-Length: 5"), post(b"Transfer-Encoding: chunked"), PREFACE):
         heads.read(known)
     with pytest.raises(RequestError) as anew:
@@ -285,7 +285,7 @@ APART = [
 def test_a_head_is_read_as_it_would_be_anew_whatever_was_read_before(fields, at, line):
     lines = [line, *PLAIN[:at], *fields, *PLAIN[at:]] if line[:3] != b"PRI" else [line, *fields]
     data = b"".join(line + b"\r\n" for line in lines) + b"\r\n"
-    heads = Heads(8192)
+    heads = Http1HeadCache(8192)
     for known in ([line, *PLAIN], [line, *PLAIN[:2]]):
         with suppress(RequestError):
             heads.read(b"".join(line + b"\r\n" for line in known) + b"\r\n")
@@ -312,7 +312,7 @@ USUAL = st.lists(
 
 @given(USUAL, LINES, USUAL)
 def test_any_head_is_read_as_it_would_be_anew(before, line, after):
-    heads = Heads(8192)
+    heads = Http1HeadCache(8192)
     with suppress(RequestError):
         heads.read(post(*before))
     for host in (b"Host: a", None):
@@ -327,7 +327,7 @@ PROXIED = [b"Host: a", b"Accept: */*", b"Content-Length: 3", b"X-Request-Id: 1",
 
 @given(st.lists(st.tuples(st.sampled_from(["put", "insert", "repeat", "move"]), st.integers(0, 5), LINES)))
 def test_variations_of_a_head_that_came_before_are_read_as_they_would_be_anew(changes):
-    heads = Heads(8192)
+    heads = Http1HeadCache(8192)
     lines, sent = [*PROXIED], [post(*PROXIED, host=None)]
     for change, place, line in changes:
         at = place % len(lines)
@@ -349,7 +349,7 @@ def test_variations_of_a_head_that_came_before_are_read_as_they_would_be_anew(ch
 
 
 def test_what_differs_in_what_nobody_looks_at_is_read_once():
-    heads = Heads(8192)
+    heads = Http1HeadCache(8192)
     read = [
         heads.read(
             b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %d\r\nX: %d\r\nContent-Length: %d\r\n\r\n"
@@ -364,7 +364,7 @@ def test_what_differs_in_what_nobody_looks_at_is_read_once():
 
 
 def test_a_head_is_remembered_from_its_second_time_on_unless_it_is_long():
-    heads = Heads(LIMIT)
+    heads = Http1HeadCache(LIMIT)
     unique, usual, long = post(b"X: 1"), post(), post(b"X: " + b"a" * LONGEST_RECALLED)
     read = [[heads.read(data) for data in (usual, long)] for _ in range(3)]
     heads.read(unique)
@@ -374,7 +374,7 @@ def test_a_head_is_remembered_from_its_second_time_on_unless_it_is_long():
 
 def test_a_mapping_of_fields_has_those_that_are_looked_at_late():
     def read():
-        return Heads(8192).read(post(b"X-Word: a", b"Y: b", b"x-word: c")).judged.headers
+        return Http1HeadCache(8192).read(post(b"X-Word: a", b"Y: b", b"x-word: c")).judged.headers
 
     assert list(read()) == ["host", "x-word", "y"]
     assert len(read()) == 3
@@ -461,7 +461,7 @@ def test_a_field_that_is_looked_at_late_is_looked_for_once_and_alone():
 
 
 def test_a_field_that_was_found_is_the_very_same_again_as_tokens_are_remembered_by():
-    headers = Heads(8192).read(post(b"Authorization: Bearer x")).judged.headers
+    headers = Http1HeadCache(8192).read(post(b"Authorization: Bearer x")).judged.headers
     found = headers.raw(b"authorization")
     assert headers.raw(b"authorization") is found
     headers.get("none")
@@ -482,4 +482,4 @@ def test_a_field_that_is_found_alone_says_what_it_says_among_all(lines):
     data = post(*lines)
     whole = read_head(data, 8192).judged.headers
     for name in (*map(str.encode, whole), b"a", b"x", b"mcp-session-id", b"content-length", b"none"):
-        assert Heads(8192).read(data).judged.headers.raw(name) == whole.raw(name)
+        assert Http1HeadCache(8192).read(data).judged.headers.raw(name) == whole.raw(name)

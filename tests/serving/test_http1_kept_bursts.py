@@ -13,7 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, Limits
 from mcpbus.core.event_log import lost_request, parse_event_id
-from mcpbus.core.receipt import DELIVERED, STORED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, STORED, Fate, Location
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import reactor
@@ -100,8 +100,8 @@ async def test_all_of_it_is_one_answer_once_the_store_has_it_without_a_stream(au
     async with staged(monkeypatch, store) as stage:
         spawned = stage.bus.system.statistics().spawned
         await stage.call("said")
-        assert [receipt.place for receipt in stage.notes] == [Place.WRITING] * 3
-        assert stage.bus.statistics().pending == {Place.WRITING: 4}
+        assert [receipt.place for receipt in stage.notes] == [Location.WRITING] * 3
+        assert stage.bus.statistics().pending == {Location.WRITING: 4}
         assert len(store.asked) == 1
         store.keep()
         status, fields, body = await stage.client.answer()

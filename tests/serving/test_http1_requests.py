@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.serving.head_limits import LONGEST_LINE
-from mcpbus.serving.http1.heads import Heads
-from mcpbus.serving.http1.parser import Requests
+from mcpbus.serving.http1.heads import Http1HeadCache
+from mcpbus.serving.http1.parser import Http1Parser
 from mcpbus.serving.request_error import RequestError
 
 LIMIT = 32 * 1024
@@ -26,7 +26,7 @@ def chunked(*chunks, end=b"0\r\n\r\n", number=1):
 
 def read(pieces, limit=LIMIT):
     """What comes of the pieces: of each request its path and its body, at the end perhaps a fault, and what is left."""
-    requests, found, body = Requests(Heads(limit)), [], None
+    requests, found, body = Http1Parser(Http1HeadCache(limit)), [], None
     try:
         for piece in pieces:
             requests.receive(piece)
@@ -140,7 +140,7 @@ def test_what_has_not_come_yet_is_waited_for():
 
 
 def test_what_was_not_taken_can_be_handed_on():
-    requests = Requests(Heads(LIMIT))
+    requests = Http1Parser(Http1HeadCache(LIMIT))
     requests.receive(sized(b"") + b"more")
     head = requests.next_head()
     assert head.raw + requests.take_rest() == sized(b"") + b"more"

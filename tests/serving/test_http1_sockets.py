@@ -15,8 +15,8 @@ from peers import Http2, receive_all, respond, serving
 from test_tls import CERTIFICATE, FILES
 from test_tls import connect as connect_securely
 
-from mcpbus.protocol.http.messages import Answer
-from mcpbus.serving import Counters
+from mcpbus.protocol.http.messages import HttpResponse
+from mcpbus.serving import ServerCounters
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.reactor import Reactor
 
@@ -25,7 +25,7 @@ class App(Endpoint):
     """An endpoint with something beside it, which is served through ASGI."""
 
     def respond_big(self, body):
-        return Answer(200, [], bytes(5_000_000))
+        return HttpResponse(200, [], bytes(5_000_000))
 
     async def __call__(self, scope, receive, send):
         assert scope["type"] == "http"
@@ -81,7 +81,7 @@ async def test_over_tls_the_client_chooses():
 
 @pytest.mark.parametrize("files", [{}, FILES], ids=["cleartext", "TLS"])
 async def test_a_client_that_accepts_nothing_is_cut_off(files, caplog):
-    app, counters = App(), Counters()
+    app, counters = App(), ServerCounters()
     async with serving(app, counters=counters, write_deadline_seconds=0.2, **files) as served:
         stream = await (
             connect_securely(served, "http/1.1") if files else served.connect(receive_buffer=4096)
@@ -105,7 +105,7 @@ async def test_a_client_that_accepts_nothing_does_not_delay_the_shutdown():
 
 
 async def test_a_shutdown_closes_idle_connections_soon_and_lets_requests_end():
-    app, counters = App(), Counters()
+    app, counters = App(), ServerCounters()
     async with serving(app, counters=counters, drain_seconds=3600) as served:
         idle, busy = await served.connect(), Client(await served.connect())
         await busy.say(get("/wait"))
@@ -127,7 +127,7 @@ async def test_a_refused_client_reads_why_although_it_still_sends():
 
 
 async def test_a_client_that_resets_is_no_failure(caplog):
-    app, counters = App(), Counters()
+    app, counters = App(), ServerCounters()
     async with serving(app, counters=counters) as served:
         client = Client(await served.connect())
         await client.say(get("/wait"))
@@ -150,7 +150,7 @@ def connections():
 
 
 async def test_of_a_connection_that_stalled_while_it_was_watched_nothing_is_left(caplog):
-    counters, before = Counters(), connections()
+    counters, before = ServerCounters(), connections()
     async with serving(App(turns=True), counters=counters, write_deadline_seconds=0.2) as served:
         stalling = await served.connect(receive_buffer=4096)
         await stalling.send_all(get("/big"))
@@ -190,7 +190,7 @@ async def test_a_connection_that_the_kernel_does_not_wait_for_is_closed_and_no_o
         monkeypatch.undo()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(App(turns=True), counters=counters) as served:
         monkeypatch.setattr(Reactor, "watch", refuse)
         assert await receive_all(await served.connect()) == b""
@@ -203,7 +203,7 @@ async def test_a_connection_that_the_kernel_does_not_wait_for_is_closed_and_no_o
 
 @pytest.mark.parametrize("end", ["aclose", "reset"])
 async def test_connections_come_and_go_with_the_same_descriptors(end):
-    app, counters = App(turns=True), Counters()
+    app, counters = App(turns=True), ServerCounters()
     async with serving(app, counters=counters) as served:
         for n in range(30):
             staying, leaving = Client(await served.connect()), Client(await served.connect())
@@ -228,7 +228,7 @@ async def test_a_handshake_that_ends_during_a_shutdown_is_followed_by_the_end(ca
             self.draining.set()
             await self.drained.wait()
 
-    app, counters = Draining(turns=True), Counters()
+    app, counters = Draining(turns=True), ServerCounters()
     async with serving(app, counters=counters, drain_seconds=3600, **FILES) as served:
         below = await served.connect()
         await trio.testing.wait_all_tasks_blocked(0.01)

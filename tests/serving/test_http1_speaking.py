@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, Limits
 from mcpbus.core.outbox import Outbox
-from mcpbus.core.receipt import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import reactor
 from mcpbus.serving.http1.connection import Http1Connection
@@ -69,7 +69,7 @@ async def test_the_first_thing_is_written_before_the_handler_goes_on_and_the_res
         client = await house.connect()
         await client.say(call("chat"))
         await client.answer()
-        assert places == [None, Place.OUTBOX, Place.OUTBOX]
+        assert places == [None, Location.OUTBOX, Location.OUTBOX]
 
 
 @ONE_PIECE
@@ -88,7 +88,7 @@ async def test_what_is_said_in_a_turn_that_is_expected_to_be_brief_is_one_write(
         await client.answer()
         return places
 
-    at_once, together = [None, Place.OUTBOX, Place.OUTBOX], [Place.MAILBOX] * 3
+    at_once, together = [None, Location.OUTBOX, Location.OUTBOX], [Location.MAILBOX] * 3
     async with open_house() as house:
         notes = add_chat(house, between)
         client = await house.connect()
@@ -121,7 +121,7 @@ async def test_what_is_said_in_a_brief_turn_goes_out_with_the_answer_and_shares_
         client.wire.room = 10
         await client.say(call("chat"))
         await wait_all_tasks_blocked()
-        assert [receipt.place for receipt in notes] == [Place.WRITING] * 3
+        assert [receipt.place for receipt in notes] == [Location.WRITING] * 3
         client.wire.make_room()
         await client.answer()
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
@@ -301,7 +301,7 @@ async def test_what_comes_first_after_a_wait_comes_behind_its_head_however_littl
 
         await client.say(call("chat"))
         await trio.sleep(1.5)
-        assert (fates, house.bus.ledger.pending[Place.WRITING]) == ([None], 1)
+        assert (fates, house.bus.ledger.pending[Location.WRITING]) == ([None], 1)
         client.wire.make_room()
         status, fields, body = await client.answer()
         assert (status, fields["content-type"]) == (200, "text/event-stream")
@@ -335,7 +335,7 @@ async def test_a_reply_for_which_there_is_no_room_counts_once_all_of_it_is_writt
         for count in (1, 2):
             await client.say(call("chat"))
             await trio.sleep(1.5)
-            assert (ledger.delivered, ledger.pending[Place.WRITING]) == (2 * count - 1, 1)
+            assert (ledger.delivered, ledger.pending[Location.WRITING]) == (2 * count - 1, 1)
             client.wire.make_room()
             assert (await client.answer())[2].count(b"data: ") == 2
             await wait_all_tasks_blocked()

@@ -11,8 +11,8 @@ from houses import HELLO, call, legacy, make_server, open_house
 from lanes import Endpoint, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus import Context, Limits, Server, Unauthorized
-from mcpbus.protocol.http.messages import Answer
+from mcpbus import Context, Limits, Server, UnauthorizedError
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
@@ -301,7 +301,7 @@ async def test_a_challenge_that_cannot_be_said_is_a_500(seconds, caplog, autojum
     async def authenticate(head):
         if seconds:
             await trio.sleep(seconds)
-        raise Unauthorized("Bearer\r\nx: y")
+        raise UnauthorizedError("Bearer\r\nx: y")
 
     async with (
         Server("turns", authenticate=authenticate).open() as bus,
@@ -370,7 +370,7 @@ async def test_a_stream_is_cut_off_while_it_is_written(autojump_clock):
 async def test_a_turn_that_is_due_after_the_connection_was_closed_is_not_taken(autojump_clock):
     async with open_lane(turns=True) as house:
         client, other = await house.connect(), await house.connect()
-        house.endpoint.respond_root = lambda _: other.connection.lose() or Answer(204)
+        house.endpoint.respond_root = lambda _: other.connection.lose() or HttpResponse(204)
         async with trio.open_nursery() as nursery:  # both are found readable by the same look
             nursery.start_soon(client.say, get("/"))
             nursery.start_soon(other.say, post(b"unserved"))
@@ -434,7 +434,7 @@ async def test_what_one_handler_sets_in_its_context_the_next_does_not_see(autoju
         def respond(_):
             seen.append(variable.get())
             variable.set("set")
-            return Answer(204)
+            return HttpResponse(204)
 
         house.endpoint.respond_root = respond
         client = await house.connect()

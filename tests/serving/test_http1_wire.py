@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.http1.wire import ConnectionIO
 
 
 class Stream:
@@ -26,7 +26,7 @@ class Stream:
 
 
 def wire_over(stream):
-    return Wire(Mock(), stream, Mock())
+    return ConnectionIO(Mock(), stream, Mock())
 
 
 async def test_a_connection_that_is_lost_is_gone():

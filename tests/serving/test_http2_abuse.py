@@ -21,7 +21,7 @@ from hyperframe.frame import (
 )
 from peers import Http2, get, head_of, respond, serving
 
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 from mcpbus.serving.http2.token_bucket import BURST, RATE
 
 MANY = 2 * BURST + 500  # with the time that the test takes, more than even a patient server bears
@@ -139,7 +139,7 @@ async def end_of(peer):
 
 @pytest.mark.parametrize("frames", FLOODS.values(), ids=FLOODS.keys())
 async def test_a_flood_ends_its_connection_before_it_costs_much(frames, caplog):
-    app, counters = Waiting(), Counters()
+    app, counters = Waiting(), ServerCounters()
     async with serving(app, counters=counters) as served:
         bystander = await Http2(await served.connect()).start()
         quiet = await bystander.request(path="/wait")
@@ -159,7 +159,7 @@ async def test_a_flood_ends_its_connection_before_it_costs_much(frames, caplog):
 
 async def test_resets_one_by_one_end_it_too():
     """So that the application has begun each time."""
-    app, counters = Waiting(), Counters()
+    app, counters = Waiting(), ServerCounters()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         ended, begun = False, trio.current_time()
@@ -184,7 +184,7 @@ async def test_requests_that_are_refused_because_an_application_does_not_leave_e
         assert scope["type"] == "http"
         await never.wait()
 
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(stays, counters=counters) as served:
         peer = await Http2(await served.connect(), lenient=True).start()
         left = [frame for n in ids(200) for frame in (head(peer, n), RstStreamFrame(n))]
@@ -196,7 +196,7 @@ async def test_requests_that_are_refused_because_an_application_does_not_leave_e
 
 
 async def test_a_window_that_is_opened_byte_by_byte_is_abuse():
-    app, counters = Waiting(), Counters()
+    app, counters = Waiting(), ServerCounters()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         await peer.send_frames(SettingsFrame(0, settings={4: 0}))  # the windows of new streams
@@ -216,7 +216,7 @@ async def test_a_client_that_takes_what_it_is_sent_may_say_so_as_often_as_it_lik
             await send({"type": "http.response.body", "body": bytes(100), "more_body": True})
         await send({"type": "http.response.body"})
 
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(talks, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         peer.acknowledges = False
@@ -235,7 +235,7 @@ async def test_a_client_that_takes_what_it_is_sent_may_say_so_as_often_as_it_lik
 
 async def test_priorities_mean_nothing():
     """They are deprecated (RFC 9113, section 5.3.1), and hypercorn's tree of them breaks when it is full."""
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(Waiting(), counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         for stream_id in range(1001, 1601, 2):

@@ -15,11 +15,11 @@ from test_http2_speaking import LOST, connected
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context
-from mcpbus.core.receipt import DELIVERED, STORED, Place
+from mcpbus.core.receipt import DELIVERED, STORED, Location
 from mcpbus.serving.http2 import requests, send_stream
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
-from mcpbus.serving.http2.saying import Saying
-from mcpbus.serving.http2.sending import Sending
+from mcpbus.serving.http2.saying import Http2Sender
+from mcpbus.serving.http2.sending import Http2SendScheduler
 from mcpbus.stores import MemoryEventStore
 from tests.bus.promising import PromisingStore
 
@@ -137,7 +137,7 @@ async def test_a_client_that_opens_too_little_of_a_window_gets_all_of_it_unless_
         await client.flush()
         stream_id = await client.call("chat")
         await wait_all_tasks_blocked()
-        assert [receipt.place for receipt in notes] == [Place.WRITING] * 3
+        assert [receipt.place for receipt in notes] == [Location.WRITING] * 3
         if leaves:
             client.connection.reset_stream(stream_id, ErrorCodes.CANCEL)
         else:
@@ -155,7 +155,7 @@ async def test_what_is_kept_is_one_answer_once_the_store_has_it(autojump_clock):
     async with opened(tools, store) as client:
         session = await begin(client, notes)
         stream_id = await session.call()
-        assert client.bus.statistics().pending == {Place.WRITING: 4}
+        assert client.bus.statistics().pending == {Location.WRITING: 4}
         assert len(store.asked) == 1
         store.keep()
         fields, body = await answer(client, stream_id)
@@ -204,7 +204,7 @@ async def test_where_there_is_no_memory_to_write_what_is_kept_it_is_stored(kind,
     async with opened(tools, store) as client:
         session = await begin(client, notes)
         with monkeypatch.context() as scarce:
-            scarce.setattr(Sending, "say_answer", say_answer)
+            scarce.setattr(Http2SendScheduler, "say_answer", say_answer)
             stream_id = await session.call()
             if kind is PromisingStore:
                 store.keep()
@@ -240,7 +240,7 @@ async def test_a_stream_whose_head_cannot_be_said_ends_as_its_client_is_told(
 
 @pytest.mark.failing
 @pytest.mark.parametrize(
-    "step", [(ConnectionWriter, "flush_now"), (ConnectionWriter, "_send_now"), (Saying, "data_to_send")]
+    "step", [(ConnectionWriter, "flush_now"), (ConnectionWriter, "_send_now"), (Http2Sender, "data_to_send")]
 )
 async def test_an_answer_that_there_is_no_memory_to_write_has_one_fate(
     step, autojump_clock, monkeypatch, caplog

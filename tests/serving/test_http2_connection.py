@@ -14,13 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from peers import head_of
 
-from mcpbus.serving import Counters
-from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
+from mcpbus.serving import ServerCounters
+from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun, StreamGone
 from mcpbus.serving.http2.field_decoder import FieldDecoder
 from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.head import Malformed
-from mcpbus.serving.http2.heads import HeadReader, Heads
+from mcpbus.serving.http2.heads import HeadReader, Http2HeadCache
 from mcpbus.serving.http2.protocol import Protocol
 from mcpbus.serving.http2.token_bucket import BURST, RATE, TokenBucket
 
@@ -40,7 +40,7 @@ class Joined:
 
     def __init__(self):
         self.clock = Clock()
-        self.ours = Protocol(Heads(LONGEST_HEAD), TokenBucket(self.clock), Counters())
+        self.ours = Protocol(Http2HeadCache(LONGEST_HEAD), TokenBucket(self.clock), ServerCounters())
         self.client = h2.connection.H2Connection()
         self.client.initiate_connection()
         self.exchange()
@@ -123,7 +123,7 @@ def test_a_block_that_came_before_is_read_as_it_would_be_anew():
 
 
 def test_blocks_that_came_before_are_remembered_and_not_many():
-    reader = HeadReader(Heads(LONGEST_HEAD))
+    reader = HeadReader(Http2HeadCache(LONGEST_HEAD))
     reader.read(b"\x82\x84\x86\x41\x01a")  # the last one is new to the table, and to be remembered by that
     block = b"\x82\x84\x86\xbe"
     first = reader.read(block)
@@ -181,7 +181,7 @@ _TOKEN = b"\x82\x86\x84\x41\x01a\x40\x0dauthorization"
 )
 def test_a_head_has_the_fields_that_hpack_reads_whatever_was_remembered(blocks):
     """A remembered block means the same only as long as the client's table does: its value may be another user's."""
-    heads = Heads(LONGEST_HEAD)
+    heads = Http2HeadCache(LONGEST_HEAD)
     reader, theirs = HeadReader(heads), hpack.Decoder()
     for block in blocks:
         try:
@@ -212,7 +212,7 @@ def test_a_head_has_the_fields_that_hpack_reads_whatever_was_remembered(blocks):
     ],
 )
 def test_a_head_like_most_has_no_price_and_one_of_many_references_has(fields, costs):
-    reader, encoder = HeadReader(Heads(LONGEST_HEAD)), hpack.Encoder()
+    reader, encoder = HeadReader(Http2HeadCache(LONGEST_HEAD)), hpack.Encoder()
     for number in range(3):
         reader.read(encoder.encode([*head_of("GET", f"/{number}"), *fields]))
         assert (reader.cost > 0) is costs
@@ -261,12 +261,12 @@ HOARDS = {
 
 @pytest.mark.parametrize(("first", "fields_of"), HOARDS.values(), ids=HOARDS.keys())
 def test_what_one_connection_remembers_is_little_whatever_its_client_sends(first, fields_of):
-    heads, client = Heads(LONGEST_HEAD), h2.connection.H2Connection()
+    heads, client = Http2HeadCache(LONGEST_HEAD), h2.connection.H2Connection()
     client.initiate_connection()
     preface = client.data_to_send()
     tracemalloc.start()
     try:
-        ours = Protocol(heads, TokenBucket(Clock()), Counters())
+        ours = Protocol(heads, TokenBucket(Clock()), ServerCounters())
         ours.receive(preface)
         for n in range(1024):  # as many as fill what has room for a power of two
             stream_id, block = 2 * n + 1, GET + (fields_of(n) if n else first)
@@ -291,7 +291,7 @@ def test_what_one_connection_remembers_is_little_whatever_its_client_sends(first
 @pytest.mark.parametrize(("size", "number"), [(0, 20), (16_000, 5)])
 def test_a_header_block_without_end_is_not_kept(size, number):
     joined = Joined()
-    with pytest.raises(Abuse, match="does not end"):
+    with pytest.raises(AbuseFault, match="does not end"):
         joined.say(
             HeadersFrame(1, data=bytes(size)),
             *[ContinuationFrame(1, data=bytes(size)) for _ in range(number)],
@@ -408,18 +408,18 @@ def test_a_bucket_fills_again_with_time_and_with_what_is_taken():
     clock = Clock()
     bucket = TokenBucket(clock)
     bucket.spend(BURST)
-    with pytest.raises(Abuse):
+    with pytest.raises(AbuseFault):
         bucket.spend(1)
     clock.now += 1
     bucket.spend(RATE - 1)
     bucket.earn(5)
     bucket.spend(5)
-    with pytest.raises(Abuse):
+    with pytest.raises(AbuseFault):
         bucket.spend(1)
 
 
 def test_a_bucket_has_a_bottom():
     bucket = TokenBucket(Clock())
     bucket.earn(10 * BURST)
-    with pytest.raises(Abuse):
+    with pytest.raises(AbuseFault):
         bucket.spend(BURST + 1)

@@ -13,7 +13,7 @@ from hyperframe.frame import (
 )
 from peers import Http2, get, head_of, receive_all, respond, serving
 
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 
 
 async def answer_or_stream(scope, receive, send):
@@ -107,7 +107,7 @@ STREAM_FAULTS = {name: (say, ErrorCodes.PROTOCOL_ERROR) for name, say in OF_ONE_
 
 @pytest.mark.parametrize(("say", "code"), STREAM_FAULTS.values(), ids=STREAM_FAULTS.keys())
 async def test_a_malformed_request_resets_its_stream_only(say, code):
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(answer_or_stream, counters=counters) as served:
         peer = await Http2(await served.connect(), lenient=True).start()
         neighbour = await peer.request("POST", "/stream", end=False)
@@ -180,7 +180,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("head", "status"), REFUSED.values(), ids=REFUSED.keys())
 async def test_a_request_that_is_not_for_this_server_is_told_why(head, status):
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(answer_or_stream, counters=counters) as served:
         peer = await Http2(await served.connect(), lenient=True).start()
         stream_id = await peer.request(headers=head)
@@ -268,7 +268,7 @@ CONNECTION_FAULTS = {
 
 @pytest.mark.parametrize(("say", "code"), CONNECTION_FAULTS.values(), ids=CONNECTION_FAULTS.keys())
 async def test_a_broken_connection_ends_itself_only(say, code, caplog):
-    counters = Counters()
+    counters = ServerCounters()
     listen = trio.Event()
 
     async def app(scope, receive, send):

@@ -5,7 +5,7 @@ import trio
 from h2.errors import ErrorCodes
 from peers import Http2, serving
 
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 
 LIMIT = 100  # hypercorn's, which is announced
 
@@ -52,7 +52,7 @@ async def open_streams(peer, number, *, careful=True):
 
 
 async def test_as_many_streams_as_may_be_are_all_served_again_and_again():
-    app, counters = Gate(), Counters()
+    app, counters = Gate(), ServerCounters()
     app.open.set()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
@@ -66,7 +66,7 @@ async def test_as_many_streams_as_may_be_are_all_served_again_and_again():
 
 
 async def test_streams_beyond_the_limit_are_refused_and_those_within_are_served():
-    app, counters = Gate(), Counters()
+    app, counters = Gate(), ServerCounters()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         ids = await open_streams(peer, LIMIT + 20, careful=False)
@@ -85,7 +85,7 @@ async def test_streams_beyond_the_limit_are_refused_and_those_within_are_served(
 
 
 async def test_a_place_is_free_again_when_its_stream_is_reset():
-    app, counters = Gate(), Counters()
+    app, counters = Gate(), ServerCounters()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         ids = await open_streams(peer, LIMIT)
@@ -99,7 +99,7 @@ async def test_a_place_is_free_again_when_its_stream_is_reset():
 
 async def test_an_application_that_does_not_leave_counts_on():
     """Otherwise a client could have any number of them by resetting its streams."""
-    app, counters = Gate(stubborn=True), Counters()
+    app, counters = Gate(stubborn=True), ServerCounters()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         for _ in range(2):
@@ -125,7 +125,7 @@ async def test_a_request_during_the_drain_is_refused_so_that_it_can_be_repeated_
             draining.set()
             await trio.sleep_forever()
 
-    app, counters = Draining(), Counters()
+    app, counters = Draining(), ServerCounters()
     async with serving(app, counters=counters) as served:
         peer = await Http2(await served.connect()).start()
         (first,) = await open_streams(peer, 1)

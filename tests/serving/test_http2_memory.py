@@ -9,7 +9,7 @@ import trio
 from peers import Http2, head_of, serving
 
 from mcpbus import Context, Limits, Reason, Server
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 from tests.at_home import ONE_BUDGET
 
 STREAMS = 60
@@ -39,7 +39,7 @@ async def no_windows(peer):
 
 @pytest.mark.parametrize("streams", [1, STREAMS])
 async def test_what_waits_for_windows_is_what_was_said_last(streams):
-    counters, most = Counters(), streams * PIECE
+    counters, most = ServerCounters(), streams * PIECE
     async with serving(flood, counters=counters, write_deadline_seconds=3600, drain_seconds=0) as served:
         peer = await Http2(await served.connect()).start()
         await no_windows(peer)
@@ -73,7 +73,7 @@ async def test_a_stalled_stream_costs_its_outbox_and_no_more():
         finished += 1
         return "done"
 
-    counters = Counters()
+    counters = ServerCounters()
     async with (
         server.open(limits=Limits(outbox_bytes=outbox), drain_seconds=0) as bus,
         serving(bus.asgi(), counters=counters, write_deadline_seconds=3600, drain_seconds=0) as served,

@@ -13,12 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from peers import head_of
 
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun, StreamGone, WindowOpened
 from mcpbus.serving.http2.field_decoder import FieldDecoder
 from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head
-from mcpbus.serving.http2.heads import Heads
+from mcpbus.serving.http2.heads import Http2HeadCache
 from mcpbus.serving.http2.protocol import Protocol
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
@@ -31,7 +31,7 @@ class Joined:
     def __init__(self):
         config = h2.config.H2Configuration(header_encoding=None)
         self.client = h2.connection.H2Connection(config)
-        self.ours = Protocol(Heads(LONGEST), TokenBucket(lambda: 0.0), Counters())
+        self.ours = Protocol(Http2HeadCache(LONGEST), TokenBucket(lambda: 0.0), ServerCounters())
         self.theirs = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=False, header_encoding=None)
         )

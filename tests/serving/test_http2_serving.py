@@ -16,12 +16,12 @@ from peers import Http2
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.http2 import requests
-from mcpbus.serving.http2.body import Body
+from mcpbus.serving.http2.body import Http2Body
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from tests.at_home import IN_TURN
 
 CLAIM = {
@@ -139,7 +139,7 @@ async def connected(tools=None, *, limits=None, http=None, start=True, **options
         tools.server.open(limits=limits or Limits(), drain_seconds=0) as bus,
         trio.open_nursery() as nursery,
     ):
-        service = Service(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options))
+        service = HttpServer(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options))
         near, far = trio.testing.memory_stream_pair()
         owner = Owner(far)
         connection = Http2Connection(service, far, owner)
@@ -173,7 +173,9 @@ async def test_a_request_is_freed_with_its_answer_and_not_by_the_collector(tool,
                 await client.answered(await client.call(tool, **arguments))
             await trio.testing.wait_all_tasks_blocked()
             kept = [
-                each for each in gc.get_objects() if isinstance(each, Http2Request | Body | GatheringWriter)
+                each
+                for each in gc.get_objects()
+                if isinstance(each, Http2Request | Http2Body | GatheringWriter)
             ]
             assert kept == []
         finally:

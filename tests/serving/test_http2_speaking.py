@@ -13,14 +13,14 @@ from wires import Wire
 
 from mcpbus import Context, Limits, ServeOptions
 from mcpbus.core.outbox import Outbox
-from mcpbus.core.receipt import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
-from mcpbus.serving.http2.saying import Saying
+from mcpbus.serving.http2.saying import Http2Sender
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import WireReactor
 
 LOST = Fate.discarded(Reason.LOST)
@@ -42,7 +42,7 @@ async def connected(tools, event_store=None, **limits):
         tools.server.open(limits=Limits(**limits), event_store=event_store, drain_seconds=0) as bus,
         trio.open_nursery() as nursery,
     ):
-        service = Service(ServedApp(bus.asgi()), ServeOptions(), reactor)
+        service = HttpServer(ServedApp(bus.asgi()), ServeOptions(), reactor)
         wire = Wire(reactor)
         owner = WireOwner(wire)
         connection = Http2Connection(service, wire, owner, reactor)
@@ -110,7 +110,7 @@ async def test_a_connection_that_has_no_room_now_and_then_gets_all_of_it_in_orde
         await trio.sleep(4)
         whole = 2 if room == 700 else 1
         assert [receipt.fate for receipt in notes] == [DELIVERED] * whole + [None] * (3 - whole)
-        assert notes[whole].place is Place.WRITING
+        assert notes[whole].place is Location.WRITING
         client.wire.make_room()
         await assert_all_is_said_in_order(client, stream_id)
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
@@ -128,7 +128,7 @@ async def test_a_client_that_opens_too_little_of_a_window_gets_all_of_it_in_orde
         await wait_all_tasks_blocked()
         await trio.sleep(4)
         assert [receipt.fate for receipt in notes] == [DELIVERED, None, None]
-        assert [receipt.place for receipt in notes[1:]] == [Place.WRITING, Place.OUTBOX]
+        assert [receipt.place for receipt in notes[1:]] == [Location.WRITING, Location.OUTBOX]
         client.connection.increment_flow_control_window(10_000, stream_id)
         await client.flush()
         await assert_all_is_said_in_order(client, stream_id)
@@ -223,7 +223,7 @@ async def test_what_there_is_no_memory_to_write_ends_its_stream_and_is_not_raise
             assert_nothing_is_left(client.bus)
 
 
-@pytest.mark.parametrize("step", [(ConnectionWriter, "_send_now"), (Saying, "data_to_send")])
+@pytest.mark.parametrize("step", [(ConnectionWriter, "_send_now"), (Http2Sender, "data_to_send")])
 @pytest.mark.parametrize("waits", [True, False])
 async def test_what_there_is_no_memory_to_write_ends_its_connection_and_is_not_raised_to_who_speaks(
     waits, step, autojump_clock, monkeypatch, caplog

@@ -23,13 +23,13 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.frames import PREFACE
-from mcpbus.serving.http2.heads import Heads
+from mcpbus.serving.http2.heads import Http2HeadCache
 from mcpbus.serving.http2.protocol import Protocol
-from mcpbus.serving.http2.streams import Streams
+from mcpbus.serving.http2.streams import Http2Streams
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
 HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "test")]
@@ -55,7 +55,7 @@ class Server:
     """The server's side, and what it has said."""
 
     def __init__(self, *, greets=True):
-        self.protocol = Protocol(Heads(32 * 1024), TokenBucket(lambda: 0.0), Counters())
+        self.protocol = Protocol(Http2HeadCache(32 * 1024), TokenBucket(lambda: 0.0), ServerCounters())
         self.frames = []
         self.events = []
         self._buffer = FrameBuffer()
@@ -284,7 +284,7 @@ def test_all_answers_together_have_no_more_room_than_the_connection():
 
 @pytest.mark.parametrize("answered_first", [True, False])
 def test_a_stream_is_gone_when_both_halves_have_ended(answered_first):
-    streams = Streams()
+    streams = Http2Streams()
     stream = streams.open(1)
     if not answered_first:
         streams.hear_end(1, stream)
@@ -295,7 +295,7 @@ def test_a_stream_is_gone_when_both_halves_have_ended(answered_first):
 
 
 def test_the_last_streams_that_were_reset_are_known():
-    streams = Streams()
+    streams = Http2Streams()
     for number in range(257):
         streams.open(2 * number + 1)
         streams.reset(2 * number + 1, by_us=True)

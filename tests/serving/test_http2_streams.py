@@ -7,7 +7,7 @@ import trio
 import trio.testing
 from peers import Http2, head_of, hello, receive_all, respond, serving
 
-from mcpbus.serving import Counters, acceptor
+from mcpbus.serving import ServerCounters, acceptor
 from mcpbus.serving.http2 import connection
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.readiness import Readiness
@@ -179,7 +179,7 @@ async def test_a_connection_never_goes_dead():
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(app, counters=counters, keep_alive_seconds=3600) as served:
         peer = await Http2(await served.connect()).start()
         quiet = await peer.request(path="/stream")

@@ -18,16 +18,16 @@ from peers import get, receive_all, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
-from mcpbus.core.budget import Account, Budget
-from mcpbus.core.containment import Contained, ExceptionsOnly, run_lasting
+from mcpbus.core.budget import MemoryAccount, MemoryBudget
+from mcpbus.core.containment import ReportErrors, WrapBaseExceptions, run_lasting
 from mcpbus.dispatch import dispatcher
-from mcpbus.features.catalogue import Features
+from mcpbus.features.catalogue import FeatureSet
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import LifespanError, ServeOptions, serve
-from mcpbus.serving.acceptor import Accepted
+from mcpbus.serving.acceptor import AcceptedConnection
 from mcpbus.serving.http1.request import Http1Request
-from mcpbus.serving.http1.work import Work
+from mcpbus.serving.http1.work import ConnectionTask
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.served_app import ServedApp
@@ -67,7 +67,7 @@ FAULTS = pytest.mark.parametrize(
 @FAULTS
 async def test_what_is_contained_is_reported_and_goes_no_further(fault):
     reported = []
-    with Contained(reported.append):
+    with ReportErrors(reported.append):
         raise fault
     assert reported == [fault]
 
@@ -75,7 +75,7 @@ async def test_what_is_contained_is_reported_and_goes_no_further(fault):
 async def test_a_cancellation_that_nobody_made_is_contained(cancelled):
     reported = []
     async with trio.open_nursery() as nursery:
-        with Contained(reported.append):
+        with ReportErrors(reported.append):
             raise cancelled
         await trio.lowlevel.checkpoint()
         assert not nursery.cancel_scope.cancelled_caught
@@ -85,7 +85,7 @@ async def test_a_cancellation_that_nobody_made_is_contained(cancelled):
 async def test_of_a_group_what_concerns_the_task_goes_on():
     reported, odd = [], OddError()
     with trio.CancelScope() as scope:
-        with Contained(reported.append):
+        with ReportErrors(reported.append):
             scope.cancel()
             try:
                 await trio.lowlevel.checkpoint()
@@ -105,7 +105,7 @@ async def test_what_goes_on_of_a_group_keeps_nothing_alive():
     things = []
     gc.disable()
     try:
-        with suppress(BaseExceptionGroup), Contained(print):
+        with suppress(BaseExceptionGroup), ReportErrors(print):
             fails()
         assert things[0]() is None
     finally:
@@ -114,16 +114,16 @@ async def test_what_goes_on_of_a_group_keeps_nothing_alive():
 
 async def test_an_interruption_goes_on_and_is_no_failure():
     reported = []
-    with pytest.raises(KeyboardInterrupt), Contained(reported.append):
+    with pytest.raises(KeyboardInterrupt), ReportErrors(reported.append):
         raise KeyboardInterrupt
     assert reported == []
-    with pytest.raises(KeyboardInterrupt), ExceptionsOnly("it"):
+    with pytest.raises(KeyboardInterrupt), WrapBaseExceptions("it"):
         raise KeyboardInterrupt
 
 
 @FAULTS
 async def test_what_is_no_exception_becomes_one(fault):
-    with pytest.raises(RuntimeError, match="it raised") as raised, ExceptionsOnly("it"):
+    with pytest.raises(RuntimeError, match="it raised") as raised, WrapBaseExceptions("it"):
         raise fault
     assert raised.value.__cause__ is fault
 
@@ -283,7 +283,7 @@ async def test_an_application_that_raises_ends_its_request(path, fault, monkeypa
 async def test_requests_that_failed_are_kept_by_nothing(monkeypatch, autojump_clock):
     monkeypatch.setattr(ServedApp, "report", lambda *_: None)  # the log of a test keeps what it tells
     gc.collect()
-    before = len([kept for kept in gc.get_objects() if isinstance(kept, Work)])
+    before = len([kept for kept in gc.get_objects() if isinstance(kept, ConnectionTask)])
     async with open_lane() as house:
         for _ in range(3):
             client = await house.connect()
@@ -294,7 +294,7 @@ async def test_requests_that_failed_are_kept_by_nothing(monkeypatch, autojump_cl
         del client
         await wait_all_tasks_blocked()
         gc.collect()
-        assert len([kept for kept in gc.get_objects() if isinstance(kept, Work)]) <= before
+        assert len([kept for kept in gc.get_objects() if isinstance(kept, ConnectionTask)]) <= before
 
 
 async def test_a_lane_whose_reactor_ends_says_so(autojump_clock):
@@ -431,7 +431,7 @@ async def test_a_connection_that_cannot_begin_is_closed_and_others_are_accepted(
     async def app(scope, receive, send):
         await respond(send, b"well")
 
-    monkeypatch.setattr(Accepted, "begin", fails_once(MemoryError(), Accepted.begin))
+    monkeypatch.setattr(AcceptedConnection, "begin", fails_once(MemoryError(), AcceptedConnection.begin))
     async with serving(app) as server:
         assert await receive_all(await server.connect()) == b""
         assert "MemoryError" in caplog.text
@@ -513,7 +513,7 @@ async def test_whatever_goes_wrong_before_the_handler_runs_is_that_requests_faul
         return "well"
 
     async with open_client(server, revision=revision) as client:
-        monkeypatch.setattr(Features, "find_tool", fails_once(fault, Features.find_tool))
+        monkeypatch.setattr(FeatureSet, "find_tool", fails_once(fault, FeatureSet.find_tool))
         with pytest.raises(ProtocolError, match="-32603"):
             await client.call_tool("echo")
         assert [record.getMessage() for record in caplog.records] == ["tools/call failed"]
@@ -531,7 +531,7 @@ async def test_a_request_that_cannot_begin_gives_its_place_back(
         return "well"
 
     async with open_bus(server) as bus, bus.connect(revision=revision) as client:
-        monkeypatch.setattr(dispatcher, "Call", fails_once(MemoryError(), dispatcher.Call))
+        monkeypatch.setattr(dispatcher, "CallActor", fails_once(MemoryError(), dispatcher.CallActor))
         with pytest.raises(ProtocolError, match="-32603"):
             await client.call_tool("echo")
         assert bus.statistics().requests == 0
@@ -719,7 +719,7 @@ async def test_an_answer_that_cannot_be_counted_while_it_waits_is_lost_with_its_
     async with open_house() as house:
         one, other = await house.connect(), await house.connect()
         one.wire.room = 10
-        kind = Budget if failing == "account" else Account
+        kind = MemoryBudget if failing == "account" else MemoryAccount
         monkeypatch.setattr(kind, failing, fails_once(MemoryError(), getattr(kind, failing)))
         await one.say(call("echo", text="lost"))
         await one.over.wait()

@@ -12,7 +12,7 @@ from peers import receive_all, receive_until, serving
 from test_tls import FILES
 
 from mcpbus.protocol.owners import LOCAL, Peer
-from mcpbus.serving import Counters, ServeOptions, acceptor
+from mcpbus.serving import ServeOptions, ServerCounters, acceptor
 from mcpbus.serving.room import most_connections
 
 HEALTH = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -74,7 +74,7 @@ async def which_close(streams, count):
 
 
 async def test_a_newcomer_takes_the_place_of_the_connection_that_was_idle_for_longest():
-    counters = Counters()
+    counters = ServerCounters()
     async with opened(counters=counters, max_connections=3) as served:
         streams = [await served.connect() for _ in range(3)]
         for stream in (streams[0], streams[2], streams[1], streams[0]):
@@ -95,7 +95,7 @@ async def test_connections_that_say_nothing_or_not_enough_make_room_too():
 
 
 async def test_one_that_is_served_makes_no_room_and_a_newcomer_is_told_so():
-    counters = Counters()
+    counters = ServerCounters()
     async with opened(counters=counters, max_connections=2) as served:
         for _ in range(2):
             stream = await hold(served)
@@ -112,7 +112,7 @@ async def test_one_that_is_served_makes_no_room_and_a_newcomer_is_told_so():
 
 
 async def test_one_address_leaves_connections_to_others(peers):
-    counters = Counters()
+    counters = ServerCounters()
     peers.append("bob")
     async with opened(counters=counters, max_connections=20) as served:
         for _ in range(18):
@@ -161,7 +161,7 @@ async def test_without_descriptors_idle_connections_make_room_and_the_server_goe
 
     monkeypatch.setattr(socket.socket, "accept", fail)
     monkeypatch.setattr(acceptor, "ROOM_SECONDS", 0.01)
-    idle, counters = [], Counters()
+    idle, counters = [], ServerCounters()
     async with opened(counters=counters) as served:
         for _ in range(4):
             stream = await served.connect()

@@ -5,12 +5,12 @@ import mmap
 import pytest
 import trio
 
-from mcpbus.serving.sharing import _MOST_WAITS, _WAIT_SECONDS, ABSENT, Board
+from mcpbus.serving.sharing import _MOST_WAITS, _WAIT_SECONDS, ABSENT, ConnectionCounts
 
 
 def boards(*counts):
     memory = mmap.mmap(-1, 4 * len(counts))
-    made = [Board(memory, number) for number in range(len(counts))]
+    made = [ConnectionCounts(memory, number) for number in range(len(counts))]
     for board, count in zip(made, counts, strict=True):
         board.note(count)
     return made
@@ -41,5 +41,5 @@ async def test_who_gives_way_goes_on_when_another_one_has_taken_more(autojump_cl
 def test_who_begins_has_none():
     memory = mmap.mmap(-1, 8)
     memory[:] = ABSENT.to_bytes(4, "little") * 2
-    Board(memory, 0)
+    ConnectionCounts(memory, 0)
     assert memory[:] == b"\0" * 4 + b"\xff" * 4

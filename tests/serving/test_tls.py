@@ -18,7 +18,7 @@ from peers import Http2, get, hello, receive_all, serving
 from test_write_deadline import Flood
 
 from mcpbus import Server
-from mcpbus.serving import CannotListenError, Counters, ServeOptions, serve
+from mcpbus.serving import CannotListenError, ServeOptions, ServerCounters, serve
 
 CERTIFICATE = str(Path(__file__).with_name("localhost.pem"))
 FILES = {"certfile": CERTIFICATE, "keyfile": CERTIFICATE}
@@ -118,7 +118,7 @@ async def test_a_client_that_offers_modern_ciphers_is_served(modern, kind, tmp_p
 
 
 async def test_a_failed_handshake_harms_nobody():
-    counters = Counters()
+    counters = ServerCounters()
     async with serving(hello, counters=counters, **FILES) as served:
         stream = await served.connect()
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
@@ -168,7 +168,7 @@ async def test_a_client_that_has_sent_much_ahead_is_missed_all_the_same():
 
 
 async def test_a_client_that_stalls_over_tls_is_cut_off():
-    app, counters = Flood(), Counters()
+    app, counters = Flood(), ServerCounters()
     async with serving(app, counters=counters, write_deadline_seconds=0.2, **FILES) as served:
         stream = await connect(served, "http/1.1")
         await stream.send_all(b"GET /flood HTTP/1.1\r\nhost: test\r\n\r\n")

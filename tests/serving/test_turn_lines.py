@@ -10,9 +10,9 @@ import trio
 from hyperframe.frame import HeadersFrame
 from peers import Http2, head_of, respond, serving, until
 
-from mcpbus.serving import Counters, ServeOptions
+from mcpbus.serving import ServeOptions, ServerCounters
 from mcpbus.serving.acceptor import _MOST_AT_ONCE, Acceptor
-from mcpbus.serving.http2.requests import Requests
+from mcpbus.serving.http2.requests import Http2RequestTable
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.sharing import _AHEAD
 from mcpbus.serving.turn_lines import FIRST_TURNS, MORE_TURNS, TurnLine
@@ -153,8 +153,8 @@ async def respond_at_once(_scope, _receive, send):
 
 
 async def test_one_connection_has_few_heads_of_many_fields_read_in_a_round(rounds, monkeypatch):
-    read, take = [], Requests.begin
-    monkeypatch.setattr(Requests, "begin", lambda *given: read.append(rounds.number) or take(*given))
+    read, take = [], Http2RequestTable.begin
+    monkeypatch.setattr(Http2RequestTable, "begin", lambda *given: read.append(rounds.number) or take(*given))
     monkeypatch.setattr("mcpbus.serving.http2.connection._MOST_STARTED", 1000)
     async with serving(respond_at_once) as served:
         peer = await Http2(await served.connect()).start()
@@ -177,7 +177,7 @@ class Behind:
 
 async def accepted_at_once(waiting, rounds, nursery, board=None):
     """How many connections are accepted in the first round in which some are."""
-    counters = Counters()
+    counters = ServerCounters()
     options = ServeOptions(bind="127.0.0.1:0")
     acceptor = Acceptor(ServedApp(respond, {}), options, nursery, tls=None, counters=counters, board=board)
     with ExitStack() as stack:

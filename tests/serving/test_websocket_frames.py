@@ -8,7 +8,7 @@ from rfc6455 import BINARY, CLOSE, CONTINUATION, MASK, PING, PONG, TEXT, close, 
 from wsproto.connection import Connection
 
 from mcpbus.protocol.websocket import CloseCode
-from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.frames import WebSocketCodec
 
 MAX = 100_000
 PROTOCOL_ERROR = (CLOSE, close(1002, b"protocol error"))
@@ -215,7 +215,7 @@ class Player:
 
     def __init__(self, max_bytes=MAX):
         self.now = 1000.0
-        self.frames = Frames(max_bytes, lambda: self.now)
+        self.frames = WebSocketCodec(max_bytes, lambda: self.now)
         self.messages = []
         self._said = b""
 
@@ -422,7 +422,7 @@ def test_what_a_frame_carries_may_look_like_one():
     unmasked = bytes(byte ^ MASK[n % 4] for n, byte in enumerate(inner))  # so that it is on the wire as it is
     outer = frame(BINARY, unmasked)
     assert outer.endswith(inner)
-    frames_ = Frames(MAX, lambda: 0.0, binary=True)
+    frames_ = WebSocketCodec(MAX, lambda: 0.0, binary=True)
     messages = []
     for piece in (outer[: -len(inner)], inner):
         frames_.receive(piece)

@@ -8,7 +8,7 @@ import pytest
 import trio
 from peers import Http2, get, receive_until, respond, serving
 
-from mcpbus.serving import Counters
+from mcpbus.serving import ServerCounters
 from mcpbus.serving.deadline_stream import DeadlineStream
 
 PIECE = bytes(1024 * 1024)
@@ -54,7 +54,7 @@ async def open_flood(served, protocol):
 
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
 async def test_a_client_that_accepts_nothing_is_cut_off(protocol, caplog):
-    app, counters = Flood(), Counters()
+    app, counters = Flood(), ServerCounters()
     async with serving(app, counters=counters, write_deadline_seconds=0.2) as served:
         await open_flood(served, protocol)
         await app.disconnected.wait()

@@ -9,9 +9,9 @@ import trio
 import trio.testing
 
 from mcpbus import Limits
-from mcpbus.core.containment import ExceptionsOnly
-from mcpbus.core.reached_limits import ReachedLimits
-from mcpbus.core.stores.breaker import Breaker, StoreDownError
+from mcpbus.core.containment import WrapBaseExceptions
+from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.stores.breaker import CircuitBreaker, StoreDownError
 from mcpbus.core.stores.promise import Promise
 
 LIMITS = Limits(store_deadline=2, store_pause=30)
@@ -19,7 +19,7 @@ LIMITS = Limits(store_deadline=2, store_pause=30)
 
 @pytest.fixture
 def breaker():
-    return Breaker("event store", LIMITS, ReachedLimits())
+    return CircuitBreaker("event store", LIMITS, LimitMonitor())
 
 
 async def answer(value="kept", seconds=0.0):
@@ -36,7 +36,7 @@ async def is_down(breaker, function):
     # A stray Cancelled would end the test, and nothing else.
     with (
         pytest.raises(StoreDownError),
-        ExceptionsOnly("the breaker"),
+        WrapBaseExceptions("the breaker"),
     ):
         await breaker.call(function)
     return True

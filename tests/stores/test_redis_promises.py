@@ -7,9 +7,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.core.limits import Limits
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.stores import redis_promises, redis_upkeep
-from mcpbus.core.stores.breaker import Breaker
+from mcpbus.core.stores.breaker import CircuitBreaker
 from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError, Script
 from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.core.stores.redis_library import NoScriptError, ResponseError
@@ -289,7 +289,7 @@ async def test_what_the_breaker_has_given_up_is_not_kept_after_its_session_is_fo
     redis, redis_engine, autojump_clock
 ):
     told = []
-    breaker = Breaker("event store", Limits(store_deadline=0.5), ReachedLimits())
+    breaker = CircuitBreaker("event store", Limits(store_deadline=0.5), LimitMonitor())
     redis_engine.silent = True
     for word in ("one", "two"):
         breaker.begin(lambda word=word: redis.run_soon(APPEND, [], [word]), told.append)

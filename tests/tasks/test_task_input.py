@@ -5,8 +5,8 @@ import trio
 from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError, Server, SyncContext
-from mcpbus.asking import CannotAskError, Elicit
-from mcpbus.core.signals import End
+from mcpbus.asking import Elicit, InputUnavailableError
+from mcpbus.core.signals import FailRequest
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
 
@@ -235,7 +235,7 @@ async def test_who_asks_when_its_task_has_ended_is_told_so_and_nobody_answers(au
         async def late(ctx: Context) -> str:
             with trio.move_on_after(20, shield=True):
                 await trio.sleep(11)
-                with pytest.raises(CannotAskError) as refused:
+                with pytest.raises(InputUnavailableError) as refused:
                     await ctx.elicit("Who?", FORM, key="who")
                 told.append(str(refused.value))
                 await end.wait()
@@ -321,7 +321,7 @@ async def test_a_task_that_ends_in_the_turn_in_which_it_asks_stays_ended(autojum
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(ctx.elicit, "Who?", FORM)
                     await trio.lowlevel.checkpoint()
-                    actor.tell(End("no more"))
+                    actor.tell(FailRequest("no more"))
 
         async with stage.bus.connect(capabilities=DECLARED) as client:
             tasks = [await begin(client, "persistent") for _ in range(30)]  # trio takes turns in any order

@@ -8,14 +8,14 @@ import trio
 from task_stage import DECLARED, FORM, SlowTaskStore, accept, begin, look, look_until_over, tasking, text
 
 from mcpbus import Context, ProtocolError
-from mcpbus.asking import CannotAskError
-from mcpbus.core.call import Call
+from mcpbus.asking import InputUnavailableError
+from mcpbus.core.call import CallActor
 from mcpbus.core.hub import hub_of
 from mcpbus.core.receipt import Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
 from mcpbus.testing import settle
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 from tests.at_home import SHOWN_ONCE_KEPT
 
 CLAIM = {"protocolVersion": "2026-07-28", "clientCapabilities": DECLARED}
@@ -71,7 +71,7 @@ async def test_a_call_that_is_cancelled_before_it_becomes_a_task_is_not_said_to_
     call = {"method": "tools/call", "id": 1, "params": {"name": "hold", "arguments": {}, "_meta": meta}}
     cancel = {"method": "notifications/cancelled", "params": {"requestId": 1}}
     async with tasking() as stage:
-        with Channel(stage.bus, None) as channel:
+        with DuplexChannel(stage.bus, None) as channel:
             # Both in one turn: the handler's task has not begun to run.
             for message in (call, cancel):
                 await channel.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
@@ -478,7 +478,7 @@ async def test_what_a_handler_says_whose_task_is_forgotten_is_discarded(autojump
         assert await gone(client, task)
         assert (await job.ctx.info("too late")).fate == Fate.discarded(Reason.FINISHED)
         await job.ctx.task_message("too late")
-        with trio.fail_after(5), pytest.raises(CannotAskError):
+        with trio.fail_after(5), pytest.raises(InputUnavailableError):
             await job.ctx.elicit("Who?", FORM)
         job.finish()
 
@@ -515,7 +515,9 @@ async def test_what_a_task_was_given_is_not_kept_with_its_result(end, autojump_c
         await trio.sleep(1)
         gc.collect()
         # A call has what its request said.
-        assert not [it for it in gc.get_objects() if isinstance(it, Call) and it.bus is hub_of(stage.bus)]
+        assert not [
+            it for it in gc.get_objects() if isinstance(it, CallActor) and it.bus is hub_of(stage.bus)
+        ]
         await client.request("tasks/update", task | {"inputResponses": {"on": {"action": "decline"}}})
 
 

@@ -5,7 +5,7 @@ import trio
 from task_stage import DECLARED, SlowTaskStore, begin, look, tasking, text
 
 from mcpbus import ProtocolError
-from mcpbus.core.admission import Overloaded, PastShare
+from mcpbus.core.admission import QuotaExceeded, ServerOverloaded
 from mcpbus.tasks import MemoryTaskStore
 from mcpbus.testing import settle
 
@@ -70,9 +70,9 @@ async def test_one_principals_results_leave_room_in_bytes_to_others(autojump_clo
             return [(await client.call_tool("much"))["resultType"] for _ in range(count)]
 
         def is_past_its_share(owner):
-            with pytest.raises(Overloaded) as refused:
+            with pytest.raises(ServerOverloaded) as refused:
                 stage.bus.tasks._make_room(owner)
-            return isinstance(refused.value, PastShare)
+            return isinstance(refused.value, QuotaExceeded)
 
         assert await ask(bob, 5) == ["task"] * 4 + ["complete"]
         assert not is_past_its_share("bob"), "there is nobody else"

@@ -13,14 +13,14 @@ from task_stage import DECLARED, begin, look, tasking, text
 from mcpbus import ProtocolError
 from mcpbus.core.stores import redis_tasks
 from mcpbus.core.stores.redis_connection import RedisConnection
-from mcpbus.protocol.principals import Owner
+from mcpbus.protocol.principals import BoundPrincipal
 from mcpbus.tasks import (
     MemoryTaskStore,
     RedisTaskStore,
     SqliteTaskStore,
+    TaskClaimedError,
     TaskRecord,
     TaskStatus,
-    TaskTakenError,
 )
 from mcpbus.testing import settle
 from tests.engines import BINARIES
@@ -71,7 +71,7 @@ async def test_a_task_is_given_to_one_bus_only(store):
     await store.put(record(bus="one"), None)
     assert await store.claim("nobody", "one", "two") is None
     assert [(await store.claim("t", "one", bus)).bus for bus in ("two", "three", "two")] == ["two"] * 3
-    with pytest.raises(TaskTakenError):
+    with pytest.raises(TaskClaimedError):
         await store.put(record(bus="one", status=TaskStatus.COMPLETED), b"{}")
     failed = record(bus="two", status=TaskStatus.FAILED)
     await store.put(failed, b"[]")
@@ -278,7 +278,7 @@ async def test_what_a_drain_failed_stays_failed_for_that_reason(reopen):
 async def test_a_result_keeps_the_time_that_it_had(autojump_clock):
     now = time.time()
     store = MemoryTaskStore()
-    owner = Owner(None).digest
+    owner = BoundPrincipal(None).digest
     for task_id, age in (("old", 61), ("older", 59), ("new", 30)):
         kept = record(task_id, TaskStatus.COMPLETED, owner=owner, created=now - age, size=2)
         await store.put(kept, b"{}")
@@ -296,7 +296,9 @@ async def test_a_result_keeps_the_time_that_it_had(autojump_clock):
 
 async def test_a_result_is_kept_no_longer_than_its_time_where_the_clock_was_set_back(autojump_clock):
     store, now = MemoryTaskStore(), time.time()
-    kept = record("fast", TaskStatus.COMPLETED, owner=Owner(None).digest, created=now + 86_400, size=2)
+    kept = record(
+        "fast", TaskStatus.COMPLETED, owner=BoundPrincipal(None).digest, created=now + 86_400, size=2
+    )
     await store.put(kept, b"{}")
     async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         await trio.sleep(59)

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from mcpbus import Context, Limits, Server, Unauthorized
+from mcpbus import Context, Limits, Server, UnauthorizedError
 from mcpbus.testing import open_bus, open_probe, settle
 
 ORIGIN = {"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}}
@@ -108,7 +108,7 @@ def make_server(outcomes, **options):
 async def authenticate(head):
     token = head.headers.get(b"authorization")
     if token not in TOKENS:
-        raise Unauthorized('Bearer realm="house"')
+        raise UnauthorizedError('Bearer realm="house"')
     return TOKENS[token]
 
 

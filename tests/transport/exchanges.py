@@ -4,12 +4,12 @@ import json
 
 import attrs
 
-from mcpbus.protocol.http.head_judge import HeadJudge
+from mcpbus.protocol.http.head_judge import HeadValidator
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head, NeedsBody, Proceed
+from mcpbus.protocol.http.messages import NeedsBody, Proceed, RequestHead
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.http.validation import Exchange
+from mcpbus.protocol.http.validation import RequestValidator
 from mcpbus.protocol.revisions import REVISIONS, Era
 
 PREFIX = "io.modelcontextprotocol/"
@@ -71,13 +71,13 @@ def make_head(verb="POST", path="/mcp", **fields):
     for name, value in {**plain, **fields}.items():
         values = value if isinstance(value, list) else [] if value is None else [value]
         found += [(name.replace("_", "-").encode(), each.encode("latin-1")) for each in values]
-    return Head(verb, path, Headers(found))
+    return RequestHead(verb, path, Headers(found))
 
 
 def judge(head, body=b"", *, directory=None, **options):
     """What a shell does, authorization aside: each judgement in turn, until one is not to go on."""
-    heads = HeadJudge(HttpOptions(**options))
-    exchange = Exchange(heads.options, directory or Directory())
+    heads = HeadValidator(HttpOptions(**options))
+    exchange = RequestValidator(heads.options, directory or Directory())
     verdict = heads.judge_head(head)
     if isinstance(verdict, Proceed) and verdict.verb == "GET":
         return exchange.judge_get(head, "alice")

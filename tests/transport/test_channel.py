@@ -9,10 +9,10 @@ from channels import INITIALIZED, House, call, house, initialize, request
 from mcpbus_actors import EagerTask
 
 from mcpbus import Context, Server
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.lines import run_channel
 
 ERAS = pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
@@ -74,7 +74,7 @@ async def test_what_is_said_before_the_client_ends_its_input_is_written(autojump
 async def test_a_write_that_came_to_its_end_is_no_loss_however_long_it_took(autojump_clock):
     """As to a socket whose client moves all the while, or when the process was stopped."""
     async with house() as home:
-        with Channel(home.bus, None) as channel:
+        with DuplexChannel(home.bus, None) as channel:
 
             async def send(lines):
                 with trio.CancelScope(shield=True):
@@ -122,8 +122,8 @@ async def test_a_channel_that_is_refused_leaves_nothing(limits, autojump_clock):
             await home.bus.drain(0)
             await home.quiet()
         before = home.bus.statistics().actors
-        with pytest.raises(Overloaded):
-            Channel(home.bus, None)
+        with pytest.raises(ServerOverloaded):
+            DuplexChannel(home.bus, None)
         assert home.bus.statistics().actors == before
 
 
@@ -185,7 +185,7 @@ async def test_a_handler_that_begins_when_its_session_has_ended_ends_with_the_co
 ):
     outcomes = []
     async with house(outcomes=outcomes) as home:
-        with Channel(home.bus, None) as channel:
+        with DuplexChannel(home.bus, None) as channel:
             await channel.receive(json.dumps(initialize("2025-11-25")).encode())
             channel.end()
             message = json.dumps(call(1, "hang", modern=modern)).encode()
@@ -200,7 +200,7 @@ async def test_a_handler_that_begins_when_its_session_has_ended_ends_with_the_co
 
 async def test_a_channel_that_nobody_serves_ends_with_its_block(autojump_clock):
     async with house() as home:
-        with Channel(home.bus, None) as channel:
+        with DuplexChannel(home.bus, None) as channel:
             await channel.receive(json.dumps(request(1, "ping")).encode())
             assert home.bus.statistics().actors == 2
         await home.assert_nothing_is_left()
@@ -254,7 +254,7 @@ async def test_what_a_session_has_of_its_own_no_request_of_2026_07_28_on_its_con
 
 async def test_a_receiver_in_process_that_asks_again_for_each_response_lets_other_tasks_run(autojump_clock):
     async with house() as home:
-        with Channel(home.bus, None, spared=True) as channel:
+        with DuplexChannel(home.bus, None, spared=True) as channel:
             got = []
 
             def receive(data, _request_id):
@@ -277,7 +277,7 @@ async def test_a_message_whose_client_goes_while_it_waits_is_not_taken(autojump_
     async def wait_for_ever(_channel):
         await trio.sleep_forever()
 
-    monkeypatch.setattr(Channel, "room", wait_for_ever)
+    monkeypatch.setattr(DuplexChannel, "room", wait_for_ever)
     taken, gone = [], []
 
     async def leave(scope):
@@ -291,7 +291,7 @@ async def test_a_message_whose_client_goes_while_it_waits_is_not_taken(autojump_
         gone.append(trio.current_time())
 
     async with house() as home:
-        with Channel(home.bus, None) as channel:
+        with DuplexChannel(home.bus, None) as channel:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(bring, channel)
                 nursery.start_soon(bring, channel)

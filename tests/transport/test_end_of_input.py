@@ -7,7 +7,7 @@ import pytest
 import trio
 from channels import INITIALIZED, call, house, initialize, request
 
-from mcpbus import CannotAskError, Context
+from mcpbus import Context, InputUnavailableError
 from mcpbus.testing import settle
 from mcpbus.transports.lines import run_channel
 
@@ -107,7 +107,7 @@ async def test_the_client_cannot_be_asked_any_more(seconds, initialized, autojum
             await trio.sleep(seconds)
             try:
                 await ctx.list_roots()
-            except CannotAskError as error:
+            except InputUnavailableError as error:
                 await trio.sleep(2)
                 return str(error)
 

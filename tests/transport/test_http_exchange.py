@@ -19,8 +19,8 @@ from exchanges import (
     request,
 )
 
-from mcpbus.protocol.http.head_judge import HeadJudge, health
-from mcpbus.protocol.http.headers import Accepted
+from mcpbus.protocol.http.head_judge import HeadValidator, health
+from mcpbus.protocol.http.headers import AcceptHeader
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
     AcceptNotification,
@@ -32,7 +32,7 @@ from mcpbus.protocol.http.messages import (
     Serve,
 )
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.http.validation import Exchange
+from mcpbus.protocol.http.validation import RequestValidator
 from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era
 
 # -- what is let through -----------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def test_a_modern_request_is_served_by_itself():  # M-1, M-8
     assert isinstance(verdict, Serve)
     assert (verdict.request.id, verdict.routing.name, verdict.revision) == (1, "a", LATEST)
     assert (verdict.session, verdict.claim.client_capabilities) == (None, {})
-    assert verdict.accepted == Accepted(json=True, sse=True)
+    assert verdict.accepted == AcceptHeader(json=True, sse=True)
     assert directory.asked == [("offers", "tools/call", Era.MODERN), ("mirrored_parameters", "a", "alice")]
 
 
@@ -130,7 +130,7 @@ def test_a_stateless_legacy_request_needs_no_session(version, governs):  # W-48
 
 
 def test_a_session_of_somebody_else_is_not_found():  # W-44, A-13
-    exchange = Exchange(HttpOptions(), Directory())
+    exchange = RequestValidator(HttpOptions(), Directory())
     assert exchange.judge_body(legacy_head(), request(), "mallory").status == 404
     assert exchange.judge_get(legacy_head("GET"), "mallory").status == 404
     assert exchange.judge_delete(legacy_head("DELETE"), None).status == 404
@@ -142,7 +142,7 @@ def test_a_session_of_somebody_else_is_not_found():  # W-44, A-13
 )
 def test_what_the_client_accepts_goes_with_the_request(accept, json, sse):
     verdict = judge(legacy_head(accept=accept), request())
-    assert verdict.accepted == Accepted(json, sse)
+    assert verdict.accepted == AcceptHeader(json, sse)
 
 
 @pytest.mark.parametrize("sessions", ["sessionful", "stateless"])
@@ -216,7 +216,7 @@ def test_another_path_is_not_found_and_no_json_rpc(path):  # D-15
 
 @pytest.mark.parametrize("verb", ["POST", "GET"])
 def test_what_was_in_order_once_is_judged_anew_where_another_page_asks(verb):
-    heads = HeadJudge(HttpOptions())
+    heads = HeadValidator(HttpOptions())
     assert heads.judge_head(make_head(verb)) == Proceed(verb)
     assert heads.judge_head(make_head(verb, sec_fetch_site="cross-site")).status == 403
 
@@ -238,7 +238,7 @@ def test_a_preflight_is_granted_to_an_allowed_page():
     assert (verdict.status, verdict.body) == (204, b"")
     assert dict(verdict.headers)[b"access-control-allow-methods"] == b"POST, GET, DELETE"
     assert dict(verdict.headers)[b"access-control-allow-headers"] == b"content-type,mcp-param-region"
-    assert dict(HeadJudge(HttpOptions()).cors_headers(head))[b"access-control-allow-origin"]
+    assert dict(HeadValidator(HttpOptions()).cors_headers(head))[b"access-control-allow-origin"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.http.headers import Accepted, Headers, decode_mirrored, encode_mirrored, is_json
+from mcpbus.protocol.http.headers import AcceptHeader, Headers, decode_mirrored, encode_mirrored, is_json
 
 
 def headers(*fields: tuple[str, str]) -> Headers:
@@ -50,10 +50,10 @@ def test_what_came_is_not_changed():
 
 
 BOTH, JSON, SSE, NEITHER = (
-    Accepted(True, True),
-    Accepted(True, False),
-    Accepted(False, True),
-    Accepted(False, False),
+    AcceptHeader(True, True),
+    AcceptHeader(True, False),
+    AcceptHeader(False, True),
+    AcceptHeader(False, False),
 )
 
 
@@ -107,7 +107,7 @@ def test_a_long_field_of_quotation_marks_takes_no_time(before, quoted):
 
 @given(st.text(st.characters(max_codepoint=255)))
 def test_arbitrary_accept_is_read(text):
-    assert isinstance(headers(("accept", text)).accepted, Accepted)
+    assert isinstance(headers(("accept", text)).accepted, AcceptHeader)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.http.origin import (
     HttpOptions,
     cors_headers,
@@ -152,11 +152,13 @@ def test_what_a_page_of_elsewhere_embeds_without_an_origin_is_refused(options, f
 def test_two_origins_are_refused():
     twice = headers(("origin", "http://localhost"), ("origin", "http://localhost"))
     assert judge_origin(twice, DEFAULT) is not None
-    assert cors_headers(Head("POST", "/mcp", twice), DEFAULT) == []
+    assert cors_headers(RequestHead("POST", "/mcp", twice), DEFAULT) == []
 
 
 def test_an_allowed_page_may_read_the_answer_and_the_session_id():
-    found = dict(cors_headers(Head("POST", "/mcp", headers(("origin", "http://Localhost:1"))), DEFAULT))
+    found = dict(
+        cors_headers(RequestHead("POST", "/mcp", headers(("origin", "http://Localhost:1"))), DEFAULT)
+    )
     assert found[b"access-control-allow-origin"] == b"http://Localhost:1"
     assert b"Mcp-Session-Id" in found[b"access-control-expose-headers"]
     assert found[b"vary"] == b"Origin"
@@ -164,7 +166,7 @@ def test_an_allowed_page_may_read_the_answer_and_the_session_id():
 
 @pytest.mark.parametrize("fields", [[], [("origin", "https://evil.example")]])
 def test_others_are_told_nothing_of_cors(fields):
-    assert cors_headers(Head("POST", "/mcp", headers(*fields)), DEFAULT) == []
+    assert cors_headers(RequestHead("POST", "/mcp", headers(*fields)), DEFAULT) == []
 
 
 ORIGIN, METHOD = ("origin", "http://localhost"), ("access-control-request-method", "POST")
@@ -180,7 +182,7 @@ ORIGIN, METHOD = ("origin", "http://localhost"), ("access-control-request-method
     ],
 )
 def test_a_preflight_is_told_from_other_requests(verb, fields, is_one):
-    assert is_preflight(Head(verb, "/mcp", headers(*fields))) is is_one
+    assert is_preflight(RequestHead(verb, "/mcp", headers(*fields))) is is_one
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_a_preflight_is_told_from_other_requests(verb, fields, is_one):
     ],
 )
 def test_a_preflight_is_granted_the_fields_it_asks_for(wanted, granted):
-    head = Head("OPTIONS", "/mcp", headers(("access-control-request-headers", wanted)))
+    head = RequestHead("OPTIONS", "/mcp", headers(("access-control-request-headers", wanted)))
     found = dict(preflight(head, b"POST").headers)
     assert found.get(b"access-control-allow-headers") == granted
     assert found[b"access-control-allow-methods"] == b"POST"

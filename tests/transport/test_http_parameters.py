@@ -18,7 +18,7 @@ from exchanges import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.http.messages import Answer, Serve
+from mcpbus.protocol.http.messages import HttpResponse, Serve
 from mcpbus.protocol.http.mirrored_headers import repeat_request
 from mcpbus.protocol.jsonrpc import decode
 
@@ -97,7 +97,7 @@ def test_headers_that_repeat_the_arguments_are_accepted(rule, arguments, fields)
 @pytest.mark.parametrize(("rule", "arguments", "fields"), REFUSED)
 def test_headers_that_do_not_are_refused(rule, arguments, fields):
     verdict = call(arguments, **fields)
-    assert isinstance(verdict, Answer)
+    assert isinstance(verdict, HttpResponse)
     said = json.loads(verdict.body)
     assert (verdict.status, said["error"]["code"], said["id"]) == (400, -32020, 1)
     assert "Mcp-Param-" in said["error"]["message"]
@@ -107,14 +107,14 @@ def test_headers_that_do_not_are_refused(rule, arguments, fields):
 def test_where_they_are_optional_they_may_be_left_out_and_nothing_else(rule, arguments, fields):
     verdict = call(arguments, options={"param_headers": "optional"}, **fields)
     accepted = (rule, arguments, fields) in ACCEPTED or not fields
-    assert isinstance(verdict, Serve if accepted else Answer)
+    assert isinstance(verdict, Serve if accepted else HttpResponse)
 
 
 def test_one_of_several_may_be_left_out_where_they_are_optional():
     arguments = {"region": "us", "dry": True}
     options = {"param_headers": "optional"}
     assert isinstance(call(arguments, options=options, mcp_param_dry="true"), Serve)
-    assert isinstance(call(arguments, options=options, mcp_param_dry="false"), Answer)
+    assert isinstance(call(arguments, options=options, mcp_param_dry="false"), HttpResponse)
 
 
 def test_a_refusal_names_the_header_and_the_argument():
@@ -171,7 +171,7 @@ def test_nesting_at_the_limit_is_refused_and_not_raised():
     limit = sys.getrecursionlimit()
     for depth in range(limit - 400, limit + 1):
         verdict = judge(head, flat.replace(b'"?"', b"[" * depth + b"]" * depth))
-        assert isinstance(verdict, Answer)
+        assert isinstance(verdict, HttpResponse)
         assert verdict.status == 400
 
 

@@ -25,8 +25,8 @@ from exchanges import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.http.head_judge import HeadJudge
-from mcpbus.protocol.http.messages import Answer, Head, Proceed, status_of
+from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.messages import HttpResponse, Proceed, RequestHead, status_of
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.revisions import REVISIONS
 
@@ -51,7 +51,7 @@ def notification(meta):
 @attrs.frozen
 class Case:
     rule: str
-    head: Head
+    head: RequestHead
     sent: bytes
     options: dict[str, object]
     status: int
@@ -176,7 +176,7 @@ REFUSED = [Case(*row) for row in ROWS]
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.rule)
 def test_bad_input_is_answered_as_the_table_says(case):
     verdict = judge(case.head, case.sent, **case.options)
-    assert isinstance(verdict, Answer)
+    assert isinstance(verdict, HttpResponse)
     said = json.loads(verdict.body)
     assert (verdict.status, said["error"]["code"]) == (case.status, case.code), said
     assert ("id" in said) == (case.identity is not None)
@@ -255,7 +255,7 @@ def test_of_two_faults_the_one_judged_first_is_answered(first, second):  # DESIG
 
 
 def test_authorization_comes_before_the_form_of_a_post():
-    heads = HeadJudge(HttpOptions())
+    heads = HeadValidator(HttpOptions())
     bad = make_head(content_type="text/plain", accept="text/html", content_length="99999999")
     assert heads.judge_head(bad) == Proceed("POST")
 

@@ -20,7 +20,7 @@ from channels import (
 
 from mcpbus import HttpOptions, ProtocolError
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.owners import IN_PROCESS
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_probe
@@ -434,7 +434,7 @@ async def test_nothing_is_kept_of_a_stream_that_has_ended(autojump_clock):
 
 
 async def test_nor_of_one_that_could_not_be_begun(autojump_clock):
-    head = Head("GET", "/sse", Headers([(b"accept", b"text/event-stream")]))
+    head = RequestHead("GET", "/sse", Headers([(b"accept", b"text/event-stream")]))
     outlet = Mock(peer=IN_PROCESS, **{"open.side_effect": MemoryError})
     async with house() as home:
         with pytest.raises(MemoryError):
@@ -490,7 +490,7 @@ async def test_a_post_whose_body_is_there_is_judged_by_itself_before_its_session
     size, kind, status, autojump_clock
 ):
     headers = Headers([(b"content-type", b"application/" + kind)])
-    head = Head("POST", "/sse", headers, query="session_id=none")
+    head = RequestHead("POST", "/sse", headers, query="session_id=none")
     async with house(http={"max_body_bytes": 100}) as home:
         refused = http_sse_of(home).respond(head, b" " * size, None, Mock(peer=IN_PROCESS))
         assert refused.status == status
@@ -508,5 +508,5 @@ async def test_a_post_whose_body_is_there_is_judged_by_itself_before_its_session
 async def test_only_a_post_is_known_to_be_in_order_before_it_is_looked_at(verb, said, clear, autojump_clock):
     fields = {b"host": b"localhost", b"content-type": b"application/json", **said}
     async with house() as home:
-        head = Head(verb, "/sse", Headers([*fields.items()]), query="session_id=none")
+        head = RequestHead(verb, "/sse", Headers([*fields.items()]), query="session_id=none")
         assert http_sse_of(home).clears(head) is clear

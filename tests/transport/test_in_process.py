@@ -9,8 +9,8 @@ import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed, text
 
 from mcpbus import Context, Elicit, InputRequired, ProtocolError, Server, ToolError
-from mcpbus.client.pending import Pending
-from mcpbus.protocol.jsonrpc import Request
+from mcpbus.client.pending import PendingRequest
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.testing import settle
 
 CAN_BE_ASKED = {"elicitation": {}}
@@ -127,8 +127,8 @@ async def test_a_call_that_is_given_up_before_the_server_looks_at_it_is_never_ma
         emitted = place.bus.statistics().emitted
 
         body = {"name": name, "arguments": {}, "_meta": client._meta(None, None)}
-        pending = Pending()
-        client._send(Request(99, "tools/call", msgspec.Raw(msgspec.json.encode(body))), pending)
+        pending = PendingRequest()
+        client._send(JsonRpcRequest(99, "tools/call", msgspec.Raw(msgspec.json.encode(body))), pending)
         client._give_up(99, pending)
         await settle(place.bus)
         assert (place.log, place.bus.statistics().emitted) == ([], emitted)

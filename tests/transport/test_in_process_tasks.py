@@ -8,7 +8,7 @@ import trio
 from places import LEGACY, MODERN, REVISIONS, call, placed
 
 from mcpbus import Context, ProtocolError, Server
-from mcpbus.client.errors import Disconnected
+from mcpbus.client.errors import DisconnectedError
 from mcpbus.testing import settle
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")
@@ -105,9 +105,9 @@ async def test_a_handler_that_ends_its_own_session_is_answered_that_it_has_ended
             await client.call_tool("closes")
         assert caught.value.code == -32603
         await settle(place.bus)
-        with pytest.raises(Disconnected):
+        with pytest.raises(DisconnectedError):
             await call(client, "cannot_wait")
-        with pytest.raises(Disconnected):
+        with pytest.raises(DisconnectedError):
             await client.notify("notifications/nothing")
 
 
@@ -148,7 +148,7 @@ async def test_a_client_that_leaves_ends_what_others_still_call_through_it(revis
         async def try_to(client, key):
             try:
                 await call(client, "waits", key)
-            except Disconnected as error:
+            except DisconnectedError as error:
                 ends.append(error)
 
         async with place.bus.connect(revision=revision) as client:
@@ -158,7 +158,7 @@ async def test_a_client_that_leaves_ends_what_others_still_call_through_it(revis
         await settle(place.bus)
         assert len(ends) == 3
         assert sum(line.startswith("cancelled") for line in place.log) == 3
-        with pytest.raises(Disconnected):
+        with pytest.raises(DisconnectedError):
             await call(client, "cannot_wait")
 
 
@@ -254,7 +254,7 @@ async def test_a_client_of_a_handlers_that_is_still_there_when_the_bus_ends_ends
     async def asks_in_turn(ctx: Context) -> None:
         with trio.CancelScope(shield=True):
             async with ctx.bus.connect(revision=revision) as inner:
-                with contextlib.suppress(Disconnected, ProtocolError):
+                with contextlib.suppress(DisconnectedError, ProtocolError):
                     await inner.call_tool("waits")
 
     with trio.CancelScope() as whole:

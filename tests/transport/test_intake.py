@@ -4,10 +4,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.budget import Budget
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.large import LARGE_BYTES
-from mcpbus.transports.intake import Intake
+from mcpbus.transports.intake import InboundQueue
 
 LONG, ARRAY = b"x" * LARGE_BYTES, b"[{}]"
 
@@ -32,9 +32,9 @@ class Place:
 
     def __init__(self, message):
         self.channel = Taker()
-        self.budget = Budget(float("inf"), ReachedLimits())
+        self.budget = MemoryBudget(float("inf"), LimitMonitor())
         left = [message]
-        self.intake = Intake(self.channel, self.budget, lambda: left.pop() if left else None)
+        self.intake = InboundQueue(self.channel, self.budget, lambda: left.pop() if left else None)
         self.intake.advance()
 
 

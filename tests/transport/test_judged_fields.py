@@ -5,10 +5,10 @@ from itertools import product
 import pytest
 
 from mcpbus import Server
-from mcpbus.auth import ResourceServer, StaticTokens
+from mcpbus.auth import ResourceServer, StaticTokenVerifier
 from mcpbus.protocol.http.head_judge import JUDGED
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 
 ORDINARY = {
     b"host": b"localhost",
@@ -32,7 +32,11 @@ PATHS = ["/mcp", "/sse", "/health", "/.well-known/oauth-protected-resource/mcp",
 
 @pytest.fixture(params=[False, True], ids=["open", "with tokens"])
 async def endpoint(request, autojump_clock):
-    auth = ResourceServer("http://localhost/mcp", StaticTokens({"secret": "ada"})) if request.param else None
+    auth = (
+        ResourceServer("http://localhost/mcp", StaticTokenVerifier({"secret": "ada"}))
+        if request.param
+        else None
+    )
     async with Server("server", version="1", auth=auth).open() as bus:
         yield bus.asgi().direct("/mcp")
 
@@ -49,7 +53,7 @@ async def test_no_other_field_is_looked_at_before_a_request_is_served(endpoint, 
             return fields.get(name)
 
         headers.raw = recording
-        head = Head(verb, path, headers)
+        head = RequestHead(verb, path, headers)
         endpoint.is_immediate(head)
         endpoint.clears(head)
         endpoint.cors_headers(head)

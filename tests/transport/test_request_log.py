@@ -7,13 +7,13 @@ import msgspec
 import pytest
 import trio
 
-from mcpbus import Context, Server, Unauthorized
+from mcpbus import Context, Server, UnauthorizedError
 from mcpbus.protocol.http.headers import NO_HEADERS
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transports import access_log
-from mcpbus.transports.refusals import Refusals, plain
+from mcpbus.transports.refusals import RefusalLog, plain
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -42,7 +42,7 @@ def make_server(**options):
 
 async def authenticate(head):
     if head.headers.get("authorization") != "Bearer right":
-        raise Unauthorized
+        raise UnauthorizedError
     return "ada"
 
 
@@ -108,8 +108,8 @@ def test_what_clients_say_is_one_line_that_steers_no_terminal(text, told):
 
 
 async def test_a_long_method_is_cut_in_the_log(lines):
-    head = Head("X" * 999, "/other", NO_HEADERS)  # as HTTP/2 may have it
-    Refusals().note(Answer(404, body=b"Not found"), head, None)
+    head = RequestHead("X" * 999, "/other", NO_HEADERS)  # as HTTP/2 may have it
+    RefusalLog().note(HttpResponse(404, body=b"Not found"), head, None)
     assert lines() == [f"refused with 404: '{'X' * 200}' /other from somebody: Not found"]
 
 

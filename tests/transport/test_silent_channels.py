@@ -7,7 +7,7 @@ import trio
 from channels import INITIALIZED, house, initialize, request, sse, ws
 from test_channel import lines
 
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 
 SOON, LATE = 55, 10
 
@@ -70,7 +70,7 @@ async def test_one_that_does_not_finish_its_handshake_ends_and_one_that_does_sta
 
 async def test_what_is_in_the_same_process_or_on_stdio_may_be_silent(autojump_clock):
     async with house() as home, home.bus.connect(), lines(home):
-        with Channel(home.bus, None, spared=True):
+        with DuplexChannel(home.bus, None, spared=True):
             await trio.sleep(10_000)
             await home.quiet()
             assert len(home.bus.session_directory.shares) == 3

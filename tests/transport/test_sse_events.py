@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mcpbus.protocol.http.sse import (
     COMMENT,
-    Event,
     EventDecoder,
+    SseEvent,
     encode_event,
     encode_events,
     encode_message,
@@ -20,7 +20,7 @@ from mcpbus.protocol.http.sse import (
     encode_numbered,
 )
 from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.rendering import StreamedResponse
 
 
 def parse(stream: bytes) -> list[dict[str, str]]:
@@ -90,15 +90,15 @@ def test_several_events_are_what_each_is_alone(data):
     assert encode_numbered(data, "a", 7) == b"".join(encode_event(one, id=f"a.{n}") for n, one in numbered)
 
 
-def decode(*pieces: bytes, most: int = 10_000) -> list[Event]:
+def decode(*pieces: bytes, most: int = 10_000) -> list[SseEvent]:
     decoder = EventDecoder(most)
     return [event for piece in pieces for event in decoder.feed(piece)]
 
 
 def test_a_piece_may_end_between_the_carriage_returns_of_two_empty_lines_or_after_both():
-    assert decode(b"data: a\r\r", b"data: b\r", b"\r") == [Event("a"), Event("b")]
-    assert decode(b"data: a\r\n\r", b"\ndata: b\r", b"\n\r", b"\n") == [Event("a"), Event("b")]
-    assert decode(b"data: a\r", b"", b"\ndata: b\r\n\r\n") == [Event("a\nb")]
+    assert decode(b"data: a\r\r", b"data: b\r", b"\r") == [SseEvent("a"), SseEvent("b")]
+    assert decode(b"data: a\r\n\r", b"\ndata: b\r", b"\n\r", b"\n") == [SseEvent("a"), SseEvent("b")]
+    assert decode(b"data: a\r", b"", b"\ndata: b\r\n\r\n") == [SseEvent("a\nb")]
 
 
 @given(
@@ -115,21 +115,21 @@ def test_events_are_read_back_however_the_stream_is_cut(events, line_end, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert decode(*pieces) == [
-        Event(re.sub("\r\n|\r", "\n", text), event_id, retry=retry) for text, event_id, retry in events
+        SseEvent(re.sub("\r\n|\r", "\n", text), event_id, retry=retry) for text, event_id, retry in events
     ]
 
 
 def test_an_event_has_a_type_and_what_is_no_field_of_it_is_skipped():
     assert decode(
         b"event: endpoint\ndata:/post\nunknown: x\nretry: soon\n\n: only a comment\n\nevent: x\n\n"
-    ) == [Event("/post", type="endpoint")]
+    ) == [SseEvent("/post", type="endpoint")]
 
 
 @pytest.mark.parametrize("stream", [b"data: 123456789", b"data: 1234\n" * 3, b"data\n" * 13, b":" * 13])
 def test_an_event_that_is_too_long_is_refused(stream):
     with pytest.raises(ValueError, match="more than 12 bytes"):
         decode(*(bytes([byte]) for byte in stream), most=12)
-    assert decode(b"data: 123456\n\n" * 9, most=12) == [Event("123456")] * 9
+    assert decode(b"data: 123456\n\n" * 9, most=12) == [SseEvent("123456")] * 9
 
 
 @pytest.mark.parametrize("line", [b":\n", b": keep-alive\n", b"unknown: x\n", b"id: 7\n", b"event: x\n"])
@@ -162,7 +162,7 @@ def test_data_in_many_lines_takes_no_more_memory_than_its_limit():
 def test_each_message_of_a_piece_ends_where_its_event_does(address, texts):
     """Fates of a write of which the client accepted a part follow from these ends."""
     stream = SimpleNamespace(log=None, retry=None)
-    opened = Opened(stream, None, attrs.evolve(GET_FORMAT, address=address), None)
+    opened = StreamedResponse(stream, None, attrs.evolve(GET_FORMAT, address=address), None)
     rendering, before = opened.render(started=True), COMMENT
     batch = [SimpleNamespace(data=text, final=False) for text in texts]
     piece, _ = rendering.piece(batch, before)

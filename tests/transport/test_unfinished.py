@@ -8,9 +8,9 @@ import trio
 from asgi_calls import encoded
 from channels import house, initialize, sse
 
-from mcpbus.core.budget import Budget
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.min_data_rate import MinDataRate
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import LOCAL
 from mcpbus.transports.unfinished import read_unfinished
@@ -97,7 +97,7 @@ async def test_what_has_come_counts_whatever_its_pieces(pieces, autojump_clock):
 
 @pytest.mark.parametrize(("rest", "whole"), [(b"", b"12345678"), (b"9", None)])
 async def test_a_body_that_is_as_long_as_it_may_be_is_read_to_its_end(rest, whole):
-    budget = Budget(10**9, ReachedLimits())
+    budget = MemoryBudget(10**9, LimitMonitor())
 
     async def come(_until):
         await trio.lowlevel.checkpoint()
@@ -111,7 +111,7 @@ async def test_a_body_that_is_as_long_as_it_may_be_is_read_to_its_end(rest, whol
 
 @pytest.mark.parametrize("failure", [trio.BrokenResourceError, trio.Cancelled], ids=["broken", "cancelled"])
 async def test_a_body_that_is_not_read_to_its_end_is_not_kept(failure):
-    budget, scope = Budget(10**9, ReachedLimits()), trio.CancelScope()
+    budget, scope = MemoryBudget(10**9, LimitMonitor()), trio.CancelScope()
 
     async def fail(_until):
         assert budget.held == 4
@@ -129,7 +129,7 @@ async def test_a_body_that_is_not_read_to_its_end_is_not_kept(failure):
 
 
 async def test_whoever_brings_much_leaves_everybody_else_a_turn_before_the_next_who_does():
-    budget, turn, served = Budget(10**9, ReachedLimits()), 0, []
+    budget, turn, served = MemoryBudget(10**9, LimitMonitor()), 0, []
 
     async def nothing_more(_until):
         raise AssertionError

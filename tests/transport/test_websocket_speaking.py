@@ -13,7 +13,7 @@ from websocket_wires import wire_ws
 
 from mcpbus import Context, Limits, Server
 from mcpbus.core.outbox import Outbox
-from mcpbus.core.receipt import DELIVERED, Fate, Place
+from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus
 
@@ -95,7 +95,7 @@ async def test_a_client_that_takes_nothing_for_a_while_gets_all_of_it_in_order(w
         client.stall()
         await trio.sleep(3)
         assert chat.fates == [DELIVERED, None, None]
-        assert [receipt.place for receipt in chat.notes[1:]] == [Place.WRITING, Place.OUTBOX]
+        assert [receipt.place for receipt in chat.notes[1:]] == [Location.WRITING, Location.OUTBOX]
         client.resume()
         await assert_all_arrives_in_order(client)
         assert chat.fates == [DELIVERED] * 3

@@ -11,7 +11,7 @@ from websocket_tunnels import tunnel_ws
 from websocket_wires import KEY, open_wire, upgrade, wire_ws
 
 from mcpbus import Context
-from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.testing import open_bus, settle
 
 HOST = b"host: localhost"
@@ -234,7 +234,7 @@ async def test_a_failure_of_ours_ends_one_connection(ws, autojump_clock, monkeyp
             raise MemoryError("no room for a frame")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Frames, "encode", fail)
+            patch.setattr(WebSocketCodec, "encode", fail)
             client.say(request(1, "ping"))
             await client.ended()
         assert (await other.ask(request(1, "ping")))["id"] == 1

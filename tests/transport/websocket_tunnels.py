@@ -15,10 +15,10 @@ from rfc6455 import split
 from websocket_wires import WireClient
 from wires import Wire
 
-from mcpbus.serving import Counters, ServeOptions
+from mcpbus.serving import ServeOptions, ServerCounters
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import WireReactor
 
 
@@ -158,9 +158,9 @@ async def open_tunnel(app, *, turns=True, **options):
     """Connect to an application, and ask for nothing yet."""
     # Unless a test says otherwise, it is the bus that gives up who takes nothing.
     options.setdefault("write_deadline_seconds", 3600)
-    counters = Counters()
+    counters = ServerCounters()
     reactor = WireReactor()
-    service = Service(ServedApp(app), ServeOptions(**options), reactor, counters)
+    service = HttpServer(ServedApp(app), ServeOptions(**options), reactor, counters)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(service.run)
         wire = Wire(reactor)

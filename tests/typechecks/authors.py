@@ -6,7 +6,14 @@ from typing import Annotated, Any, assert_type
 
 from mcpbus import Bus, Client, Context, Depends, Proxy, Receipt, Server, Session, SyncContext, Tool
 from mcpbus.auth import Principal
-from mcpbus.client import ClientCredentials, FileStore, LoginStore, MemoryStore, OAuth, connect_http
+from mcpbus.client import (
+    ClientCredentials,
+    FileTokenStorage,
+    MemoryTokenStorage,
+    OAuth,
+    TokenStorage,
+    connect_http,
+)
 
 
 class Database:
@@ -121,7 +128,7 @@ async def show(page: str) -> str | None:
     return page
 
 
-stores: list[LoginStore] = [MemoryStore(), FileStore("logins")]
+stores: list[TokenStorage] = [MemoryTokenStorage(), FileTokenStorage("logins")]
 
 
 async def log_in(url: str) -> None:

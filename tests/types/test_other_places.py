@@ -12,7 +12,7 @@ import pydantic as p
 import pytest
 from type_rows import shown
 
-from mcpbus import Accepted, Context, ProtocolError, Server
+from mcpbus import AcceptedElicitation, Context, ProtocolError, Server
 from mcpbus.testing import open_client
 
 
@@ -104,7 +104,7 @@ async def test_a_form_enforces(annotation, good, argument, bad, autojump_clock):
     @server.tool
     async def ask(ctx: Context) -> str:
         answer = await ctx.elicit("?", form)
-        return shown(answer.data.v) if isinstance(answer, Accepted) else "declined"
+        return shown(answer.data.v) if isinstance(answer, AcceptedElicitation) else "declined"
 
     async def answer(message, params):
         return {"action": "accept", "content": {"v": answers.pop()}} if answers else {"action": "decline"}

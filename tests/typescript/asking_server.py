@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 import trio
 
-from mcpbus import Accepted, Context, Declined, Elicit, ListRoots, Sample, Server
+from mcpbus import AcceptedElicitation, Context, DeclinedElicitation, Elicit, ListRoots, Sample, Server
 from tests.interop.interop_server import make_server as make_interop_server
 
 WEATHER_TOOL = {"name": "weather", "description": "Tell the weather.", "inputSchema": {"type": "object"}}
@@ -29,9 +29,9 @@ def make_server() -> Server:
 
 
 def _told(answer: Any) -> str:
-    if isinstance(answer, Accepted):
+    if isinstance(answer, AcceptedElicitation):
         return "accepted " + msgspec.json.encode(answer.data).decode()
-    return "declined" if isinstance(answer, Declined) else "cancelled"
+    return "declined" if isinstance(answer, DeclinedElicitation) else "cancelled"
 
 
 def _add_askers(server: Server) -> None:

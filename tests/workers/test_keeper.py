@@ -14,7 +14,7 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from mcpbus import ServeOptions, worker_process, workers
 from mcpbus.serving import CannotListenError
-from mcpbus.worker import Orders
+from mcpbus.worker import WorkerConfig
 from mcpbus.worker_folder import WorkerFolder
 
 BEGIN = """
@@ -101,7 +101,7 @@ def test_one_that_is_killed_is_followed_by_another(keep, caplog):
 
 async def test_none_is_started_when_all_are_told_to_end_just_as_a_pause_is_over(tmp_path, autojump_clock):
     with (tmp_path / "board").open("w+b") as board:
-        keeper = workers._Keeper(1, WorkerFolder(tmp_path, 0), board, [], 5.0)
+        keeper = workers._Supervisor(1, WorkerFolder(tmp_path, 0), board, [], 5.0)
         keeper._ready = 1
         told = trio.Event()
 
@@ -112,9 +112,9 @@ async def test_none_is_started_when_all_are_told_to_end_just_as_a_pause_is_over(
                 told.set()
 
         keeper._stopping = SimpleNamespace(is_set=told.is_set, wait=hear_at_the_end_of_the_pause)
-        worker = worker_process.WorkerProcess(Orders(0, "home", b"", "", "", 0, []), 0, lambda _: None)
+        worker = worker_process.WorkerProcess(WorkerConfig(0, "home", b"", "", "", 0, []), 0, lambda _: None)
         worker.ended.set()
-        place = workers._Place(worker)
+        place = workers._WorkerSlot(worker)
         await keeper._keep(place, None)
         assert place.worker is worker
 
@@ -225,7 +225,7 @@ def test_one_that_says_nothing_any_more_is_killed(keep, caplog, monkeypatch):
 )
 async def test_one_is_waited_for_no_longer_than_it_may_take(says, lacking, seconds, caplog, autojump_clock):
     killed = []
-    worker = worker_process.WorkerProcess(Orders(3, "home", b"", "", "", 0, []), 0, lambda _: None)
+    worker = worker_process.WorkerProcess(WorkerConfig(3, "home", b"", "", "", 0, []), 0, lambda _: None)
     control, its_end = memory_stream_pair()
     await its_end.send_all(says)
     await worker._listen(SimpleNamespace(kill=lambda: killed.append(trio.current_time())), control)
@@ -235,7 +235,7 @@ async def test_one_is_waited_for_no_longer_than_it_may_take(says, lacking, secon
 
 
 async def test_one_that_stood_still_with_who_keeps_it_may_speak_first(caplog, mock_clock):
-    worker = worker_process.WorkerProcess(Orders(3, "home", b"", "", "", 0, []), 0, lambda _: None)
+    worker = worker_process.WorkerProcess(WorkerConfig(3, "home", b"", "", "", 0, []), 0, lambda _: None)
     control, its_end = memory_stream_pair()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(worker._listen, SimpleNamespace(kill=nursery.cancel_scope.cancel), control)

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from mcpbus.testing import MemoryDirectory
-from mcpbus.worker import VARIABLE, Orders, Worker, is_worker
+from mcpbus.worker import VARIABLE, Worker, WorkerConfig, is_worker
 
 NOBODY = 0
 """No process's number."""
@@ -60,7 +60,7 @@ def worker(control, tmp_path):
     with tempfile.TemporaryFile() as board:
         board.write(bytes(4))
         board.flush()
-        orders = Orders(0, "home", b"key", str(tmp_path), str(tmp_path), os.dup(board.fileno()), [])
+        orders = WorkerConfig(0, "home", b"key", str(tmp_path), str(tmp_path), os.dup(board.fileno()), [])
         return Worker(orders, control[0])
 
 

@@ -11,7 +11,7 @@ import attrs
 
 from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError, said_why, shown
 from mcpbus.client.oauth.login import KnownClient
-from mcpbus.client.oauth.metadata import Issuer
+from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.scopes import OFFLINE
 
 _MOST_PARAMETERS = 50
@@ -34,13 +34,13 @@ class AuthorizationRequest:
 
     url: str = attrs.field(repr=False)
     redirect: str
-    issuer: Issuer
+    issuer: AuthorizationServer
     state: str = attrs.field(repr=False)
     verifier: str = attrs.field(repr=False)
 
 
 def make_request(
-    issuer: Issuer,
+    issuer: AuthorizationServer,
     client: KnownClient,
     redirect: str,
     *,

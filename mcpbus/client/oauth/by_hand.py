@@ -14,13 +14,13 @@ from mcpbus.client.oauth.clients import authenticated
 from mcpbus.client.oauth.discovery import find_resource
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.client.oauth.grant import check_grant
-from mcpbus.client.oauth.http_web import HttpWeb, reach_of
-from mcpbus.client.oauth.keeper import TokenKeeper
+from mcpbus.client.oauth.http_web import OAuthHttpClient, reach_of
+from mcpbus.client.oauth.keeper import TokenManager
 from mcpbus.client.oauth.login import Login, decode_login, encode_login
 from mcpbus.client.oauth.metadata import server_uri
 from mcpbus.client.oauth.person import OAuth
-from mcpbus.client.oauth.refusal import Refusal
-from mcpbus.client.oauth.store import LoginStore
+from mcpbus.client.oauth.refusal import TokenChallenge
+from mcpbus.client.oauth.store import TokenStorage
 from mcpbus.client.oauth.token_requests import for_the_end
 from mcpbus.client.oauth.web import succeeded
 from mcpbus.protocol.errors import ProtocolError
@@ -64,12 +64,14 @@ async def log_in(url: str, auth: OAuth) -> str:
 async def _log_in_unasked(url: str, auth: OAuth) -> None:
     """Log in to a server that lets everybody begin, and asks for tokens later, if it says who issues them."""
     reach = reach_of(url, None)
-    if await find_resource(HttpWeb(reach, [urlsplit(url).hostname or ""]), url, None) is None:
+    if await find_resource(OAuthHttpClient(reach, [urlsplit(url).hostname or ""]), url, None) is None:
         raise LoginError(f"{told(url)} asks for no login")
     failure: LoginError | None = None
     async with trio.open_nursery() as nursery:
         try:
-            await TokenKeeper(url, auth, nursery).renew(Refusal(None, too_little=False), reach, may_ask=True)
+            await TokenManager(url, auth, nursery).renew(
+                TokenChallenge(None, too_little=False), reach, may_ask=True
+            )
         except LoginError as error:  # raised again below: a nursery would put it into a group
             failure = error
     if failure is not None:
@@ -87,7 +89,7 @@ class _Anew:
         login: What was kept since.
     """
 
-    def __init__(self, store: LoginStore) -> None:
+    def __init__(self, store: TokenStorage) -> None:
         self._store = store
         self.account = getattr(store, "account", None)
         self.login: Login | None = None
@@ -125,7 +127,7 @@ class LoggedOut:
     revoked: bool = False
 
 
-async def log_out(url: str, store: LoginStore) -> LoggedOut:
+async def log_out(url: str, store: TokenStorage) -> LoggedOut:
     """Forget the login at a server, and have its issuer take the tokens back, if it does that (RFC 7009).
 
     Args:
@@ -158,7 +160,7 @@ async def _revoke(url: str, login: Login) -> bool:
     forms = for_the_end(login)
     if endpoint is None or not forms:
         return False
-    web = HttpWeb(login.reach, [urlsplit(url).hostname or ""])
+    web = OAuthHttpClient(login.reach, [urlsplit(url).hostname or ""])
     taken_back = []
     for form in forms:
         said, headers = authenticated(login.client, form)

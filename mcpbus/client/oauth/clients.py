@@ -13,7 +13,7 @@ import attrs
 
 from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError, said_why, shown
 from mcpbus.client.oauth.login import DOCUMENT, GIVEN, REGISTERED, KnownClient, Login
-from mcpbus.client.oauth.metadata import Issuer, same_issuer
+from mcpbus.client.oauth.metadata import AuthorizationServer, same_issuer
 from mcpbus.client.oauth.web import succeeded
 
 NONE, BASIC, POST = "none", "client_secret_basic", "client_secret_post"
@@ -21,7 +21,7 @@ _WITH_SECRET: Final = (BASIC, POST)
 
 
 @attrs.frozen
-class Introduction:
+class ClientIdentity:
     """By what a client may be known.
 
     Attributes:
@@ -39,7 +39,7 @@ class Introduction:
     issuer: str | None = None
 
 
-def check_issuer(introduction: Introduction, issuer: Issuer, before: Login | None) -> None:
+def check_issuer(introduction: ClientIdentity, issuer: AuthorizationServer, before: Login | None) -> None:
     """Refuse to tell an issuer as which client another one knows us.
 
     Raises:
@@ -62,7 +62,9 @@ def check_issuer(introduction: Introduction, issuer: Issuer, before: Login | Non
         )
 
 
-def find_client(introduction: Introduction, issuer: Issuer, before: Login | None) -> KnownClient | None:
+def find_client(
+    introduction: ClientIdentity, issuer: AuthorizationServer, before: Login | None
+) -> KnownClient | None:
     """Return as which client to log in at an issuer; None if it has to register first.
 
     Args:
@@ -91,7 +93,7 @@ def find_client(introduction: Introduction, issuer: Issuer, before: Login | None
     return None
 
 
-def _given(name: str, secret: str | None, issuer: Issuer) -> KnownClient:
+def _given(name: str, secret: str | None, issuer: AuthorizationServer) -> KnownClient:
     return KnownClient(name, secret, NONE if secret is None else _method_with_secret(issuer.methods))
 
 
@@ -111,7 +113,7 @@ def may_go_on_as(client: KnownClient, redirect: str, scopes: Sequence[str], now:
 
 
 def registration(
-    name: str, issuer: Issuer, redirect: str, scopes: Sequence[str], listed: Sequence[str]
+    name: str, issuer: AuthorizationServer, redirect: str, scopes: Sequence[str], listed: Sequence[str]
 ) -> dict[str, Any]:
     """Return what a client registers with (RFC 7591, section 2).
 
@@ -141,7 +143,7 @@ def _all(*lists: Sequence[str]) -> list[str]:
 
 
 def judge_registration(
-    status: int, said: Mapping[str, Any], asked: Mapping[str, Any], issuer: Issuer
+    status: int, said: Mapping[str, Any], asked: Mapping[str, Any], issuer: AuthorizationServer
 ) -> KnownClient:
     """Read what an issuer answers to a client that registers.
 

@@ -9,8 +9,8 @@ import attrs
 from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
 from mcpbus.client.oauth.metadata import (
-    Issuer,
-    Resource,
+    AuthorizationServer,
+    ProtectedResource,
     choose_issuer,
     default_issuer,
     issuer_places,
@@ -21,7 +21,7 @@ from mcpbus.client.oauth.metadata import (
     same_issuer,
     server_uri,
 )
-from mcpbus.client.oauth.web import Answer, Web, succeeded
+from mcpbus.client.oauth.web import OAuthHttp, OAuthResponse, succeeded
 from mcpbus.protocol.http.addresses import read_address
 
 _LATER: Final = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}
@@ -29,7 +29,7 @@ _LATER: Final = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR}
 
 
 @attrs.frozen
-class Found:
+class DiscoveryResult:
     """Where to log in.
 
     Attributes:
@@ -42,12 +42,14 @@ class Found:
 
     server: str
     resource: str
-    issuer: Issuer
+    issuer: AuthorizationServer
     listed: tuple[str, ...] | None = None
     guessed: bool = False
 
 
-async def discover(web: Web, url: str, named: str | None, wanted: Sequence[str | None]) -> Found:
+async def discover(
+    web: OAuthHttp, url: str, named: str | None, wanted: Sequence[str | None]
+) -> DiscoveryResult:
     """Find out where to log in.
 
     Args:
@@ -67,7 +69,7 @@ async def discover(web: Web, url: str, named: str | None, wanted: Sequence[str |
         resource, failure = None, error
     if resource is not None:
         name = choose_issuer(resource, *wanted)
-        return Found(told(url), resource.identifier, await _find_issuer(web, name), resource.scopes)
+        return DiscoveryResult(told(url), resource.identifier, await _find_issuer(web, name), resource.scopes)
     own = origin_of(url)
     if failure is not None and any(name is not None and not same_issuer(name, own) for name in wanted):
         # The server has another issuer. A login there outlasts a failure of the server's metadata.
@@ -75,16 +77,16 @@ async def discover(web: Web, url: str, named: str | None, wanted: Sequence[str |
     # It may be of 2025-03-26, where each server is its own issuer.
     identifier = server_uri(url).partition("?")[0]  # a page shows it, and a browser keeps it
     try:
-        return Found(told(url), identifier, await _find_issuer(web, own))
+        return DiscoveryResult(told(url), identifier, await _find_issuer(web, own))
     except MetadataError as error:
         if failure is not None:
             raise failure from None
         if not isinstance(error, _NoMetadataError):
             raise
-        return Found(told(url), identifier, default_issuer(url), guessed=True)
+        return DiscoveryResult(told(url), identifier, default_issuer(url), guessed=True)
 
 
-async def find_resource(web: Web, url: str, named: str | None) -> Resource | None:
+async def find_resource(web: OAuthHttp, url: str, named: str | None) -> ProtectedResource | None:
     """Ask a server who issues tokens for it; None if it does not say.
 
     A failure at one place, such as 502 from a proxy that forwards only ``/mcp``, leaves the other places to ask.
@@ -121,7 +123,7 @@ class _NoMetadataError(MetadataError):
     """An issuer has no metadata at all."""
 
 
-async def _find_issuer(web: Web, name: str) -> Issuer:
+async def _find_issuer(web: OAuthHttp, name: str) -> AuthorizationServer:
     failure: MetadataError | IssuerUnavailableError | None = None
     places, moved = issuer_places(name), ""
     for place in places:
@@ -139,7 +141,7 @@ async def _find_issuer(web: Web, name: str) -> Issuer:
     )
 
 
-def _document(answer: Answer, place: str) -> Mapping[str, Any] | None:
+def _document(answer: OAuthResponse, place: str) -> Mapping[str, Any] | None:
     """Return a document; None if there is none at its place.
 
     Raises:

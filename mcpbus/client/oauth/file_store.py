@@ -37,7 +37,7 @@ _LONGEST_NAME: Final = 100
 
 
 @explained
-class FileStore:
+class FileTokenStorage:
     """Keeps logins in a folder that nobody else may read, one file each.
 
     Programs that share the folder see to one login after the other, and each uses what another one has got.
@@ -53,19 +53,19 @@ class FileStore:
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, account: str | None = None) -> None:
         if folder is not None and not isinstance(folder, str | os.PathLike):
-            raise TypeError(f"FileStore: folder is a text or a path, not {folder!r}")
+            raise TypeError(f"FileTokenStorage: folder is a text or a path, not {folder!r}")
         if account is not None:
-            check_text("FileStore", account=account)
+            check_text("FileTokenStorage", account=account)
             if not account.strip() or len(account) > _LONGEST_NAME or not account.isprintable():
                 raise ValueError(
-                    f"FileStore: account is a name of 1 to {_LONGEST_NAME} letters, such as 'work', not {account!r}"
+                    f"FileTokenStorage: account is a name of 1 to {_LONGEST_NAME} letters, such as 'work', not {account!r}"
                 )
         self.folder = default_folder() if folder is None else Path(folder)
         self.account = account
         self._turns: dict[str, trio.Lock] = {}
 
     async def load(self, server: str) -> bytes | None:
-        """See `LoginStore.load`.
+        """See `TokenStorage.load`.
 
         Raises:
             LoginError: It cannot be read.
@@ -80,7 +80,7 @@ class FileStore:
             raise self._failure("read", error) from None
 
     async def save(self, server: str, login: bytes | None) -> None:
-        """See `LoginStore.save`. Whatever happens, the file has one of the two.
+        """See `TokenStorage.save`. Whatever happens, the file has one of the two.
 
         Raises:
             LoginError: It cannot be written.
@@ -100,7 +100,7 @@ class FileStore:
 
     @asynccontextmanager
     async def turn(self, server: str) -> AsyncIterator[None]:
-        """See `LoginStore.turn`. Another program that ends lets go of it, however it ends.
+        """See `TokenStorage.turn`. Another program that ends lets go of it, however it ends.
 
         Raises:
             LoginError: Nothing can be written there.
@@ -171,7 +171,7 @@ class FileStore:
 
     def __repr__(self) -> str:
         account = "" if self.account is None else f", account={self.account!r}"
-        return f"FileStore({str(self.folder)!r}{account})"
+        return f"FileTokenStorage({str(self.folder)!r}{account})"
 
 
 def default_folder() -> Path:

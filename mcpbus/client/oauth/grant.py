@@ -4,25 +4,25 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from mcpbus.client.errors import told
-from mcpbus.client.oauth.clients import Introduction, authenticated
-from mcpbus.client.oauth.discovery import Found
+from mcpbus.client.oauth.clients import ClientIdentity, authenticated
+from mcpbus.client.oauth.discovery import DiscoveryResult
 from mcpbus.client.oauth.errors import LoginError, hidden
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens
-from mcpbus.client.oauth.metadata import Issuer
-from mcpbus.client.oauth.store import LoginStore
+from mcpbus.client.oauth.metadata import AuthorizationServer
+from mcpbus.client.oauth.store import TokenStorage
 from mcpbus.client.oauth.token_requests import judge_tokens
-from mcpbus.client.oauth.web import Web
+from mcpbus.client.oauth.web import OAuthHttp
 from mcpbus.protocol.http.addresses import read_address
 
 _SECRET: Final = ("code", "code_verifier", "refresh_token", "client_assertion")
 _FOR_PEOPLE: Final = frozenset({"error", "error_description"})
 
 
-class Grant(Protocol):
+class AuthFlow(Protocol):
     """What is asked of `OAuth` and `ClientCredentials`, which are two."""
 
     @property
-    def store(self) -> LoginStore:
+    def store(self) -> TokenStorage:
         """Where logins are kept."""
 
     @property
@@ -30,7 +30,7 @@ class Grant(Protocol):
         """What is asked for in any case."""
 
     @property
-    def introduction(self) -> Introduction:
+    def introduction(self) -> ClientIdentity:
         """By what the client may be known."""
 
     @property
@@ -41,10 +41,12 @@ class Grant(Protocol):
     def person_seconds(self) -> float:
         """How long somebody may take who has to be there; 0 where nobody has to."""
 
-    def without_person(self) -> "Grant":
+    def without_person(self) -> "AuthFlow":
         """Return the same for where nobody is: only logins are used that are kept."""
 
-    async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
+    async def obtain(
+        self, web: OAuthHttp, found: DiscoveryResult, scopes: Sequence[str], before: Login | None
+    ) -> Login:
         """Log in.
 
         Args:
@@ -71,8 +73,8 @@ def check_grant(owner: str, **grants: Any) -> None:
 
 
 async def ask_for_tokens(
-    web: Web,
-    issuer: Issuer,
+    web: OAuthHttp,
+    issuer: AuthorizationServer,
     client: KnownClient,
     form: dict[str, str],
     *,

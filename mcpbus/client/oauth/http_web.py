@@ -18,8 +18,8 @@ from mcpbus.client.errors import told
 from mcpbus.client.http_answers import explain
 from mcpbus.client.http_library import certificates, httpx2
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
-from mcpbus.client.oauth.nearness import Nearness, nearness
-from mcpbus.client.oauth.web import Answer
+from mcpbus.client.oauth.nearness import NetworkZone, nearness
+from mcpbus.client.oauth.web import OAuthResponse
 from mcpbus.protocol.http.origin import is_loopback_host
 from mcpbus.protocol.revisions import LATEST
 
@@ -32,7 +32,7 @@ _MOST_ADDRESSES: Final = 4
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-class HttpWeb:
+class OAuthHttpClient:
     """The web, as the client of one server may ask it.
 
     Args:
@@ -43,35 +43,37 @@ class HttpWeb:
         reach: As given.
     """
 
-    def __init__(self, reach: Nearness, trusted: Collection[str]) -> None:
+    def __init__(self, reach: NetworkZone, trusted: Collection[str]) -> None:
         self.reach = reach
         self._trusted = {host.lower() for host in trusted}
 
-    async def get(self, url: str) -> Answer:
-        """See `Web`."""
+    async def get(self, url: str) -> OAuthResponse:
+        """See `OAuthHttp`."""
         return await self._ask("GET", url, {"MCP-Protocol-Version": LATEST.name}, None)
 
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        """See `Web`."""
+    ) -> OAuthResponse:
+        """See `OAuthHttp`."""
         fields = {"Content-Type": _FORM, **(headers or {})}
         return await self._ask("POST", url, fields, urlencode(form).encode())
 
-    async def post_json(self, url: str, body: Mapping[str, Any]) -> Answer:
-        """See `Web`."""
+    async def post_json(self, url: str, body: Mapping[str, Any]) -> OAuthResponse:
+        """See `OAuthHttp`."""
         return await self._ask("POST", url, {"Content-Type": "application/json"}, msgspec.json.encode(body))
 
     def check_page(self, url: str) -> None:
-        """See `Web`."""
+        """See `OAuthHttp`."""
         host = (urlsplit(url).hostname or "").lower()
         if not self._may_be_anywhere(host) and _is_near(host, self.reach):
             raise self._too_near(url)
 
     def _may_be_anywhere(self, host: str) -> bool:
-        return self.reach is Nearness.HERE or host in self._trusted
+        return self.reach is NetworkZone.HERE or host in self._trusted
 
-    async def _ask(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    async def _ask(
+        self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> OAuthResponse:
         failure = IssuerUnavailableError(f"{shown(told(url))} did not answer within {SECONDS:g} s")
         trusted = await certificates()
         # What is packed may be far longer than it looks.
@@ -125,7 +127,7 @@ class HttpWeb:
         )
 
 
-def reach_of(url: str, peer: object) -> Nearness:
+def reach_of(url: str, peer: object) -> NetworkZone:
     """Return how near a server is.
 
     Args:
@@ -139,10 +141,10 @@ def reach_of(url: str, peer: object) -> Nearness:
     try:
         return nearness(address)
     except ValueError:
-        return Nearness.HERE if is_loopback_host(address) else Nearness.ANYWHERE
+        return NetworkZone.HERE if is_loopback_host(address) else NetworkZone.ANYWHERE
 
 
-def _is_near(address: str, reach: Nearness) -> bool:
+def _is_near(address: str, reach: NetworkZone) -> bool:
     try:
         return nearness(address) > reach
     except ValueError:
@@ -163,7 +165,7 @@ def _sent_to(address: str | None, request: httpx2.Request) -> httpx2.Request:
     return request
 
 
-async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -> Answer:
+async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -> OAuthResponse:
     response = await client.send(request, stream=True, follow_redirects=False)
     body = bytearray()
     async with _closing(response.aclose):
@@ -176,7 +178,7 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -
             f"the answer of {shown(told(url))} is longer than {LONGEST_DOCUMENT} bytes"
         )
     elsewhere = response.headers.get("location") if response.is_redirect else None
-    return Answer(response.status_code, _read(bytes(body)), elsewhere)
+    return OAuthResponse(response.status_code, _read(bytes(body)), elsewhere)
 
 
 @asynccontextmanager

@@ -12,10 +12,10 @@ import trio
 
 from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown
-from mcpbus.client.oauth.grant import Grant
-from mcpbus.client.oauth.nearness import Nearness
-from mcpbus.client.oauth.refusal import Refusal
-from mcpbus.client.oauth.token_source import TokenSource, Way
+from mcpbus.client.oauth.grant import AuthFlow
+from mcpbus.client.oauth.nearness import NetworkZone
+from mcpbus.client.oauth.refusal import TokenChallenge
+from mcpbus.client.oauth.token_source import TokenOrigin, TokenSource
 from mcpbus.protocol.sole_cause import sole_cause
 
 
@@ -25,11 +25,11 @@ class _Work:
 
     may_ask: bool
     ended: trio.Event = attrs.Factory(trio.Event)
-    way: Way | None = None
+    way: TokenOrigin | None = None
     failure: LoginError | None = None
 
 
-class TokenKeeper:
+class TokenManager:
     """See the module.
 
     Args:
@@ -38,7 +38,7 @@ class TokenKeeper:
         nursery: For whoever sees to it.
     """
 
-    def __init__(self, url: str, grant: Grant, nursery: trio.Nursery) -> None:
+    def __init__(self, url: str, grant: AuthFlow, nursery: trio.Nursery) -> None:
         self._server = told(url)
         self._store = grant.store
         self._source = TokenSource(url, grant)
@@ -68,7 +68,9 @@ class TokenKeeper:
         tokens = self._source.tokens
         return None if tokens is None else tokens.access
 
-    async def renew(self, refusal: Refusal, reach: Nearness, *, may_ask: bool, logs_in: bool = False) -> Way:
+    async def renew(
+        self, refusal: TokenChallenge, reach: NetworkZone, *, may_ask: bool, logs_in: bool = False
+    ) -> TokenOrigin:
         """Have another token than the one that was refused.
 
         Args:
@@ -99,12 +101,12 @@ class TokenKeeper:
             if work.way is not None and (mine or other):  # an issuer may issue the same once more
                 return work.way
 
-    def _begin(self, see_to: Callable[[], Awaitable[Way]], may_ask: bool) -> _Work:
+    def _begin(self, see_to: Callable[[], Awaitable[TokenOrigin]], may_ask: bool) -> _Work:
         work = self._work = _Work(may_ask)
         self._nursery.start_soon(self._run, work, see_to)
         return work
 
-    async def _run(self, work: _Work, see_to: Callable[[], Awaitable[Way]]) -> None:
+    async def _run(self, work: _Work, see_to: Callable[[], Awaitable[TokenOrigin]]) -> None:
         try:
             async with self._store.turn(self._source.server):
                 work.way = await see_to()

@@ -46,14 +46,14 @@ _HEAD: Final = (
 
 
 @attrs.frozen
-class Judged(Generic[T]):
+class RedirectResult(Generic[T]):
     """What somebody came back with: what it stands for, or why it stands for nothing."""
 
     value: T | None = None
     failure: LoginError | None = None
 
 
-class Listener:
+class RedirectServer:
     """Listens, and tells where.
 
     Args:
@@ -77,13 +77,13 @@ class Listener:
         """Return the same address by the name that some issuers insist on."""
         return f"http://localhost:{self._port}{self._path.decode()}"
 
-    async def receive(self, judge: Callable[[str], Judged[T] | None]) -> Judged[T]:
+    async def receive(self, judge: Callable[[str], RedirectResult[T] | None]) -> RedirectResult[T]:
         """Wait for the redirect, and answer whoever else comes that there is nothing.
 
         Args:
             judge: Tells what the query of an address stands for; None if nothing of it is meant for this login.
         """
-        found: list[Judged[T]] = []
+        found: list[RedirectResult[T]] = []
         limit = trio.CapacityLimiter(_MOST_CONNECTIONS)
 
         async def serve(stream: trio.SocketStream) -> None:
@@ -100,7 +100,9 @@ class Listener:
             await trio.serve_listeners(serve, self._listeners, handler_nursery=nursery)
         return found[0]
 
-    def _judge(self, head: bytes, judge: Callable[[str], Judged[T] | None]) -> Judged[T] | None:
+    def _judge(
+        self, head: bytes, judge: Callable[[str], RedirectResult[T] | None]
+    ) -> RedirectResult[T] | None:
         line, host = _FIRST_LINE.match(head), _HOST_FIELD.search(head)
         if line is None or host is None or line[1] != self._path:
             return None
@@ -121,7 +123,7 @@ async def _read_head(stream: trio.SocketStream) -> bytes:
     return head
 
 
-def _answer(judged: Judged[T] | None) -> bytes:
+def _answer(judged: RedirectResult[T] | None) -> bytes:
     """Return an answer; nothing that came with the request is in it."""
     if judged is None:
         status, kind, text = "404 Not Found", "text/plain", "There is nothing here.\n"
@@ -131,7 +133,7 @@ def _answer(judged: Judged[T] | None) -> bytes:
 
 
 @asynccontextmanager
-async def open_listener(redirect: int | str | None, preferred: str = "") -> AsyncIterator[Listener]:
+async def open_listener(redirect: int | str | None, preferred: str = "") -> AsyncIterator[RedirectServer]:
     """Listen for as long as the block lasts.
 
     Args:
@@ -157,7 +159,7 @@ async def open_listener(redirect: int | str | None, preferred: str = "") -> Asyn
         # Browsers may try either address by the name.
         listeners += [] if host == _HOST else await _listen(port, "::1")
         name = f"[{host}]" if ":" in host else host
-        yield Listener(listeners, f"http://{name}:{port}{path}")
+        yield RedirectServer(listeners, f"http://{name}:{port}{path}")
     finally:
         for listener in listeners:
             await listener.aclose()

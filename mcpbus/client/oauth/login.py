@@ -5,9 +5,9 @@ import msgspec
 
 from mcpbus.client.errors import told
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.oauth.metadata import Issuer
-from mcpbus.client.oauth.nearness import Nearness
-from mcpbus.client.oauth.store import LoginStore, by_command
+from mcpbus.client.oauth.metadata import AuthorizationServer
+from mcpbus.client.oauth.nearness import NetworkZone
+from mcpbus.client.oauth.store import TokenStorage, by_command
 
 GIVEN, DOCUMENT, REGISTERED = "given", "document", "registered"
 """How an issuer came to know a client: by its user, by the URL of its metadata, or because it has registered."""
@@ -76,12 +76,12 @@ class Login:
     """
 
     resource: str
-    issuer: Issuer
+    issuer: AuthorizationServer
     client: KnownClient
     asked: tuple[str, ...] = ()
     tokens: Tokens | None = None
     wanted: tuple[str, ...] = ()
-    reach: Nearness = Nearness.ANYWHERE
+    reach: NetworkZone = NetworkZone.ANYWHERE
     page_unanswered: bool = False
 
 
@@ -90,7 +90,7 @@ def encode_login(login: Login) -> bytes:
     return msgspec.json.format(msgspec.json.encode(login), indent=2)
 
 
-def decode_login(stored: bytes, url: str, store: LoginStore | None = None) -> Login:
+def decode_login(stored: bytes, url: str, store: TokenStorage | None = None) -> Login:
     """Read a login that was stored.
 
     Args:

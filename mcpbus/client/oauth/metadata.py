@@ -22,7 +22,7 @@ _MOST: Final = 1_000
 
 
 @attrs.frozen
-class Resource:
+class ProtectedResource:
     """What a server says of itself.
 
     Attributes:
@@ -37,7 +37,7 @@ class Resource:
 
 
 @attrs.frozen
-class Issuer:
+class AuthorizationServer:
     """What an issuer says of itself, as far as a client needs it.
 
     Attributes:
@@ -114,7 +114,7 @@ def issuer_places(issuer: str) -> list[str]:
     return issuer_metadata(issuer)
 
 
-def judge_resource(document: Mapping[str, Any], place: str, url: str) -> Resource:
+def judge_resource(document: Mapping[str, Any], place: str, url: str) -> ProtectedResource:
     """Read what a server says of itself.
 
     Args:
@@ -137,7 +137,7 @@ def judge_resource(document: Mapping[str, Any], place: str, url: str) -> Resourc
         raise MetadataError(
             f"the metadata at {shown(told(place))} does not say who issues tokens for {told(url)}"
         )
-    return Resource(identifier, issuers, _texts(document, "scopes_supported"))
+    return ProtectedResource(identifier, issuers, _texts(document, "scopes_supported"))
 
 
 def _covers(resource: str, url: str) -> bool:
@@ -157,7 +157,7 @@ def _covers(resource: str, url: str) -> bool:
     )
 
 
-def judge_issuer(document: Mapping[str, Any], place: str, name: str) -> Issuer:
+def judge_issuer(document: Mapping[str, Any], place: str, name: str) -> AuthorizationServer:
     """Read what an issuer says of itself.
 
     Args:
@@ -176,7 +176,7 @@ def judge_issuer(document: Mapping[str, Any], place: str, name: str) -> Issuer:
     token_endpoint = _endpoint(document, "token_endpoint", place)
     if token_endpoint is None:
         raise MetadataError(f"the metadata at {shown(told(place))} has no token_endpoint")
-    return Issuer(
+    return AuthorizationServer(
         said,
         token_endpoint,
         _endpoint(document, "authorization_endpoint", place),
@@ -195,15 +195,15 @@ def same_issuer(one: str, other: str) -> bool:
     return one == other or one.removesuffix("/") == other.removesuffix("/")
 
 
-def default_issuer(url: str) -> Issuer:
+def default_issuer(url: str) -> AuthorizationServer:
     """Return what a server of revision 2025-03-26 is as an issuer that has no metadata; PKCE is required of it there."""
     origin = origin_of(url)
-    return Issuer(
+    return AuthorizationServer(
         origin, f"{origin}/token", f"{origin}/authorize", f"{origin}/register", methods=None, pkce=True
     )
 
 
-def choose_issuer(resource: Resource, *wanted: str | None) -> str:
+def choose_issuer(resource: ProtectedResource, *wanted: str | None) -> str:
     """Return which of the issuers to log in at: the first of those wanted that is among them, or else the first of all."""
     for name in wanted:
         for issuer in resource.issuers:

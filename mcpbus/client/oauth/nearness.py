@@ -14,7 +14,7 @@ _TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _LOW_BITS: Final = 2**32 - 1
 
 
-class Nearness(IntEnum):
+class NetworkZone(IntEnum):
     """From far to near."""
 
     ANYWHERE = 0
@@ -27,7 +27,7 @@ class Nearness(IntEnum):
     """It is this machine."""
 
 
-def nearness(address: str) -> Nearness:
+def nearness(address: str) -> NetworkZone:
     """Return how near an IP address is.
 
     Raises:
@@ -35,10 +35,10 @@ def nearness(address: str) -> Nearness:
     """
     found = _inner(ipaddress.ip_address(address.partition("%")[0]))
     if found.is_loopback or found.is_unspecified:
-        return Nearness.HERE
+        return NetworkZone.HERE
     if found.is_link_local or found.is_multicast:
-        return Nearness.LINK
-    return Nearness.ANYWHERE if found.is_global else Nearness.NETWORK
+        return NetworkZone.LINK
+    return NetworkZone.ANYWHERE if found.is_global else NetworkZone.NETWORK
 
 
 def _inner(address: _Address) -> _Address:

@@ -97,9 +97,9 @@ def check_store(owner: str, store: Any) -> None:
     """Refuse what keeps no logins.
 
     Raises:
-        TypeError: It has not what `LoginStore` has.
+        TypeError: It has not what `TokenStorage` has.
     """
     if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in _STORE):
         raise TypeError(
-            f"{owner}: store is a FileStore(), a MemoryStore(), or another LoginStore, not {store!r}"
+            f"{owner}: store is a FileTokenStorage(), a MemoryTokenStorage(), or another TokenStorage, not {store!r}"
         )

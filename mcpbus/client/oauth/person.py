@@ -10,14 +10,14 @@ import trio
 
 from mcpbus.client.oauth.authorization import AuthorizationRequest, belongs, judge_redirect, make_request
 from mcpbus.client.oauth.clients import (
-    Introduction,
+    ClientIdentity,
     check_issuer,
     find_client,
     judge_registration,
     may_go_on_as,
     registration,
 )
-from mcpbus.client.oauth.discovery import Found
+from mcpbus.client.oauth.discovery import DiscoveryResult
 from mcpbus.client.oauth.errors import (
     LoginError,
     LoginNeededError,
@@ -26,7 +26,7 @@ from mcpbus.client.oauth.errors import (
     shown,
 )
 from mcpbus.client.oauth.grant import ask_for_tokens
-from mcpbus.client.oauth.listener import Judged, Listener, open_listener
+from mcpbus.client.oauth.listener import RedirectResult, RedirectServer, open_listener
 from mcpbus.client.oauth.login import REGISTERED, KnownClient, Login
 from mcpbus.client.oauth.options import (
     check_client,
@@ -37,9 +37,9 @@ from mcpbus.client.oauth.options import (
     listed_scopes,
 )
 from mcpbus.client.oauth.pages import open_browser
-from mcpbus.client.oauth.store import LoginStore, MemoryStore, by_command
+from mcpbus.client.oauth.store import MemoryTokenStorage, TokenStorage, by_command
 from mcpbus.client.oauth.token_requests import FORGOTTEN, for_code
-from mcpbus.client.oauth.web import Web
+from mcpbus.client.oauth.web import OAuthHttp
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive, check_text, flag
 
@@ -82,7 +82,7 @@ class OAuth:
     issuer: str | None = None
     scopes: Sequence[str] = ()
     redirect: int | str | None = None
-    store: LoginStore = attrs.field(factory=MemoryStore)
+    store: TokenStorage = attrs.field(factory=MemoryTokenStorage)
     open_page: OpenPage | None = open_browser
     timeout: float = 300.0
     assume_pkce: bool = attrs.field(default=False, validator=flag)
@@ -112,9 +112,9 @@ class OAuth:
             raise TypeError(f"{owner}: open_page is a function of a URL, not {self.open_page!r}")
 
     @property
-    def introduction(self) -> Introduction:
+    def introduction(self) -> ClientIdentity:
         """By what the client may be known."""
-        return Introduction(
+        return ClientIdentity(
             self.client_id, self.client_secret, self.client_metadata_url, self.client_name, self.issuer
         )
 
@@ -127,7 +127,9 @@ class OAuth:
         """Return the same for where nobody is."""
         return attrs.evolve(self, open_page=None)
 
-    async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
+    async def obtain(
+        self, web: OAuthHttp, found: DiscoveryResult, scopes: Sequence[str], before: Login | None
+    ) -> Login:
         """See `Grant.obtain`."""
         if self.open_page is None:
             by_hand = ""
@@ -168,12 +170,12 @@ class OAuth:
 
     async def _log_in_as(  # noqa: PLR0917 - each is another thing
         self,
-        web: Web,
-        found: Found,
+        web: OAuthHttp,
+        found: DiscoveryResult,
         client: KnownClient,
         redirect: str,
         scopes: Sequence[str],
-        listener: Listener,
+        listener: RedirectServer,
     ) -> Login:
         """Log the person in as a client that the issuer should know."""
         assert self.open_page is not None  # noqa: S101 - `obtain` has refused
@@ -195,7 +197,7 @@ class OAuth:
         return Login(found.resource, found.issuer, client, tuple(scopes), tokens)
 
     async def _register(
-        self, web: Web, found: Found, listener: Listener, scopes: Sequence[str]
+        self, web: OAuthHttp, found: DiscoveryResult, listener: RedirectServer, scopes: Sequence[str]
     ) -> KnownClient:
         """Register, with an address that the issuer takes: some know this machine by its number alone, some by its name."""
         issuer = found.issuer
@@ -219,11 +221,13 @@ class OAuth:
         assert failure is not None  # noqa: S101 - there is an address
         raise failure
 
-    async def _log_in(self, request: AuthorizationRequest, listener: Listener, open_page: OpenPage) -> str:
+    async def _log_in(
+        self, request: AuthorizationRequest, listener: RedirectServer, open_page: OpenPage
+    ) -> str:
         """Show the person the page, and wait until they are back; return the code that they come with."""
-        outcome: list[Judged[str]] = []
+        outcome: list[RedirectResult[str]] = []
 
-        def judge(query: str) -> Judged[str] | None:
+        def judge(query: str) -> RedirectResult[str] | None:
             return _judge(query, request) if belongs(query, request) else None
 
         async def listen() -> None:
@@ -233,7 +237,7 @@ class OAuth:
         async def show() -> None:
             back = await _show(open_page, request.url)
             if isinstance(back, LoginError):
-                outcome.append(Judged(failure=back))
+                outcome.append(RedirectResult(failure=back))
             elif back is not None:
                 outcome.append(_judge(back.strip().partition("?")[2].partition("#")[0], request))
             if outcome:
@@ -254,11 +258,11 @@ class OAuth:
         return judged.value
 
 
-def _judge(query: str, request: AuthorizationRequest) -> Judged[str]:
+def _judge(query: str, request: AuthorizationRequest) -> RedirectResult[str]:
     try:
-        return Judged(judge_redirect(query, request))
+        return RedirectResult(judge_redirect(query, request))
     except LoginError as failure:
-        return Judged(failure=failure)
+        return RedirectResult(failure=failure)
 
 
 async def _show(open_page: OpenPage, url: str) -> str | LoginError | None:

@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 import attrs
 
-from mcpbus.client.oauth.clients import Introduction, check_issuer, find_client
-from mcpbus.client.oauth.discovery import Found
+from mcpbus.client.oauth.clients import ClientIdentity, check_issuer, find_client
+from mcpbus.client.oauth.discovery import DiscoveryResult
 from mcpbus.client.oauth.grant import ask_for_tokens
 from mcpbus.client.oauth.login import KnownClient, Login
 from mcpbus.client.oauth.options import check_client, check_issuer_name, check_store, listed_scopes
-from mcpbus.client.oauth.store import LoginStore, MemoryStore
+from mcpbus.client.oauth.store import MemoryTokenStorage, TokenStorage
 from mcpbus.client.oauth.token_requests import for_itself
-from mcpbus.client.oauth.web import Web
+from mcpbus.client.oauth.web import OAuthHttp
 from mcpbus.protocol.keywords import explained
 
 MakeAssertion: TypeAlias = Callable[[str], str]
@@ -42,7 +42,7 @@ class ClientCredentials:
     make_assertion: MakeAssertion | None = attrs.field(default=None, repr=False)
     issuer: str | None = None
     scopes: Sequence[str] = ()
-    store: LoginStore = attrs.field(factory=MemoryStore)
+    store: TokenStorage = attrs.field(factory=MemoryTokenStorage)
     clock: Callable[[], float] = attrs.field(default=time.time, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -63,9 +63,9 @@ class ClientCredentials:
             raise ValueError(f"{owner}: give client_secret, or make_assertion, and not both")
 
     @property
-    def introduction(self) -> Introduction:
+    def introduction(self) -> ClientIdentity:
         """By what the client may be known."""
-        return Introduction(self.client_id, self.client_secret, issuer=self.issuer)
+        return ClientIdentity(self.client_id, self.client_secret, issuer=self.issuer)
 
     @property
     def person_seconds(self) -> float:
@@ -76,7 +76,9 @@ class ClientCredentials:
         """Return the same: there never is anybody."""
         return self
 
-    async def obtain(self, web: Web, found: Found, scopes: Sequence[str], before: Login | None) -> Login:
+    async def obtain(
+        self, web: OAuthHttp, found: DiscoveryResult, scopes: Sequence[str], before: Login | None
+    ) -> Login:
         """See `Grant.obtain`."""
         check_issuer(self.introduction, found.issuer, before)
         client = find_client(self.introduction, found.issuer, before) or KnownClient(self.client_id)

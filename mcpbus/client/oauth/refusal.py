@@ -15,7 +15,7 @@ _MOST_LETTERS: Final = 8 * 1024
 
 
 @attrs.frozen
-class Refusal:
+class TokenChallenge:
     """A request was refused for its token.
 
     Attributes:
@@ -33,7 +33,7 @@ class Refusal:
     why: str = ""
 
 
-def read_refusal(status: int, fields: Sequence[str], token: str | None) -> Refusal | None:
+def read_refusal(status: int, fields: Sequence[str], token: str | None) -> TokenChallenge | None:
     """Tell whether another token would help; None if it would not, as far as one can know.
 
     Args:
@@ -55,7 +55,7 @@ def read_refusal(status: int, fields: Sequence[str], token: str | None) -> Refus
         return None if wants_more is None else _refusal(wants_more, token, too_little=token is not None)
     if challenge is None:
         # Servers leave the field out, and a proxy in front of one writes Negotiate or Basic of its own. The metadata tells.
-        return Refusal(token, too_little=False)
+        return TokenChallenge(token, too_little=False)
     return _refusal(challenge, token, too_little=False)
 
 
@@ -79,8 +79,10 @@ def _leaves_error_out(challenge: Challenge) -> bool:
     return "error" not in challenge.parameters
 
 
-def _refusal(challenge: Challenge, token: str | None, *, too_little: bool) -> Refusal:
+def _refusal(challenge: Challenge, token: str | None, *, too_little: bool) -> TokenChallenge:
     said = challenge.parameters
     why = said.get("error_description") or said.get("error") or ""
     why = hidden(why, token)
-    return Refusal(token, too_little, said.get("resource_metadata"), read_scopes(said.get("scope")), why)
+    return TokenChallenge(
+        token, too_little, said.get("resource_metadata"), read_scopes(said.get("scope")), why
+    )

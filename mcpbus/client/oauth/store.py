@@ -10,7 +10,7 @@ import trio
 from mcpbus.protocol.keywords import explained
 
 
-class LoginStore(Protocol):
+class TokenStorage(Protocol):
     """Keeps logins, and lets one at a time of all who share it see to one of them.
 
     What is kept holds secrets: whoever can read it is logged in.
@@ -33,7 +33,7 @@ class LoginStore(Protocol):
         """
 
 
-def by_command(verb: str, server: str, store: LoginStore | None) -> str:
+def by_command(verb: str, server: str, store: TokenStorage | None) -> str:
     """Return the command that logs in, or out, at a server with the logins of a store.
 
     Args:
@@ -46,7 +46,7 @@ def by_command(verb: str, server: str, store: LoginStore | None) -> str:
 
 
 @explained
-class MemoryStore:
+class MemoryTokenStorage:
     """Keeps logins as long as the program runs. One is for all connections that are given it, in one run of trio at a time."""
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ class MemoryStore:
         self._turns: dict[str, trio.Lock] = {}
 
     async def load(self, server: str) -> bytes | None:
-        """See `LoginStore.load`."""
+        """See `TokenStorage.load`."""
         await trio.lowlevel.checkpoint()
         return self._logins.get(server)
 
     async def save(self, server: str, login: bytes | None) -> None:
-        """See `LoginStore.save`."""
+        """See `TokenStorage.save`."""
         if login is None:
             self._logins.pop(server, None)
         else:
@@ -68,9 +68,9 @@ class MemoryStore:
 
     @asynccontextmanager
     async def turn(self, server: str) -> AsyncIterator[None]:
-        """See `LoginStore.turn`."""
+        """See `TokenStorage.turn`."""
         async with self._turns.setdefault(server, trio.Lock()):
             yield
 
     def __repr__(self) -> str:
-        return f"<MemoryStore of {len(self._logins)} logins>"
+        return f"<MemoryTokenStorage of {len(self._logins)} logins>"

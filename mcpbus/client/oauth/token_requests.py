@@ -8,7 +8,7 @@ from typing import Any, Final
 from mcpbus.client.oauth.authorization import AuthorizationRequest
 from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, LoginRefusedError, said_why, shown
 from mcpbus.client.oauth.login import Login, Tokens
-from mcpbus.client.oauth.metadata import Issuer
+from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.scopes import read_scopes
 from mcpbus.client.oauth.web import succeeded
 
@@ -57,7 +57,11 @@ def for_the_end(login: Login) -> list[dict[str, str]]:
 
 
 def judge_tokens(
-    status: int, said: Mapping[str, Any], issuer: Issuer, now: float, before: Tokens | None = None
+    status: int,
+    said: Mapping[str, Any],
+    issuer: AuthorizationServer,
+    now: float,
+    before: Tokens | None = None,
 ) -> Tokens:
     """Read what a token endpoint answers.
 

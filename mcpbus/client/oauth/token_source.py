@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from mcpbus.client.errors import told
-from mcpbus.client.oauth.discovery import Found, discover
+from mcpbus.client.oauth.discovery import DiscoveryResult, discover
 from mcpbus.client.oauth.errors import (
     InsufficientScopeError,
     IssuerUnavailableError,
@@ -20,12 +20,12 @@ from mcpbus.client.oauth.errors import (
     LoginRefusedError,
     shown,
 )
-from mcpbus.client.oauth.grant import Grant, ask_for_tokens, may_be_shown
-from mcpbus.client.oauth.http_web import HttpWeb
+from mcpbus.client.oauth.grant import AuthFlow, ask_for_tokens, may_be_shown
+from mcpbus.client.oauth.http_web import OAuthHttpClient
 from mcpbus.client.oauth.login import Login, Tokens, decode_login, encode_login
 from mcpbus.client.oauth.metadata import same_issuer, server_uri
-from mcpbus.client.oauth.nearness import Nearness
-from mcpbus.client.oauth.refusal import Refusal
+from mcpbus.client.oauth.nearness import NetworkZone
+from mcpbus.client.oauth.refusal import TokenChallenge
 from mcpbus.client.oauth.scopes import OFFLINE, choose_scopes
 from mcpbus.client.oauth.token_requests import GONE, for_refresh
 
@@ -41,7 +41,7 @@ _LOOK_SECONDS: Final = 1.0
 """How often to see whether somebody has logged in by hand, while a person is waited for."""
 
 
-class Way(Enum):
+class TokenOrigin(Enum):
     """How there came to be another token."""
 
     FOUND = "somebody else has got it"
@@ -61,7 +61,7 @@ class TokenSource:
         login: The login, as far as it is known.
     """
 
-    def __init__(self, url: str, grant: Grant) -> None:
+    def __init__(self, url: str, grant: AuthFlow) -> None:
         self.server = server_uri(url)
         self.login: Login | None = None
         self._url = url
@@ -103,7 +103,7 @@ class TokenSource:
         )
         self.login = login if ours else None
 
-    async def renew_early(self) -> Way:
+    async def renew_early(self) -> TokenOrigin:
         """Renew the token before the server refuses it; where that cannot be done yet, the last one is there.
 
         Raises:
@@ -111,7 +111,7 @@ class TokenSource:
         """
         await self.load()
         if self.login is None or not self.is_to_be_renewed:
-            return Way.FOUND
+            return TokenOrigin.FOUND
         try:
             if not await self._refresh(self._web(self.login.reach), self.login):
                 self._not_before = trio.current_time() + _PAUSE_SECONDS
@@ -119,13 +119,15 @@ class TokenSource:
             self._not_before = trio.current_time() + _PAUSE_SECONDS
             _log.warning("the token for %s cannot be renewed yet: %s", self._told, error)
             raise
-        return Way.RENEWED
+        return TokenOrigin.RENEWED
 
-    async def replace(self, refusal: Refusal, reach: Nearness, *, may_ask: bool, logs_in: bool) -> Way:
-        """Have another token than the one that was refused; see `TokenKeeper.renew`."""
+    async def replace(
+        self, refusal: TokenChallenge, reach: NetworkZone, *, may_ask: bool, logs_in: bool
+    ) -> TokenOrigin:
+        """Have another token than the one that was refused; see `TokenManager.renew`."""
         await self.load()
         if self._has_another_than(refusal.token):
-            return Way.FOUND
+            return TokenOrigin.FOUND
         may_be_shown(self._url)
         web = self._web(reach)
         last = None if self.login is None else self.login.issuer.name
@@ -134,14 +136,14 @@ class TokenSource:
         if login is not None and not refusal.too_little:
             renewable = login.tokens is not None and login.tokens.refresh is not None
             if renewable and not logs_in and await self._refresh(web, login):
-                return Way.RENEWED
+                return TokenOrigin.RENEWED
             login = attrs.evolve(login, tokens=None)
         scopes = self._choose(refusal, found, login)
         if self._grant.person_seconds and not may_ask:
             raise LoginNeededError(f"{self._told} asks for a login")
         return await self._log_in(web, found, refusal, scopes, login)
 
-    def _of(self, found: Found, reach: Nearness) -> Login | None:
+    def _of(self, found: DiscoveryResult, reach: NetworkZone) -> Login | None:
         """Return what is left of the last login where the server names another issuer, or itself otherwise, or neither."""
         login = self.login
         if login is None:
@@ -150,7 +152,9 @@ class TokenSource:
             return attrs.evolve(login, tokens=None, asked=(), wanted=())
         return attrs.evolve(login, issuer=found.issuer, reach=reach)
 
-    def _choose(self, refusal: Refusal, found: Found, login: Login | None) -> tuple[str, ...]:
+    def _choose(
+        self, refusal: TokenChallenge, found: DiscoveryResult, login: Login | None
+    ) -> tuple[str, ...]:
         """Return what to ask for.
 
         Raises:
@@ -181,8 +185,13 @@ class TokenSource:
         return scopes
 
     async def _log_in(
-        self, web: HttpWeb, found: Found, refusal: Refusal, scopes: Sequence[str], login: Login | None
-    ) -> Way:
+        self,
+        web: OAuthHttpClient,
+        found: DiscoveryResult,
+        refusal: TokenChallenge,
+        scopes: Sequence[str],
+        login: Login | None,
+    ) -> TokenOrigin:
         try:
             new = await self._obtain(web, found, refusal, scopes, login)
         except LoginNeededError as error:
@@ -190,7 +199,7 @@ class TokenSource:
                 raise
             await self.load()
             if self._has_another_than(refusal.token):
-                return Way.FOUND
+                return TokenOrigin.FOUND
             wanted = tuple(scope for scope in scopes if scope not in login.asked)
             unanswered = login.page_unanswered or error.person_asked
             await self._keep(attrs.evolve(login, wanted=wanted, page_unanswered=unanswered))
@@ -206,16 +215,21 @@ class TokenSource:
                 await self._note_unanswered(login)
             raise
         if new is None:
-            return Way.FOUND
+            return TokenOrigin.FOUND
         granted = None if new.tokens is None else new.tokens.granted
         if granted is not None:
             self._in_vain |= set(refusal.scopes) - set(granted)
         await self._keep(attrs.evolve(new, reach=web.reach))
         _log.info("logged in to %s at %s", self._told, shown(new.issuer.name))
-        return Way.LOGGED_IN
+        return TokenOrigin.LOGGED_IN
 
     async def _obtain(
-        self, web: HttpWeb, found: Found, refusal: Refusal, scopes: Sequence[str], login: Login | None
+        self,
+        web: OAuthHttpClient,
+        found: DiscoveryResult,
+        refusal: TokenChallenge,
+        scopes: Sequence[str],
+        login: Login | None,
     ) -> Login | None:
         """Log in; None if somebody has done so by hand meanwhile, for whom nobody's turn is waited for."""
         new: Login | None = None
@@ -245,7 +259,7 @@ class TokenSource:
         tokens = self.tokens
         return tokens is not None and tokens.access != token and tokens.is_good(self._grant.clock())
 
-    async def _refresh(self, web: HttpWeb, login: Login) -> bool:
+    async def _refresh(self, web: OAuthHttpClient, login: Login) -> bool:
         """Renew the token; tell whether there is another one now. Where the issuer says that it renews it no more, there is none.
 
         Nothing of it is cut off: the issuer may have spent what it is asked with.
@@ -282,16 +296,16 @@ class TokenSource:
         with trio.CancelScope(shield=True):
             await self._grant.store.save(self.server, encode_login(login))
 
-    def _web(self, reach: Nearness) -> HttpWeb:
+    def _web(self, reach: NetworkZone) -> OAuthHttpClient:
         trusted = [urlsplit(self._url).hostname or ""]
         named = self._grant.introduction.issuer
         if named is not None:
             trusted.append(urlsplit(named).hostname or "")
-            reach = max(reach, Nearness.NETWORK)
-        return HttpWeb(reach, trusted)
+            reach = max(reach, NetworkZone.NETWORK)
+        return OAuthHttpClient(reach, trusted)
 
 
-def _too_little(server: str, refusal: Refusal) -> str:
+def _too_little(server: str, refusal: TokenChallenge) -> str:
     named = f" ({' '.join(refusal.scopes)})" if refusal.scopes else ""
     why = "" if refusal.why in {"", "insufficient_scope"} else f": {refusal.why}"
     return f"the token for {server} does not allow that{shown(named)}{shown(why)}"

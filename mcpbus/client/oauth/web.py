@@ -12,7 +12,7 @@ def succeeded(status: int) -> bool:
 
 
 @attrs.frozen
-class Answer:
+class OAuthResponse:
     """What was answered.
 
     Attributes:
@@ -26,10 +26,10 @@ class Answer:
     elsewhere: str | None = None
 
 
-class Web(Protocol):
-    """Who asks; see `mcpbus.client.oauth.http_web.HttpWeb`."""
+class OAuthHttp(Protocol):
+    """Who asks; see `mcpbus.client.oauth.http_web.OAuthHttpClient`."""
 
-    async def get(self, url: str) -> Answer:
+    async def get(self, url: str) -> OAuthResponse:
         """Ask for a document.
 
         Raises:
@@ -46,8 +46,8 @@ class Web(Protocol):
 
     async def post_form(
         self, url: str, form: Mapping[str, str], headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> OAuthResponse:
         """Post a form, and raise what `get` does."""
 
-    async def post_json(self, url: str, body: Mapping[str, Any]) -> Answer:
+    async def post_json(self, url: str, body: Mapping[str, Any]) -> OAuthResponse:
         """Post a JSON object, and raise what `get` does."""

@@ -13,10 +13,10 @@ from typing import TypeVar
 import attrs
 import trio
 
-from mcpbus.core.containment import ExceptionsOnly
+from mcpbus.core.containment import WrapBaseExceptions
 from mcpbus.core.limits import Limits
-from mcpbus.core.open_count import OpenCount
-from mcpbus.core.reached_limits import ReachedLimits
+from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.stores.promise import Promise
 
 _log = logging.getLogger("mcpbus")
@@ -32,7 +32,7 @@ class _TooSlow(Exception):  # noqa: N818 - what it was
 
 
 @attrs.define(eq=False)
-class _Heard:
+class _PendingCall:
     """A call whose end is heard of, without a task that waits for it.
 
     Attributes:
@@ -43,7 +43,7 @@ class _Heard:
 
     promise: Promise
     deadline: float
-    told: "Callable[[_Heard, BaseException | None], object]"
+    told: "Callable[[_PendingCall, BaseException | None], object]"
 
     def end(self) -> None:
         """Hear that it has ended."""
@@ -55,7 +55,7 @@ class _Heard:
         self.told(self, _TooSlow())
 
 
-class Breaker:
+class CircuitBreaker:
     """Calls to one store, each within a deadline.
 
     After the first that fails nobody else waits: the others in progress are given up, and those that would come later are
@@ -67,16 +67,16 @@ class Breaker:
         reached: Where it is noted that one took longer.
     """
 
-    def __init__(self, store: str, limits: Limits, reached: ReachedLimits) -> None:
+    def __init__(self, store: str, limits: Limits, reached: LimitMonitor) -> None:
         self._store = store
-        self._exceptions_only = ExceptionsOnly(f"the {store}")
+        self._exceptions_only = WrapBaseExceptions(f"the {store}")
         self._reached = reached
         self._deadline = limits.store_deadline
         self._pause = limits.store_pause
         self._calls: set[trio.CancelScope] = set()
-        self._heard: dict[_Heard, None] = {}  # in the order of their deadlines
+        self._heard: dict[_PendingCall, None] = {}  # in the order of their deadlines
         self._watched = False
-        self._begun = OpenCount()
+        self._begun = ActiveCounter()
         self._down = False
         self._trying = False
         self._until = 0.0
@@ -124,7 +124,9 @@ class Breaker:
             told(begun.error is None)
         else:
             self._begun.opened()
-            heard = _Heard(begun, trio.current_time() + self._deadline, partial(self._hear, tries, told))
+            heard = _PendingCall(
+                begun, trio.current_time() + self._deadline, partial(self._hear, tries, told)
+            )
             begun.told = heard.end
             self._heard[heard] = None
             if not self._watched:
@@ -184,7 +186,7 @@ class Breaker:
             self._begun.ended()
 
     def _hear(
-        self, tries: bool, told: Callable[[bool], object], heard: _Heard, failure: BaseException | None
+        self, tries: bool, told: Callable[[bool], object], heard: _PendingCall, failure: BaseException | None
     ) -> None:
         del self._heard[heard]
         self._conclude(tries, failure)
@@ -213,6 +215,6 @@ class Breaker:
             )
         self._down = True
         self._until = trio.current_time() + self._pause
-        calls: tuple[trio.CancelScope | _Heard, ...] = (*self._calls, *self._heard)
+        calls: tuple[trio.CancelScope | _PendingCall, ...] = (*self._calls, *self._heard)
         for call in calls:
             call.cancel()

@@ -5,7 +5,7 @@ from collections import deque
 from contextvars import Context
 from typing import Final
 
-from mcpbus_actors import Cell, Failed, System, TaskEnded
+from mcpbus_actors import ActorContext, ActorSystem, Failed, TaskEnded
 
 from mcpbus.core.stores.protocol import EventStore
 
@@ -15,11 +15,11 @@ _MOST_WAITING: Final = 100_000
 """Past so many the store keeps the oldest of them for as long as it keeps anything."""
 
 
-class _Again:
+class _RetryForget:
     """Try once more."""
 
 
-class Forgetting:
+class ForgetQueue:
     """The sessions that a store is still to forget. There is an actor for as long as there are any.
 
     Args:
@@ -28,7 +28,7 @@ class Forgetting:
         pause: Seconds to wait after it failed.
     """
 
-    def __init__(self, system: System, store: EventStore, pause: float) -> None:
+    def __init__(self, system: ActorSystem, store: EventStore, pause: float) -> None:
         self.store = store
         self.pause = pause
         self.waiting: deque[str] = deque(maxlen=_MOST_WAITING)
@@ -46,7 +46,7 @@ class Forgetting:
 class _Forgetter:
     """Forgets what waits, and stops."""
 
-    def __init__(self, cell: Cell[TaskEnded | _Again], forgetting: Forgetting) -> None:
+    def __init__(self, cell: ActorContext[TaskEnded | _RetryForget], forgetting: ForgetQueue) -> None:
         self._cell = cell
         self._forgetting = forgetting
         self._failing = False
@@ -54,14 +54,14 @@ class _Forgetter:
         cell.on_stop(lambda _: self._leave())
         self._next()
 
-    def handle(self, message: TaskEnded | _Again) -> None:
+    def handle(self, message: TaskEnded | _RetryForget) -> None:
         """Handle one message; see `mcpbus_actors.Actor`."""
         if isinstance(message, TaskEnded) and isinstance(message.outcome, Failed):
             if not self._failing:
                 _log.error("the event store could not forget a session", exc_info=message.outcome.exception)
             self._failing = True
             self._forgetting.waiting.append(self._session)
-            self._cell.after(self._forgetting.pause, _Again())
+            self._cell.after(self._forgetting.pause, _RetryForget())
             return
         if isinstance(message, TaskEnded):
             self._failing = False

@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from mcpbus.core.stores.promise import Promise
-from mcpbus.core.stores.protocol import Replay, TaskTakenError
+from mcpbus.core.stores.protocol import Replay, TaskClaimedError
 from mcpbus.core.tasks.record import TaskRecord
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive
@@ -143,7 +143,7 @@ class MemoryTaskStore:
         await trio.lowlevel.checkpoint()
         kept = self._tasks.get(record.id)
         if kept is not None and kept[0].bus != record.bus:
-            raise TaskTakenError
+            raise TaskClaimedError
         self._tasks[record.id] = record, payload
 
     async def payload(self, task_id: str) -> bytes | None:

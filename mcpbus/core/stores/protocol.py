@@ -48,7 +48,7 @@ class EventStore(Protocol):
         """Drop all streams of a session, in a time that grows with what these have, and not with what others have."""
 
 
-class TaskTakenError(Exception):
+class TaskClaimedError(Exception):
     """Another bus has a task, since the one that had it was taken to have ended."""
 
 
@@ -69,7 +69,7 @@ class TaskStore(Protocol):
             payload: Its encoded result or error, if it has one.
 
         Raises:
-            TaskTakenError: It is not of `record.bus` any more.
+            TaskClaimedError: It is not of `record.bus` any more.
         """
 
     async def payload(self, task_id: str) -> bytes | None:

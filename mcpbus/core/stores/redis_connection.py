@@ -9,7 +9,7 @@ from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.redis_commands import Script, Value
 from mcpbus.core.stores.redis_library import BaseConnection, NoScriptError
 from mcpbus.core.stores.redis_promises import PromisedScripts
-from mcpbus.core.stores.redis_upkeep import KeptConnection, send
+from mcpbus.core.stores.redis_upkeep import ReconnectingConnection, send
 from mcpbus.core.stores.redis_url import check_redis_url
 
 
@@ -28,7 +28,7 @@ class RedisConnection:
         check_redis_url(url)
         self._timeout = timeout
         self._promised = PromisedScripts(timeout)
-        self._kept = KeptConnection(url, timeout, self._promised.send_again)
+        self._kept = ReconnectingConnection(url, timeout, self._promised.send_again)
 
     async def call(self, *command: Value, within: float | None = None) -> Any:
         """Have Redis do something that may be done twice, where the connection is lost meanwhile; return what it answers.

@@ -12,7 +12,7 @@ import trio
 from mcpbus.core.stores.promise import Promise
 from mcpbus.core.stores.redis_commands import RedisDownError, Script, Value
 from mcpbus.core.stores.redis_library import BaseConnection, NoScriptError
-from mcpbus.core.stores.redis_upkeep import KeptConnection, is_answer, send
+from mcpbus.core.stores.redis_upkeep import ReconnectingConnection, is_answer, send
 
 MOST: Final = 100_000
 """How many there may be. Streams have one each, and whoever has more of those has nothing more kept until Redis has caught up."""
@@ -75,7 +75,7 @@ class PromisedScripts:
         self._sent: deque[_Sent] = deque()
         self._hears = False  # whether a task does
 
-    def ask(self, kept: KeptConnection, script: Script, rest: Sequence[Value]) -> Promise:
+    def ask(self, kept: ReconnectingConnection, script: Script, rest: Sequence[Value]) -> Promise:
         """Run a script, on a connection that there may not be yet. No schedule point."""
         if len(self._sent) >= MOST:
             error = RedisDownError(
@@ -108,7 +108,7 @@ class PromisedScripts:
                 last.awaited = trio.Event()
             await last.awaited.wait()
 
-    async def _hear_all(self, kept: KeptConnection) -> None:
+    async def _hear_all(self, kept: ReconnectingConnection) -> None:
         """Hear of each, in order."""
         try:
             while self._sent:
@@ -125,7 +125,7 @@ class PromisedScripts:
             self._hears = False
             self._sent.clear()
 
-    async def _hear(self, sent: _Sent, kept: KeptConnection) -> Any:
+    async def _hear(self, sent: _Sent, kept: ReconnectingConnection) -> Any:
         if sent.answer is not None and sent.answer.complete:  # many come together
             with suppress(Exception):
                 return await sent.answer
@@ -136,7 +136,7 @@ class PromisedScripts:
         sent.connection.invalidate()  # the network may be dead, and say nothing
         raise kept.silent(self._timeout)
 
-    async def _wait(self, sent: _Sent, kept: KeptConnection) -> Any:
+    async def _wait(self, sent: _Sent, kept: ReconnectingConnection) -> Any:
         """Wait for an answer, on one connection after the other."""
         while True:
             connection = sent.connection

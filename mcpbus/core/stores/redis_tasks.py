@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import trio
 
-from mcpbus.core.stores.protocol import TaskTakenError
+from mcpbus.core.stores.protocol import TaskClaimedError
 from mcpbus.core.stores.redis_commands import RedisError, Script, Value
 from mcpbus.core.stores.redis_connection import RedisConnection
 from mcpbus.core.tasks.record import TaskRecord
@@ -87,7 +87,7 @@ class RedisTaskStore:
         kept = b"" if payload is None else b"+" + payload  # what is empty is none
         arguments: list[Value] = [record.id, record.bus, _encode(record), kept, left]
         if not await self._redis.run(_PUT, [self._place(record.id), self._all], arguments):
-            raise TaskTakenError
+            raise TaskClaimedError
 
     async def payload(self, task_id: str) -> bytes | None:
         """See `TaskStore.payload`."""

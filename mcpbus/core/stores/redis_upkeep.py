@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import trio
 
-from mcpbus.core.complaints import Complaints
+from mcpbus.core.complaints import RateLimitedLogger
 from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError, Value
 from mcpbus.core.stores.redis_library import (
     AuthenticationFailureError,
@@ -45,7 +45,7 @@ _LONGEST_PAUSE: Final = 1.0
 """Seconds between two attempts to connect: each pause is twice the last one."""
 
 
-class KeptConnection:
+class ReconnectingConnection:
     """The connection that there is now. One is made when somebody waits for it, and from then on whenever it was lost, until `close`.
 
     Args:
@@ -73,8 +73,8 @@ class KeptConnection:
         self._changed = trio.Event()
         self._running: trio.CancelScope | None = None
         self._closed = False
-        self._complaints = Complaints(_log)
-        self._relieved = Complaints(_log, logging.INFO)
+        self._complaints = RateLimitedLogger(_log)
+        self._relieved = RateLimitedLogger(_log, logging.INFO)
 
     @property
     def usable(self) -> BaseConnection | None:
@@ -235,13 +235,13 @@ def _closing(connection: BaseConnection) -> Iterator[None]:
                 part.close()
 
 
-class _UnfitError(Exception):
+class _UnsupportedServerError(Exception):
     """What answers is not what can be used."""
 
 
 def _check_version(version: str) -> None:
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
-        raise _UnfitError(
+        raise _UnsupportedServerError(
             f"it is of version {version}, and {_OLDEST[0]}.{_OLDEST[1]} is the oldest that will do"
         )
 
@@ -255,7 +255,7 @@ def _make(url: str, timeout: float) -> BaseConnection:
 
 def _is_final(error: Exception) -> bool:
     """Return whether trying again will not help whoever waits now."""
-    return isinstance(error, (_UnfitError, ResponseError, ValueError))
+    return isinstance(error, (_UnsupportedServerError, ResponseError, ValueError))
 
 
 def _reason(error: BaseException) -> str:

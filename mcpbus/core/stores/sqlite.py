@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import trio
 
-from mcpbus.core.stores.protocol import Replay, TaskTakenError
+from mcpbus.core.stores.protocol import Replay, TaskClaimedError
 from mcpbus.core.stores.sqlite_file import SqliteFile
-from mcpbus.core.stores.sqlite_layout import Layout, naming, open_file
+from mcpbus.core.stores.sqlite_layout import TableSchema, naming, open_file
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive
@@ -33,7 +33,7 @@ def _move_events(connection: sqlite3.Connection) -> None:
     connection.execute("DROP TABLE events")
 
 
-_EVENTS = Layout(
+_EVENTS = TableSchema(
     1,
     "batches",
     """
@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS batches (
 """What was appended at once is one row: one for each event takes five times as long. There is no index by age: it is
 that of positions, as long as the clock is right."""
 
-_TASKS = Layout(
+_TASKS = TableSchema(
     1,
     "tasks",
     """
@@ -308,7 +308,7 @@ class SqliteTaskStore:
             record.bus,
         )
         if not await self._file.run(partial(self._execute, _PUT_TASK, row)):
-            raise TaskTakenError
+            raise TaskClaimedError
 
     async def payload(self, task_id: str) -> bytes | None:
         """See `TaskStore.payload`."""

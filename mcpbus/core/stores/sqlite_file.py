@@ -32,7 +32,7 @@ _log = logging.getLogger("mcpbus")
 
 
 @attrs.define(eq=False, kw_only=True)
-class _Job(Promise):
+class _SqlJob(Promise):
     """What is done in a thread.
 
     Attributes:
@@ -45,7 +45,7 @@ class _Job(Promise):
 
     function: Callable[[Sequence[Any]], Any]
     item: Any
-    waiting: "list[_Job]"
+    waiting: "list[_SqlJob]"
     error: BaseException | None = attrs.field(factory=lambda: sqlite3.OperationalError(_CUT_SHORT))
 
     def take(self, result: Any, error: BaseException | None) -> None:
@@ -74,7 +74,7 @@ class SqliteFile:
         self._identity = self._found = _identify(self._path)
         self._looked = time.monotonic()
         self._token: trio.lowlevel.TrioToken
-        self._waiting: list[_Job] = []
+        self._waiting: list[_SqlJob] = []
         self._busy = False  # whether a thread has jobs, or their ends are on their way
         # SQLite crashes the process when a connection is closed between two steps of another thread's statement, and
         # whoever closes is no task that could wait for its turn.
@@ -101,7 +101,7 @@ class SqliteFile:
         Returns:
             What is to be awaited, or heard of. It ends with an `sqlite3.ProgrammingError` if the file is closed.
         """
-        job = _Job(function=function, item=item, waiting=self._waiting)
+        job = _SqlJob(function=function, item=item, waiting=self._waiting)
         self._token = trio.lowlevel.current_trio_token()
         self._waiting.append(job)
         if not self._busy:
@@ -128,12 +128,12 @@ class SqliteFile:
                 job.take(None, error)
             self._tell(jobs)
 
-    def _end(self, jobs: Sequence[_Job]) -> None:
+    def _end(self, jobs: Sequence[_SqlJob]) -> None:
         self._begin()
         for job in jobs:
             job.end()
 
-    def _tell(self, jobs: Sequence[_Job]) -> None:
+    def _tell(self, jobs: Sequence[_SqlJob]) -> None:
         """Have those who wait hear of it; from any thread."""
         try:
             self._token.run_sync_soon(self._end, jobs)
@@ -142,7 +142,7 @@ class SqliteFile:
 
     # -- in the thread ---------------------------------------------------------------------------
 
-    def _do(self, jobs: Sequence[_Job]) -> None:
+    def _do(self, jobs: Sequence[_SqlJob]) -> None:
         with self._in_use:
             if time.monotonic() - self._looked > LOOK_SECONDS:
                 self._look()
@@ -186,7 +186,9 @@ def _identify(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _call(function: Callable[[Sequence[Any]], Any], row: Sequence[_Job]) -> tuple[Any, BaseException | None]:
+def _call(
+    function: Callable[[Sequence[Any]], Any], row: Sequence[_SqlJob]
+) -> tuple[Any, BaseException | None]:
     try:
         return function([job.item for job in row]), None
     except BaseException as error:  # noqa: BLE001 - raised where it is waited for

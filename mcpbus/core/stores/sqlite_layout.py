@@ -21,7 +21,7 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 @attrs.frozen
-class Layout:
+class TableSchema:
     """The table as this build has it.
 
     Attributes:
@@ -81,7 +81,7 @@ class _HeldError(sqlite3.OperationalError):
 
 
 def open_file(
-    path: str | Path, layout: Layout, pragmas: Sequence[str], *, timeout: float
+    path: str | Path, layout: TableSchema, pragmas: Sequence[str], *, timeout: float
 ) -> sqlite3.Connection:
     """Open a file, made if it is not there, for statements that run in any thread.
 
@@ -122,7 +122,9 @@ def _unusable(path: str | Path, error: sqlite3.DatabaseError) -> sqlite3.Operati
     return sqlite3.OperationalError(f"cannot use {path}: {error}{_hint(path, error)}")
 
 
-def _open(path: str | Path, layout: Layout, pragmas: Sequence[str], timeout: float) -> sqlite3.Connection:
+def _open(
+    path: str | Path, layout: TableSchema, pragmas: Sequence[str], timeout: float
+) -> sqlite3.Connection:
     if str(path) != ":memory:":
         _make_private(path)
     connection = sqlite3.connect(path, timeout=timeout, check_same_thread=False, isolation_level=None)

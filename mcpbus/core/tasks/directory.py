@@ -9,20 +9,20 @@ from typing import Any
 
 import trio
 
-from mcpbus.core.admission import Overloaded, overloaded
-from mcpbus.core.call import Call
-from mcpbus.core.services import Services
+from mcpbus.core.admission import ServerOverloaded, overloaded
+from mcpbus.core.call import CallActor
+from mcpbus.core.services import BusServices
 from mcpbus.core.shares import NoRoomError
-from mcpbus.core.signals import HandOver, Park
+from mcpbus.core.signals import BecomeTask, Park
 from mcpbus.core.stores.breaker import StoreDownError
 from mcpbus.core.stores.protocol import LeasedTaskStore, TaskStore
-from mcpbus.core.tasks.messages import Close, Expire, Follow, Say
+from mcpbus.core.tasks.messages import CloseTask, Expire, Follow, SetTaskMessage
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
-from mcpbus.core.tasks.table import Task, TaskTable, store_down
+from mcpbus.core.tasks.table import TaskEntry, TaskTable, store_down
 from mcpbus.core.tasks.task import TaskActor
 from mcpbus.protocol.errors import process_lost
 from mcpbus.protocol.owners import owner_stored
-from mcpbus.protocol.principals import Owner
+from mcpbus.protocol.principals import BoundPrincipal
 from mcpbus.protocol.task_extension import TaskSupport, declares
 
 _log = logging.getLogger("mcpbus")
@@ -30,7 +30,7 @@ _SHUTDOWN = "The server is shutting down"
 _STILL_KEPT = "Too many tasks: the results of earlier ones are still kept"
 
 
-class TaskDirectory(TaskTable):
+class TaskManager(TaskTable):
     """The tasks of one bus; see `TaskTable`.
 
     Args:
@@ -38,10 +38,10 @@ class TaskDirectory(TaskTable):
         store: Where they are kept.
     """
 
-    def __init__(self, bus: Services, store: TaskStore) -> None:
+    def __init__(self, bus: BusServices, store: TaskStore) -> None:
         super().__init__(bus, store)
 
-    def find(self, task_id: str, principal: Any) -> Task | None:
+    def find(self, task_id: str, principal: Any) -> TaskEntry | None:
         """Return the task of that id, if it is `principal`'s own; None is the answer for both faults."""
         task = self._tasks.get(task_id)
         return task if task is not None and task.owner.admits(principal) else None
@@ -55,7 +55,7 @@ class TaskDirectory(TaskTable):
 
     def _take_up(self, record: TaskRecord, lost: str) -> None:
         ttl, counted_to = record.ttl_ms / 1000, owner_stored(record.owner)
-        task = Task(record, Owner.stored(record.owner), ttl, counted_to)
+        task = TaskEntry(record, BoundPrincipal.stored(record.owner), ttl, counted_to)
         self.bus.system.spawn(TaskActor, task, self, None, lost)
 
     async def seek(self, task_id: str, ended: str) -> str | None:
@@ -65,7 +65,7 @@ class TaskDirectory(TaskTable):
             The process that has it; None if it is here, or nowhere.
 
         Raises:
-            Overloaded: It cannot be known now, since the store is down.
+            ServerOverloaded: It cannot be known now, since the store is down.
         """
         if task_id in self._tasks:
             await trio.lowlevel.checkpoint()
@@ -90,7 +90,7 @@ class TaskDirectory(TaskTable):
 
     # -- the beginning ---------------------------------------------------------------------------
 
-    async def begin(self, call: Call) -> bool:
+    async def begin(self, call: CallActor) -> bool:
         """Make a call a task, if it may become one: durable in the store before its client hears of it (TX-4).
 
         Returns:
@@ -98,7 +98,7 @@ class TaskDirectory(TaskTable):
 
         Raises:
             RuntimeError: The call waits for its client elsewhere, or begins already.
-            Overloaded: There is no room for it, or the store is down, and the tool does without no task.
+            ServerOverloaded: There is no room for it, or the store is down, and the tool does without no task.
         """
         support = call.handler.task_support
         if call.task_id is not None:
@@ -113,7 +113,7 @@ class TaskDirectory(TaskTable):
         owner = call.context.owner
         try:
             self._make_room(owner)
-        except Overloaded:
+        except ServerOverloaded:
             if support.required:
                 raise
             return False
@@ -140,26 +140,26 @@ class TaskDirectory(TaskTable):
         self._hand_over(call, task)
         return True
 
-    def _take_back(self, call: Call, task: Task) -> None:
+    def _take_back(self, call: CallActor, task: TaskEntry) -> None:
         """Have a call go on as the request that it was."""
         self._forget(task)
         call.beginning = False
 
-    def _hand_over(self, call: Call, task: Task) -> None:
+    def _hand_over(self, call: CallActor, task: TaskEntry) -> None:
         """Have a call go on as a task, of which its client is told."""
         call.task_id = task.record.id
         created = task.record.encode()[:-1] + call.tail.task
         self.bus.system.spawn(TaskActor, task, self, call)
-        call.address.tell(HandOver(task.address, created))
+        call.address.tell(BecomeTask(task.address, created))
 
     def _make_room(self, owner: Hashable) -> None:
         """Make room for a task, if need be with results of whoever has most.
 
         Raises:
-            Overloaded: There is none for one of this owner's.
+            ServerOverloaded: There is none for one of this owner's.
         """
         if self.closed is not None:
-            raise Overloaded(self.closed)
+            raise ServerOverloaded(self.closed)
         limit = self.bus.limits.max_running_tasks
         with self._noted("max_running_tasks", owner, f"Too many tasks: at most {limit} run at once"):
             self._running.make_room(owner)
@@ -188,16 +188,16 @@ class TaskDirectory(TaskTable):
             self._kept.leave(displaced)
             self._displaced("task_bytes", displaced)
 
-    def _displaced(self, option: str, task: Task) -> None:
+    def _displaced(self, option: str, task: TaskEntry) -> None:
         self._add(task, -task.record.size)
         self.bus.reached.note(option, task.counted_to, "the result of a task made room")
         task.address.tell(Expire())
 
-    def _make(self, call: Call, support: TaskSupport, counted_to: Hashable) -> Task:
+    def _make(self, call: CallActor, support: TaskSupport, counted_to: Hashable) -> TaskEntry:
         limits = self.bus.limits
         ttl = limits.task_ttl if support.ttl is None else support.ttl
         poll = limits.task_poll_interval if support.poll_interval is None else support.poll_interval
-        owner, now = Owner(call.context.principal), time.time()
+        owner, now = BoundPrincipal(call.context.principal), time.time()
         task_id = self.bus.new_name()
         record = TaskRecord(
             id=task_id,
@@ -210,9 +210,9 @@ class TaskDirectory(TaskTable):
             poll_ms=round(poll * 1000),
             bus=self.name,
         )
-        return Task(record, owner, ttl, counted_to)
+        return TaskEntry(record, owner, ttl, counted_to)
 
-    async def _keep(self, task: Task) -> None:
+    async def _keep(self, task: TaskEntry) -> None:
         # If the store keeps it only past the deadline, it is of a task that nobody heard of, and goes after the next restart.
         await self.put(task.record, None)
         try:
@@ -226,11 +226,11 @@ class TaskDirectory(TaskTable):
         """Have a new listen told how a task is, which is there: the listen was granted it in this very turn. For the listen."""
         self._tasks[task_id].address.tell(message)
 
-    def say(self, call: Call, message: str | None) -> None:
+    def say(self, call: CallActor, message: str | None) -> None:
         """Show what a call that is a task is doing; harmless if it is none."""
         task = None if call.task_id is None else self._tasks.get(call.task_id)
         if task is not None:
-            task.address.tell(Say(message))
+            task.address.tell(SetTaskMessage(message))
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -238,12 +238,12 @@ class TaskDirectory(TaskTable):
         """Begin no more tasks, and fail those that wait for their client, which can answer no more."""
         self.closed = _SHUTDOWN
         for task in tuple(self._tasks.values()):
-            task.address.tell(Close(_SHUTDOWN, waiting=True))
+            task.address.tell(CloseTask(_SHUTDOWN, waiting=True))
 
     def end_all(self) -> None:
         """Fail all tasks that still run, and let go of the rest."""
         for task in tuple(self._tasks.values()):
-            task.address.tell(Close(_SHUTDOWN))
+            task.address.tell(CloseTask(_SHUTDOWN))
 
     async def wait_idle(self) -> None:
         """Wait until no task has a handler that runs."""

@@ -19,7 +19,7 @@ class CancelTask(msgspec.Struct, frozen=True):
     """The client wants the task to end."""
 
 
-class Say(msgspec.Struct, frozen=True):
+class SetTaskMessage(msgspec.Struct, frozen=True):
     """The handler says what it is doing."""
 
     message: str | None
@@ -31,7 +31,7 @@ class Follow(msgspec.Struct, frozen=True):
     listener: Address[object]
 
 
-class Close(msgspec.Struct, frozen=True):
+class CloseTask(msgspec.Struct, frozen=True):
     """The bus shuts down: fail what still runs, and stop.
 
     Attributes:
@@ -43,7 +43,7 @@ class Close(msgspec.Struct, frozen=True):
     waiting: bool = False
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TaskTakenOver(msgspec.Struct, frozen=True):
     """Another process has a task, which took this one for ended.
 
     Attributes:

@@ -4,17 +4,17 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context
 from typing import Final
 
-from mcpbus_actors import Cell, Failed, Succeeded, System, TaskEnded
+from mcpbus_actors import ActorContext, ActorSystem, Failed, Succeeded, TaskEnded
 
 _PAUSE: Final = 1.0
 """Seconds until it is looked once more at what was not known."""
 
 
-class _Again:
+class _CheckAgain:
     """Look once more."""
 
 
-class Review:
+class TakeoverCheck:
     """A look at all tasks that run here, whoever has noticed that some may have been taken. There is an actor for as long as one is due.
 
     Args:
@@ -22,7 +22,7 @@ class Review:
         look: Looks at them; whether all was known.
     """
 
-    def __init__(self, system: System, look: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, system: ActorSystem, look: Callable[[], Awaitable[bool]]) -> None:
         self.look = look
         self.due = False
         self.busy = False
@@ -39,21 +39,21 @@ class Review:
 class _Reviewer:
     """Looks until all is known, and stops."""
 
-    def __init__(self, cell: Cell[TaskEnded | _Again], review: Review) -> None:
+    def __init__(self, cell: ActorContext[TaskEnded | _CheckAgain], review: TakeoverCheck) -> None:
         self._cell = cell
         self._review = review
         cell.on_stop(lambda _: self._leave())
         self._look()
 
-    def handle(self, message: TaskEnded | _Again) -> None:
+    def handle(self, message: TaskEnded | _CheckAgain) -> None:
         """Handle one message; see `mcpbus_actors.Actor`."""
-        if isinstance(message, _Again):
+        if isinstance(message, _CheckAgain):
             self._look()
             return
         if isinstance(message.outcome, Failed):
             raise message.outcome.exception  # the fault is the look's own: that of a store is no failure
         if not (isinstance(message.outcome, Succeeded) and message.outcome.value):
-            self._cell.after(_PAUSE, _Again())
+            self._cell.after(_PAUSE, _CheckAgain())
         elif self._review.due:
             self._look()
         else:

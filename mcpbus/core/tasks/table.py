@@ -10,26 +10,26 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.core.admission import Overloaded
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.notification import TASK_STATUS, OutboundNotification
-from mcpbus.core.services import Services
+from mcpbus.core.services import BusServices
 from mcpbus.core.shares import Shares
-from mcpbus.core.stores.breaker import Breaker, StoreDownError
-from mcpbus.core.stores.protocol import LeasedTaskStore, TaskStore, TaskTakenError
-from mcpbus.core.tasks.messages import Taken
+from mcpbus.core.stores.breaker import CircuitBreaker, StoreDownError
+from mcpbus.core.stores.protocol import LeasedTaskStore, TaskClaimedError, TaskStore
+from mcpbus.core.tasks.messages import TaskTakenOver
 from mcpbus.core.tasks.record import TaskRecord
-from mcpbus.core.tasks.review import Review
+from mcpbus.core.tasks.review import TakeoverCheck
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import encode_notification
-from mcpbus.protocol.principals import Owner
-from mcpbus.protocol.routes import Kind
+from mcpbus.protocol.principals import BoundPrincipal
+from mcpbus.protocol.routes import MessageKind
 from mcpbus.protocol.task_extension import unknown_task
 
 _log = logging.getLogger("mcpbus")
 
 
 @attrs.define(eq=False)
-class Task:
+class TaskEntry:
     """One task, as the directory knows it.
 
     Attributes:
@@ -45,7 +45,7 @@ class Task:
     """
 
     record: TaskRecord
-    owner: Owner
+    owner: BoundPrincipal
     ttl: float
     counted_to: Hashable
     address: Address[object] = attrs.field(init=False, repr=False)
@@ -82,21 +82,21 @@ class TaskTable:
         shared: Whether other processes may report tasks failed that are here, as what they take for ended has left them.
     """
 
-    def __init__(self, bus: Services, store: TaskStore) -> None:
+    def __init__(self, bus: BusServices, store: TaskStore) -> None:
         limits = bus.limits
         self.bus = bus
         self.store = store
         self.closed: str | None = None
         self.name = bus.process or token_urlsafe(12)
         self.shared = bus.process is not None or isinstance(store, LeasedTaskStore)
-        self._breaker = Breaker("task store", limits, bus.reached)
-        self._tasks: dict[str, Task] = {}
-        self._kept = Shares(limits.max_tasks, Task.idle_since)
+        self._breaker = CircuitBreaker("task store", limits, bus.reached)
+        self._tasks: dict[str, TaskEntry] = {}
+        self._kept = Shares(limits.max_tasks, TaskEntry.idle_since)
         self._running = Shares(limits.max_running_tasks, _is_at_work)
         self._sizes: dict[Hashable, int] = {}
         self._size = 0
         self._changed = trio.Event()
-        self._review = Review(bus.system, self._look_for_taken)
+        self._review = TakeoverCheck(bus.system, self._look_for_taken)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -109,11 +109,11 @@ class TaskTable:
         """How many of them have a handler that has not ended."""
         return len(self._running)
 
-    async def detail(self, task: Task) -> bytes:
+    async def detail(self, task: TaskEntry) -> bytes:
         """Return the JSON object of a task with what belongs to its status.
 
         Raises:
-            Overloaded: The store is down.
+            ServerOverloaded: The store is down.
             ProtocolError: It has lost what came of the task, or the task's time is over.
         """
         record, payload = task.shown
@@ -133,17 +133,17 @@ class TaskTable:
         """Have the store keep a task.
 
         Raises:
-            TaskTakenError: Another bus has it now.
+            TaskClaimedError: Another bus has it now.
             StoreDownError: It did not, or not in time; the log has said so.
         """
         if not await self._breaker.call(partial(self._put, record, payload)):
-            raise TaskTakenError
+            raise TaskClaimedError
 
     async def _put(self, record: TaskRecord, payload: bytes | None) -> bool:
         """Return whether it is kept; that another bus has it is no failure of the store."""
         try:
             await self.store.put(record, payload)
-        except TaskTakenError:
+        except TaskClaimedError:
             return False
         return True
 
@@ -172,34 +172,34 @@ class TaskTable:
             except StoreDownError:
                 return False
             if record.status.final:
-                task.address.tell(Taken(record, payload))
+                task.address.tell(TaskTakenOver(record, payload))
             else:
                 known = False  # who has it is about to report it
         return known
 
-    def enter(self, task: Task) -> None:
+    def enter(self, task: TaskEntry) -> None:
         """Enter a task. One that begins has its place already."""
         self._tasks[task.record.id] = task
         self._add(task, task.record.size)
         if task not in self._kept:
             self._kept.enter(task.counted_to, task)
 
-    def overdue(self, task: Task) -> None:
+    def overdue(self, task: TaskEntry) -> None:
         """Note that a task did not end in time."""
         self.bus.reached.note("task_ttl", task.counted_to, "a task that still ran was ended")
 
-    def finished(self, task: Task) -> None:
+    def finished(self, task: TaskEntry) -> None:
         """Note that a task's handler has ended."""
         self._running.leave(task)
         self._wake()
 
-    def changed(self, task: Task, size: int) -> None:
+    def changed(self, task: TaskEntry, size: int) -> None:
         """Count what is kept of a task from now on, in bytes, and tell those who listen how it is, if they may know."""
         self._add(task, size)
         if task.before is None:
             self.show(task)
 
-    def show(self, task: Task) -> None:
+    def show(self, task: TaskEntry) -> None:
         """Tell those who listen how a task is now."""
         listeners = self.bus.topics.in_task(task.record.id)
         if listeners:
@@ -210,21 +210,23 @@ class TaskTable:
         data = encode_notification(TASK_STATUS, msgspec.Raw(detail))
         key = (TASK_STATUS, task_id)
         for listener in listeners:
-            listener.tell(OutboundNotification(Kind.TASK, self.bus.ledger.enter(TASK_STATUS), data, key))
+            listener.tell(
+                OutboundNotification(MessageKind.TASK, self.bus.ledger.enter(TASK_STATUS), data, key)
+            )
 
-    def leave(self, task: Task) -> None:
+    def leave(self, task: TaskEntry) -> None:
         """Take out a task whose actor has ended."""
         del self._tasks[task.record.id]
         if task in self._kept:
             self._add(task, -task.record.size)
         self._forget(task)
 
-    def _forget(self, task: Task) -> None:
+    def _forget(self, task: TaskEntry) -> None:
         self._kept.leave(task)
         self._running.leave(task)
         self._wake()
 
-    def _add(self, task: Task, size: int) -> None:
+    def _add(self, task: TaskEntry, size: int) -> None:
         """Count so many bytes more of a task's result."""
         self._size += size
         total = self._sizes.pop(task.counted_to, 0) + size
@@ -236,10 +238,10 @@ class TaskTable:
         self._changed = trio.Event()
 
 
-def _is_at_work(_task: Task) -> None:
+def _is_at_work(_task: TaskEntry) -> None:
     """Say that a task whose handler runs is never idle."""
 
 
-def store_down() -> Overloaded:
+def store_down() -> ServerOverloaded:
     """Return why a request is not served that needs the store, while that is down: it may be sent again."""
-    return Overloaded("The store of tasks cannot be reached; try again later")
+    return ServerOverloaded("The store of tasks cannot be reached; try again later")

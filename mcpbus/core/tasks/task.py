@@ -14,18 +14,18 @@ from typing import Any, ClassVar
 
 import mcpbus_actors
 import msgspec
-from mcpbus_actors import Address, Cell, Failed, Outcome, StopReason, Succeeded, TaskEnded, Timer
+from mcpbus_actors import ActorContext, Address, Failed, Outcome, StopReason, Succeeded, TaskEnded, Timer
 
-from mcpbus.core.call import Call
+from mcpbus.core.call import CallActor
 from mcpbus.core.notification import OutboundNotification, Progress
-from mcpbus.core.pending_questions import Ask, Withdraw
-from mcpbus.core.signals import End, Finished
+from mcpbus.core.pending_questions import InputRound, InputWithdrawn
+from mcpbus.core.signals import FailRequest, Finished
 from mcpbus.core.stores.breaker import StoreDownError
-from mcpbus.core.stores.protocol import TaskTakenError
-from mcpbus.core.tasks.messages import CancelTask, Close, Expire, Follow, Say, Taken
+from mcpbus.core.stores.protocol import TaskClaimedError
+from mcpbus.core.tasks.messages import CancelTask, CloseTask, Expire, Follow, SetTaskMessage, TaskTakenOver
 from mcpbus.core.tasks.record import TaskStatus, encode_error
-from mcpbus.core.tasks.table import Task, TaskTable
-from mcpbus.features.asking.errors import AskError, cannot_ask
+from mcpbus.core.tasks.table import TaskEntry, TaskTable
+from mcpbus.features.asking.errors import InputRequestError, cannot_ask
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_params, quoted
 from mcpbus.protocol.routes import Reason
@@ -55,19 +55,21 @@ class TaskActor:
 
     def __init__(
         self,
-        cell: Cell[object],
-        task: Task,
+        cell: ActorContext[object],
+        task: TaskEntry,
         tasks: TaskTable,
-        call: Call | None,
+        call: CallActor | None,
         lost: str = "Internal error",
     ) -> None:
         self._cell = cell
         self._task = task
         self._tasks = tasks
         self._call = call
-        self._asked: dict[str, tuple[Ask, str]] = {}
+        self._asked: dict[str, tuple[InputRound, str]] = {}
         self._issued: set[str] = set()
-        self._issued_for: dict[Ask, list[str]] = {}  # so that to withdraw one takes no look at all the others
+        self._issued_for: dict[
+            InputRound, list[str]
+        ] = {}  # so that to withdraw one takes no look at all the others
         self._writing: mcpbus_actors.Task | None = None
         self._deleting: mcpbus_actors.Task | None = None
         self._reading: dict[mcpbus_actors.Task, Address[object]] = {}
@@ -94,11 +96,11 @@ class TaskActor:
     def _discard(self, said: OutboundNotification | Progress) -> None:
         said.receipt.discard(Reason.TASK)
 
-    def _say(self, message: Say) -> None:
+    def _say(self, message: SetTaskMessage) -> None:
         if not self._task.record.status.final:
             self._change(self._task.record.status, self._task.payload, message.message)
 
-    def _ask(self, ask: Ask) -> None:
+    def _ask(self, ask: InputRound) -> None:
         if self._tasks.closed is not None and not self._task.record.status.final:
             self._give_up(self._tasks.closed)
         if self._task.record.status.final:
@@ -120,7 +122,7 @@ class TaskActor:
         self._issued.add(issued)
         return issued
 
-    def _withdraw(self, message: Withdraw) -> None:
+    def _withdraw(self, message: InputWithdrawn) -> None:
         for issued in self._issued_for.pop(message.ask, ()):
             self._asked.pop(issued, None)
         self._look_soon()
@@ -150,7 +152,7 @@ class TaskActor:
             for issued, answer in fitting.items():
                 ask, key = self._asked[issued]
                 ask.questions[key].read(answer)
-        except AskError as error:
+        except InputRequestError as error:
             query.reply(invalid_params(f"{error.message} - at `params.inputResponses` {quoted(issued)}"))
             return
         for issued, answer in fitting.items():
@@ -224,7 +226,7 @@ class TaskActor:
         self._change(status, payload, message)
         self._write()
 
-    def _unended(self) -> Call:
+    def _unended(self) -> CallActor:
         """The call of a task that has not ended."""
         assert self._call is not None  # noqa: S101 - a task without a call has failed from the beginning
         return self._call
@@ -237,7 +239,7 @@ class TaskActor:
 
     def _task_ended(self, message: TaskEnded) -> None:
         outcome = message.outcome
-        if isinstance(outcome, Failed) and isinstance(outcome.exception, TaskTakenError):
+        if isinstance(outcome, Failed) and isinstance(outcome.exception, TaskClaimedError):
             self._refused()
             return
         if isinstance(outcome, Failed) and not isinstance(outcome.exception, StoreDownError):
@@ -285,7 +287,7 @@ class TaskActor:
             self._lose()
             self._tasks.review()
 
-    def _taken(self, message: Taken) -> None:
+    def _taken(self, message: TaskTakenOver) -> None:
         """Show it from now on as who has it does, and end its handler."""
         task = self._task
         if task.settled:
@@ -322,7 +324,7 @@ class TaskActor:
         self._tasks.overdue(self._task)
         self._give_up(f"The task did not end within {self._task.ttl:g} s")
 
-    def _end_with_error(self, message: End) -> None:
+    def _end_with_error(self, message: FailRequest) -> None:
         if not self._task.record.status.final:
             self._give_up(message.why)
 
@@ -334,7 +336,7 @@ class TaskActor:
         delete = self._tasks.delete
         self._deleting = self._cell.start_task(delete, self._task.record.id, context=Context())
 
-    def _close(self, message: Close) -> None:
+    def _close(self, message: CloseTask) -> None:
         status = self._task.record.status
         if message.waiting and status is not TaskStatus.INPUT_REQUIRED:
             return
@@ -358,24 +360,24 @@ class TaskActor:
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _discard,
         Progress: _discard,
-        Say: _say,
-        Ask: _ask,
-        Withdraw: _withdraw,
+        SetTaskMessage: _say,
+        InputRound: _ask,
+        InputWithdrawn: _withdraw,
         Finished: _finished,
         mcpbus_actors.Ask: _update,
         CancelTask: _cancel,
-        End: _end_with_error,
+        FailRequest: _end_with_error,
         Follow: _follow,
         TaskEnded: _task_ended,
         _Look: _look_now,
         _WriteAgain: _write_again,
-        Taken: _taken,
+        TaskTakenOver: _taken,
         Expire: _expire,
-        Close: _close,
+        CloseTask: _close,
     }
 
 
-async def _tell_of(tasks: TaskTable, task: Task) -> bytes | None:
+async def _tell_of(tasks: TaskTable, task: TaskEntry) -> bytes | None:
     """Return how a task is, for a listen; None where its time was over meanwhile, or the store failed and said so."""
     try:
         return await tasks.detail(task)

@@ -11,7 +11,7 @@ from mcpbus.protocol.messages import AudioContent, ContentBlock, ImageContent, M
 T = TypeVar("T")
 
 
-class Accepted(msgspec.Struct, Generic[T], frozen=True):
+class AcceptedElicitation(msgspec.Struct, Generic[T], frozen=True):
     """The user gave what was asked for.
 
     Attributes:
@@ -21,11 +21,11 @@ class Accepted(msgspec.Struct, Generic[T], frozen=True):
     data: T
 
 
-class Declined(msgspec.Struct, frozen=True):
+class DeclinedElicitation(msgspec.Struct, frozen=True):
     """The user said no."""
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class CancelledElicitation(msgspec.Struct, frozen=True):
     """The user closed the question without a choice."""
 
 
@@ -77,7 +77,7 @@ class ToolUseResult(
 SamplingContent: TypeAlias = TextContent | ImageContent | AudioContent | ToolUse | ToolUseResult
 
 
-class Sampled(msgspec.Struct, frozen=True, rename="camel"):
+class SamplingResult(msgspec.Struct, frozen=True, rename="camel"):
     """What the client's model wrote.
 
     Attributes:

@@ -9,13 +9,13 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from mcpbus.features.asking.answers import Sampled, SamplingContent, ToolUse, ToolUseResult
+from mcpbus.features.asking.answers import SamplingContent, SamplingResult, ToolUse, ToolUseResult
 from mcpbus.features.schemas import jsontypes
 from mcpbus.protocol.messages import ContentBlock, MetaObject, Role, TextContent
 from mcpbus.protocol.revisions import Revision
 
 
-class _Message(msgspec.Struct, rename="camel"):
+class _SamplingMessage(msgspec.Struct, rename="camel"):
     role: Role
     content: list[SamplingContent]
     meta: MetaObject | None = msgspec.field(default=None, name="_meta")
@@ -34,7 +34,7 @@ def read_conversation(given: Any) -> list[dict[str, Any]]:
 
     Args:
         given: What the user says, a text, `Image` or `Audio`, or a single message; or, in order, what the user says, what a model answered
-            before (`Sampled`), and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`, whose content is
+            before (`SamplingResult`), and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`, whose content is
             a text, an `Image`, an `Audio` or a block, or a list of them.
 
     Raises:
@@ -46,7 +46,7 @@ def read_conversation(given: Any) -> list[dict[str, Any]]:
     open_uses: set[str] = set()
     for number, message in enumerate(messages):
         try:
-            blocks = msgspec.convert(message, _Message).content
+            blocks = msgspec.convert(message, _SamplingMessage).content
         except msgspec.ValidationError as error:
             raise ValueError(f"messages[{number}]: {error}") from error
         results = {block.tool_use_id for block in blocks if isinstance(block, ToolUseResult)}
@@ -64,7 +64,7 @@ def read_conversation(given: Any) -> list[dict[str, Any]]:
 def _plain(item: Any) -> dict[str, Any]:
     if isinstance(item, str | _Helper):
         item = {"role": "user", "content": item}
-    elif isinstance(item, Sampled):
+    elif isinstance(item, SamplingResult):
         item = {"role": item.role, "content": item.content}
     if isinstance(item, Mapping) and "content" in item:
         content = item["content"]

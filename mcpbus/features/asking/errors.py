@@ -10,27 +10,27 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, missing_client
 from mcpbus.protocol.revisions import Era, Revision
 
 
-class AskError(ProtocolError):
+class InputRequestError(ProtocolError):
     """The client gave no answer that can be used."""
 
 
-class CannotAskError(AskError):
+class InputUnavailableError(InputRequestError):
     """The client was not asked: it did not declare that it can be, its revision has no such question, no stream can carry it, or too many wait."""
 
 
-class AnswerTimeoutError(AskError):
+class InputTimeoutError(InputRequestError):
     """No answer came in time; the question was withdrawn."""
 
 
-class InvalidAnswerError(AskError):
+class InvalidInputError(InputRequestError):
     """The client's answer is not of the form that its question asks for."""
 
 
-class ClientRefusedError(AskError):
+class InputRefusedError(InputRequestError):
     """The client answered with an error of its own; `code`, `message` and `data` are the client's."""
 
 
-def undeclared(required: Mapping[str, Any], revision: Revision) -> CannotAskError:
+def undeclared(required: Mapping[str, Any], revision: Revision) -> InputUnavailableError:
     """Return the error for a question that the client did not declare to take.
 
     Args:
@@ -39,19 +39,19 @@ def undeclared(required: Mapping[str, Any], revision: Revision) -> CannotAskErro
     """
     missing = missing_client_capability(required)
     code = missing.code if revision.era is Era.MODERN else INTERNAL_ERROR
-    return CannotAskError(code, missing.message, missing.data)
+    return InputUnavailableError(code, missing.message, missing.data)
 
 
-def cannot_ask(why: str) -> CannotAskError:
+def cannot_ask(why: str) -> InputUnavailableError:
     """Return the error for a question that cannot be put, whatever the client declares."""
-    return CannotAskError(INTERNAL_ERROR, f"The client cannot be asked: {why}")
+    return InputUnavailableError(INTERNAL_ERROR, f"The client cannot be asked: {why}")
 
 
-def timed_out(seconds: float) -> AnswerTimeoutError:
+def timed_out(seconds: float) -> InputTimeoutError:
     """Return the error for a question without an answer."""
-    return AnswerTimeoutError(INTERNAL_ERROR, f"The client did not answer within {seconds:g} s")
+    return InputTimeoutError(INTERNAL_ERROR, f"The client did not answer within {seconds:g} s")
 
 
-def invalid_answer(fault: str) -> InvalidAnswerError:
+def invalid_answer(fault: str) -> InvalidInputError:
     """Return the error for an answer of the wrong form."""
-    return InvalidAnswerError(INTERNAL_ERROR, f"The client's answer cannot be used: {fault}")
+    return InvalidInputError(INTERNAL_ERROR, f"The client's answer cannot be used: {fault}")

@@ -29,8 +29,8 @@ _FORMATS = {"email", "uri", "date", "date-time"}
 _SINGLE = "value"
 
 
-class Titles(msgspec.Struct, metaclass=Explained, frozen=True, eq=False):
-    """Titles that people see instead of choices, as in ``Annotated[Literal["s"], Titles({"s": "Small"})]``.
+class ChoiceTitles(msgspec.Struct, metaclass=Explained, frozen=True, eq=False):
+    """Titles that people see instead of choices, as in ``Annotated[Literal["s"], ChoiceTitles({"s": "Small"})]``.
 
     It may stand on a `Literal`, an `Enum`, or a list of these.
 
@@ -56,7 +56,7 @@ class Titles(msgspec.Struct, metaclass=Explained, frozen=True, eq=False):
             return {**schema, "anyOf": members}
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if values is None:
-            raise TypeError("Titles are for a Literal, an Enum, or a list of these")
+            raise TypeError("ChoiceTitles are for a Literal, an Enum, or a list of these")
         for value in values:
             if value not in self.titles:
                 raise TypeError(f"choice {value!r} has no title among {', '.join(map(repr, self.titles))}")
@@ -249,7 +249,7 @@ def _flatten(schema: Any, definitions: Mapping[str, Any]) -> tuple[dict[str, Any
     if "oneOf" in schema:
         if "enum" not in schema:
             raise TypeError(
-                "use mcpbus.Titles for the titles of choices: answers are validated against these"
+                "use mcpbus.ChoiceTitles for the titles of choices: answers are validated against these"
             )
         titled = [{"const": each["const"], "title": each["title"]} for each in schema["oneOf"]]
         schema = {key: value for key, value in schema.items() if key != "enum"} | {"oneOf": titled}

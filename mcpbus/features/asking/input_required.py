@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from mcpbus.features.asking.questions import Question, check_questions
+from mcpbus.features.asking.questions import InputRequest, check_questions
 from mcpbus.protocol.keywords import Explained
 
 
@@ -25,7 +25,7 @@ class InputRequired(msgspec.Struct, metaclass=Explained, frozen=True):
         TypeError: `questions` does not map keys to questions.
     """
 
-    questions: Mapping[str, Question] = {}
+    questions: Mapping[str, InputRequest] = {}
     state: Any = None
 
     def __post_init__(self) -> None:

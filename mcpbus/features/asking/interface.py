@@ -4,13 +4,19 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.features.asking.answers import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    Root,
+    SamplingResult,
+)
 from mcpbus.features.asking.questions import (
     Elicit,
     ElicitUrl,
+    InputRequest,
     ListRoots,
     OnProgress,
-    Question,
     Sample,
     check_questions,
 )
@@ -19,7 +25,7 @@ from mcpbus.protocol.keywords import explained
 T = TypeVar("T")
 
 
-class Asking:
+class InputRequests:
     """Asks the client and waits, in both eras in one straight line of code.
 
     On a legacy stream a question goes out at once. In revision 2026-07-28 the request is answered
@@ -35,10 +41,10 @@ class Asking:
     Of reports that come faster than that goes on it gets the newest. In revision 2026-07-28 there are none.
 
     What all of them raise:
-        CannotAskError: The client did not declare that it can be asked this, or no stream can carry the question.
-        AnswerTimeoutError: A legacy client did not answer within `timeout` seconds.
-        InvalidAnswerError: A legacy client's answer is not of the right form; a modern one is asked again.
-        ClientRefusedError: A legacy client answered with an error.
+        InputUnavailableError: The client did not declare that it can be asked this, or no stream can carry the question.
+        InputTimeoutError: A legacy client did not answer within `timeout` seconds.
+        InvalidInputError: A legacy client's answer is not of the right form; a modern one is asked again.
+        InputRefusedError: A legacy client answered with an error.
     """
 
     __slots__ = ()
@@ -46,7 +52,7 @@ class Asking:
     @abstractmethod
     async def _ask(
         self,
-        questions: Mapping[Any, Question],
+        questions: Mapping[Any, InputRequest],
         timeout: float | None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
     ) -> list[Any]:
@@ -61,7 +67,7 @@ class Asking:
         key: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - a bound of the question
         on_progress: OnProgress | None = None,
-    ) -> Accepted[T] | Declined | Cancelled:
+    ) -> AcceptedElicitation[T] | DeclinedElicitation | CancelledElicitation:
         """Ask the user to fill in a form.
 
         Args:
@@ -87,7 +93,7 @@ class Asking:
         key: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
-    ) -> Accepted[None] | Declined | Cancelled:
+    ) -> AcceptedElicitation[None] | DeclinedElicitation | CancelledElicitation:
         """Ask the user to open a page, for what must not pass through the client: credentials, payments.
 
         Acceptance is consent to open it; whether the user did what the page is for, the server finds out itself.
@@ -118,7 +124,7 @@ class Asking:
         timeout: float | None = None,  # noqa: ASYNC109
         on_progress: OnProgress | None = None,
         **options: Any,
-    ) -> Sampled:
+    ) -> SamplingResult:
         """Ask the client's model to write something.
 
         Args:
@@ -149,7 +155,7 @@ class Asking:
     @explained
     async def ask_all(
         self,
-        questions: Mapping[str, Question],
+        questions: Mapping[str, InputRequest],
         *,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> dict[str, Any]:

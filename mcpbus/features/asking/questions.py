@@ -7,7 +7,13 @@ from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, 
 import attrs
 import msgspec
 
-from mcpbus.features.asking.answers import Accepted, Cancelled, Declined, Root, Sampled
+from mcpbus.features.asking.answers import (
+    AcceptedElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    Root,
+    SamplingResult,
+)
 from mcpbus.features.asking.conversation import fit, read_conversation
 from mcpbus.features.asking.errors import invalid_answer
 from mcpbus.features.asking.forms import Form, make_form, with_enum_names, without_defaults
@@ -28,7 +34,7 @@ Required = dict[str, dict[str, Any]]
 
 
 @runtime_checkable
-class Question(Protocol):
+class InputRequest(Protocol):
     """Something to ask a client."""
 
     @property
@@ -52,7 +58,7 @@ class Question(Protocol):
         """Turn the client's answer, decoded JSON, into what the handler gets.
 
         Raises:
-            InvalidAnswerError: It is not of the right form.
+            InvalidInputError: It is not of the right form.
         """
 
 
@@ -65,7 +71,7 @@ def check_questions(questions: Any) -> None:
     if not isinstance(questions, Mapping):
         raise TypeError(f"questions are given by key, as in {{'name': Elicit(...)}}, not as {questions!r}")
     for key, question in questions.items():
-        if not isinstance(key, str) or isinstance(question, type) or not isinstance(question, Question):
+        if not isinstance(key, str) or isinstance(question, type) or not isinstance(question, InputRequest):
             kinds = "Elicit, ElicitUrl, Sample and ListRoots"
             raise TypeError(
                 f"under {key!r} is {question!r}; what is asked by a text as key is one of {kinds}"
@@ -102,19 +108,19 @@ class Elicit(Generic[T]):
         return make_form(self.schema)
 
     def foreign(self, revision: Revision) -> str | None:
-        """See `Question.foreign`."""
+        """See `InputRequestItem.foreign`."""
         if "form" not in revision.elicitation_modes:
             return "elicitation"
         return "lists in forms" if self._form.has_lists and not revision.lists_in_forms else None
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
-        """See `Question.lacks`; an elicitation capability without modes means forms."""
+        """See `InputRequestItem.lacks`; an elicitation capability without modes means forms."""
         declared = capabilities.get("elicitation")
         able = isinstance(declared, Mapping) and ("form" in declared or "url" not in declared)
         return {} if able and "form" in revision.elicitation_modes else {"elicitation": {"form": {}}}
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """See `Question.params`."""
+        """See `InputRequestItem.params`."""
         schema = self._form.schema
         if not revision.titled_choices:
             schema = with_enum_names(schema)
@@ -122,13 +128,13 @@ class Elicit(Generic[T]):
             schema = without_defaults(schema)
         return {"message": self.message, "requestedSchema": schema}
 
-    def read(self, answer: Any) -> Accepted[T] | Declined | Cancelled:
-        """See `Question.read`."""
+    def read(self, answer: Any) -> AcceptedElicitation[T] | DeclinedElicitation | CancelledElicitation:
+        """See `InputRequestItem.read`."""
         result = _convert(answer, _ElicitResult)
         if result.action != "accept":
-            return Declined() if result.action == "decline" else Cancelled()
+            return DeclinedElicitation() if result.action == "decline" else CancelledElicitation()
         try:
-            return Accepted(self._form.read(result.content or {}))
+            return AcceptedElicitation(self._form.read(result.content or {}))
         except ValueError as error:
             raise invalid_answer(str(error)) from error
 
@@ -160,28 +166,28 @@ class ElicitUrl(msgspec.Struct, metaclass=Explained, frozen=True):
             raise ValueError(f"ElicitUrl: {fault}")
 
     def foreign(self, revision: Revision) -> str | None:
-        """See `Question.foreign`."""
+        """See `InputRequestItem.foreign`."""
         return None if "url" in revision.elicitation_modes else "elicitation by URL"
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
-        """See `Question.lacks`."""
+        """See `InputRequestItem.lacks`."""
         declared = capabilities.get("elicitation")
         able = isinstance(declared, Mapping) and "url" in declared
         return {} if able and "url" in revision.elicitation_modes else {"elicitation": {"url": {}}}
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """See `Question.params`."""
+        """See `InputRequestItem.params`."""
         params = {"mode": "url", "message": self.message, "url": self.url}
         if revision.elicitation_ids:
             params["elicitationId"] = self.elicitation_id
         return params
 
-    def read(self, answer: Any) -> Accepted[None] | Declined | Cancelled:
-        """See `Question.read`."""
+    def read(self, answer: Any) -> AcceptedElicitation[None] | DeclinedElicitation | CancelledElicitation:
+        """See `InputRequestItem.read`."""
         action = _convert(answer, _ElicitResult).action
         if action == "accept":
-            return Accepted(None)
-        return Declined() if action == "decline" else Cancelled()
+            return AcceptedElicitation(None)
+        return DeclinedElicitation() if action == "decline" else CancelledElicitation()
 
 
 _CHECKED: Final = (
@@ -208,7 +214,7 @@ class Sample:
 
     Attributes:
         messages: What it is told: a text or `Image` of the user; or, in order, texts and images of the user, what it
-            answered before (`Sampled`), and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`.
+            answered before (`SamplingResult`), and messages, ``{"role": ..., "content": ...}`` or a `PromptMessage`.
         max_tokens: How long it may be.
         system_prompt: The system prompt that the server would like.
         temperature: How much chance there should be.
@@ -260,7 +266,7 @@ class Sample:
                 raise ValueError(f"a tool is described as in tools/list: {error}, in {tool!r}") from error
 
     def foreign(self, revision: Revision) -> str | None:
-        """See `Question.foreign`."""
+        """See `InputRequestItem.foreign`."""
         if self._uses_tools and not revision.sampling_features:
             return "tools in sampling"
         return "audio in sampling" if "audio" in self._kinds and not revision.audio else None
@@ -271,7 +277,7 @@ class Sample:
         return self.tools is not None or self.tool_choice is not None or "tool_use" in self._kinds
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:
-        """See `Question.lacks`."""
+        """See `InputRequestItem.lacks`."""
         declared = capabilities.get("sampling")
         needed: dict[str, Any] = {}
         if self._uses_tools:
@@ -284,7 +290,7 @@ class Sample:
         return {} if able else {"sampling": needed}
 
     def params(self, revision: Revision) -> dict[str, Any]:
-        """See `Question.params`."""
+        """See `InputRequestItem.params`."""
         params = {
             "messages": fit(self._conversation, revision),
             "maxTokens": self.max_tokens,
@@ -299,11 +305,11 @@ class Sample:
         }
         return {key: value for key, value in params.items() if value is not None}
 
-    def read(self, answer: Any) -> Sampled:
-        """See `Question.read`."""
+    def read(self, answer: Any) -> SamplingResult:
+        """See `InputRequestItem.read`."""
         if isinstance(answer, dict) and isinstance(answer.get("content"), dict):
             answer = {**answer, "content": [answer["content"]]}
-        return _convert(answer, Sampled)
+        return _convert(answer, SamplingResult)
 
 
 class _ListRootsResult(msgspec.Struct):
@@ -317,19 +323,19 @@ class ListRoots(msgspec.Struct, metaclass=Explained, frozen=True):
     label: ClassVar[str] = "roots"
 
     def foreign(self, revision: Revision) -> str | None:  # noqa: ARG002 - every one has it
-        """See `Question.foreign`."""
+        """See `InputRequestItem.foreign`."""
         return None
 
     def lacks(self, capabilities: Mapping[str, Any], revision: Revision) -> Required:  # noqa: ARG002 - every one has it
-        """See `Question.lacks`."""
+        """See `InputRequestItem.lacks`."""
         return {} if isinstance(capabilities.get("roots"), Mapping) else {"roots": {}}
 
     def params(self, revision: Revision) -> dict[str, Any]:  # noqa: ARG002 - every one has it
-        """See `Question.params`."""
+        """See `InputRequestItem.params`."""
         return {}
 
     def read(self, answer: Any) -> list[Root]:
-        """See `Question.read`."""
+        """See `InputRequestItem.read`."""
         return _convert(answer, _ListRootsResult).roots
 
 

@@ -29,7 +29,7 @@ from mcpbus.features.docstrings import read_class_docstring
 from mcpbus.features.schemas.errors import RegistrationError
 from mcpbus.features.schemas.metadata import descriptive, read_metadata
 from mcpbus.features.schemas.parameter import MISSING, Parameter
-from mcpbus.features.schemas.translation import READING, Reading, with_metadata
+from mcpbus.features.schemas.translation import READING, SchemaUse, with_metadata
 
 _PYDANTIC_REFUSES: Final = ("Unable to generate pydantic-core schema for", "pydantic cannot validate")
 _HOOK: Final = "__get_pydantic_core_schema__"
@@ -155,7 +155,7 @@ def _is_named_tuple(kind: type) -> bool:
 
 
 @contextmanager
-def taught(kinds: Iterable[type], reading: Reading) -> Iterator[None]:
+def taught(kinds: Iterable[type], reading: SchemaUse) -> Iterator[None]:
     """Lend these classes the methods by which pydantic reads them, for a use of their schemas."""
     with _lock:
         lent = list(kinds)

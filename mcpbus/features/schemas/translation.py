@@ -79,7 +79,7 @@ _STOPPING: Final = frozenset(
 
 
 @attrs.frozen
-class Reading:
+class SchemaUse:
     """The use of a schema that is being built.
 
     Attributes:
@@ -91,7 +91,7 @@ class Reading:
     instances: bool = False
 
 
-READING: Final[ContextVar[Reading]] = ContextVar("mcpbus reading", default=Reading())  # noqa: B039 - it is frozen
+READING: Final[ContextVar[SchemaUse]] = ContextVar("mcpbus reading", default=SchemaUse())  # noqa: B039 - it is frozen
 
 
 def translate(annotation: Any, place: str) -> Any:

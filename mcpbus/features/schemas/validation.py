@@ -26,7 +26,7 @@ from mcpbus.features.schemas.faults import Fault, InvalidValueError
 from mcpbus.features.schemas.listing import Mode, Schema, list_schema
 from mcpbus.features.schemas.parameter import Parameter
 from mcpbus.features.schemas.survey import is_scalar, survey
-from mcpbus.features.schemas.translation import Reading, translate
+from mcpbus.features.schemas.translation import SchemaUse, translate
 from mcpbus.protocol.large import decode_large
 
 _MOST_FAULTS: Final = 1_000
@@ -207,7 +207,7 @@ class _Object:
 
 
 @attrs.frozen
-class _Value:
+class _AnnotatedValue:
     """Gives pydantic the schema of a type as an author wrote it."""
 
     annotation: Any
@@ -230,7 +230,7 @@ def object_validator(members: Iterable[Parameter], owner: str) -> Validator:
     """
     fields = list(members)
     annotations = [field.annotation for field in fields]
-    return _make(_Object(fields, owner), annotations, Reading())
+    return _make(_Object(fields, owner), annotations, SchemaUse())
 
 
 def value_validator(annotation: Any, place: str, *, instances: bool = False) -> Validator:
@@ -241,13 +241,13 @@ def value_validator(annotation: Any, place: str, *, instances: bool = False) -> 
         place: The thing that messages name.
         instances: Whether it validates values of Python, such as results, and not decoded JSON.
     """
-    return _make(_Value(annotation, place), [annotation], Reading(instances=instances))
+    return _make(_AnnotatedValue(annotation, place), [annotation], SchemaUse(instances=instances))
 
 
-def _make(source: _Object | _Value, annotations: Sequence[Any], reading: Reading) -> Validator:
+def _make(source: _Object | _AnnotatedValue, annotations: Sequence[Any], reading: SchemaUse) -> Validator:
     found = survey(annotations)
 
-    def make(reading: Reading) -> TypeAdapter[Any]:
+    def make(reading: SchemaUse) -> TypeAdapter[Any]:
         with records.taught(found.records, reading):
             return _adapter(source)
 
@@ -255,7 +255,7 @@ def _make(source: _Object | _Value, annotations: Sequence[Any], reading: Reading
     return Validator(make(reading), found.plain, all(map(is_scalar, annotations)), partial(make, lax))
 
 
-def _adapter(source: _Object | _Value) -> TypeAdapter[Any]:
+def _adapter(source: _Object | _AnnotatedValue) -> TypeAdapter[Any]:
     try:
         adapter = TypeAdapter(Annotated[Any, source], config=_CONFIG)
     except PydanticSchemaGenerationError as error:

@@ -22,7 +22,7 @@ _LITERAL: Final = re.compile(rb"(?!=\?)(?:[!-~](?:[ -~]*[!-~])?)?")
 """What stands in its header as it is: nothing in it would have to be read first, and no blank around it is the header's own."""
 
 
-class Announcement(msgspec.Struct, frozen=True, gc=False):
+class MirroredFields(msgspec.Struct, frozen=True, gc=False):
     """What a head says to the letter of a body whose revision has that.
 
     Attributes:
@@ -36,7 +36,7 @@ class Announcement(msgspec.Struct, frozen=True, gc=False):
     name: str | None
 
 
-def read_announcement(raw: Callable[[bytes], Values | None]) -> Announcement | None:
+def read_announcement(raw: Callable[[bytes], Values | None]) -> MirroredFields | None:
     """Read the fields that repeat what the body says; None if they are not there, or not to be taken literally.
 
     Args:
@@ -50,4 +50,4 @@ def read_announcement(raw: Callable[[bytes], Values | None]) -> Announcement | N
         return None
     if not _LITERAL.fullmatch(method) or not _LITERAL.fullmatch(name or b""):
         return None
-    return Announcement(revision, method.decode(), None if name is None else name.decode())
+    return MirroredFields(revision, method.decode(), None if name is None else name.decode())

@@ -1,7 +1,7 @@
 """The seam for principals: who is behind an HTTP request.
 
 ``Server(auth=...)`` takes a resource server of `mcpbus.auth`, for tokens of OAuth. For everything else
-``Server(authenticate=...)`` takes an async function of the request's `Head`. What it returns is the principal:
+``Server(authenticate=...)`` takes an async function of the request's `RequestHead`. What it returns is the principal:
 a text, or any value that is compared by what it holds. A session may be used by the principal that opened it, and by
 nobody else; so may all else that is somebody's, see `mcpbus.protocol.principals`.
 """
@@ -14,13 +14,13 @@ from mcpbus.protocol.owners import Peer
 
 if TYPE_CHECKING:  # who serves stdio knows this seam, and needs nothing of HTTP
     from mcpbus.protocol.http.bearer import NewToken
-    from mcpbus.protocol.http.messages import Answer, Head
+    from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 
-Authenticate: TypeAlias = Callable[["Head"], Awaitable[Any]]
+Authenticate: TypeAlias = Callable[["RequestHead"], Awaitable[Any]]
 
 
 @explained
-class Unauthorized(Exception):  # noqa: N818 - HTTP's own word
+class UnauthorizedError(Exception):
     """Raised by `authenticate` to refuse a request.
 
     Args:
@@ -52,7 +52,7 @@ class Authorizer(Protocol):
     def document(self) -> bytes:
         """The metadata of the server, in JSON."""
 
-    def recall(self, head: "Head", peer: Peer) -> Any:
+    def recall(self, head: "RequestHead", peer: Peer) -> Any:
         """Return who sends a request, as far as that can be told at once.
 
         Returns:
@@ -75,7 +75,7 @@ class Authorizer(Protocol):
             scopes: What is needed for it, besides what every request needs.
         """
 
-    def step_up(self, scopes: Sequence[str]) -> "Answer":
+    def step_up(self, scopes: Sequence[str]) -> "HttpResponse":
         """Return what to answer somebody whose token has to allow more."""
 
     def seconds_left(self, principal: Any) -> float:

@@ -16,7 +16,7 @@ from mcpbus.protocol.errors import invalid_request, quoted
 from mcpbus.protocol.http import mirrored_headers, origin
 from mcpbus.protocol.http.announcement import VERSION_HEADER
 from mcpbus.protocol.http.headers import Headers, is_json
-from mcpbus.protocol.http.messages import Answer, Head, NeedsBody, Proceed, answer, refusal
+from mcpbus.protocol.http.messages import HttpResponse, NeedsBody, Proceed, RequestHead, answer, refusal
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.proxies import Proxies
 from mcpbus.protocol.http.resource_metadata import ResourceMetadata
@@ -44,7 +44,7 @@ _POST: Final = Proceed("POST")
 _REMEMBERED: Final = 256
 
 
-def health(status: str, code: int = 200, *extra: tuple[bytes, bytes]) -> Answer:
+def health(status: str, code: int = 200, *extra: tuple[bytes, bytes]) -> HttpResponse:
     """What `/health` and `/healthz` answer, for whoever decides where to send traffic.
 
     Args:
@@ -56,7 +56,7 @@ def health(status: str, code: int = 200, *extra: tuple[bytes, bytes]) -> Answer:
     return answer(code, b"application/json", body, *extra)
 
 
-class HeadJudge:
+class HeadValidator:
     """The judge of the heads of requests to one endpoint, over whatever transport; it knows no session.
 
     Clients say the same few things for ever; what was found in order once is in order the next time.
@@ -81,7 +81,7 @@ class HeadJudge:
         self.too_large: Final = refusal(413, invalid_request(fault))
         self._accepted: set[tuple[str | bytes | tuple[bytes, ...] | None, ...]] = set()
 
-    def judge_head(self, head: Head) -> Answer | Proceed:
+    def judge_head(self, head: RequestHead) -> HttpResponse | Proceed:
         """Judge what is judged before authorization."""
         raw = head.headers.raw
         stated = (head.path, raw(b"host"), raw(b"origin"), raw(b"sec-fetch-site"))
@@ -91,11 +91,11 @@ class HeadJudge:
         if verdict is _POST:
             if len(self._accepted) < _REMEMBERED and len(repr(stated)) < _REMEMBERED:
                 self._accepted.add(stated)
-        elif isinstance(verdict, Answer) and head.verb == "HEAD":
-            return Answer(verdict.status, verdict.headers)  # RFC 9110, section 9.3.2
+        elif isinstance(verdict, HttpResponse) and head.verb == "HEAD":
+            return HttpResponse(verdict.status, verdict.headers)  # RFC 9110, section 9.3.2
         return verdict
 
-    def _answer_head(self, head: Head) -> Answer | None:
+    def _answer_head(self, head: RequestHead) -> HttpResponse | None:
         if self.is_health(head):
             # Before Host is looked at: a probe names the machine as it pleases, and the answer is no secret.
             return health("ok")
@@ -115,7 +115,7 @@ class HeadJudge:
             )
         return None
 
-    def _verbs_at(self, head: Head) -> bytes | None:
+    def _verbs_at(self, head: RequestHead) -> bytes | None:
         """The verbs for a page to use at an address, also where it may find nothing; None where nobody looks for anything.
 
         A page that looks for metadata with headers of MCP's own has to read a 404, which without a preflight is an error to it.
@@ -124,18 +124,18 @@ class HeadJudge:
             return self._verbs(head.headers)
         return b"GET, HEAD" if head.path in self._health_paths or origin.is_well_known(head.path) else None
 
-    def origin(self, head: Head, peer: Peer) -> Peer:
+    def origin(self, head: RequestHead, peer: Peer) -> Peer:
         """From where a request really comes that came from this peer."""
         return peer if self.proxies is None else self.proxies.client(peer, head.headers)
 
-    def judge_caller(self, head: Head) -> Answer | None:
+    def judge_caller(self, head: RequestHead) -> HttpResponse | None:
         """Why this Host or this Origin is refused, if it is: the first question to whoever connects, over any transport."""
         fault = origin.judge_host(head.headers, self.options) or origin.judge_origin(
             head.headers, self.options
         )
         return None if fault is None else refusal(403, fault)
 
-    def _judge_verb(self, head: Head) -> Answer | Proceed:
+    def _judge_verb(self, head: RequestHead) -> HttpResponse | Proceed:
         if head.verb == "POST":
             return _POST
         verbs = self._verbs(head.headers)
@@ -147,11 +147,11 @@ class HeadJudge:
         fault = invalid_request(f"{quoted(head.verb)} is not offered here; use {verbs.decode()}")
         return refusal(405, fault, None, (b"allow", verbs))
 
-    def is_health(self, head: Head) -> bool:
+    def is_health(self, head: RequestHead) -> bool:
         """Whether this is a probe of `/health`, beside the endpoint; `judge_head` answers that all is well."""
         return head.path in self._health_paths and head.verb in {"GET", "HEAD"}
 
-    def cors_headers(self, head: Head) -> list[tuple[bytes, bytes]]:
+    def cors_headers(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """What to add to the answer, whatever it is, so that a page of an allowed origin can read it."""
         if self.metadata is not None and self.metadata.is_place(head):
             return []  # it says itself that everybody may read it
@@ -163,10 +163,10 @@ class HeadJudge:
             return b"POST"
         return b"POST, GET, DELETE" if self.options.get_streams else b"POST, DELETE"
 
-    def judge_post(self, head: Head) -> Answer | NeedsBody:
+    def judge_post(self, head: RequestHead) -> HttpResponse | NeedsBody:
         """Judge the form of a POST that is authorized, before its body is read."""
         content = self.judge_content(head)
-        if isinstance(content, Answer):
+        if isinstance(content, HttpResponse):
             return content
         accepted = head.headers.accepted
         if not accepted.json and not accepted.sse:
@@ -175,7 +175,7 @@ class HeadJudge:
             )
         return content
 
-    def judge_content(self, head: Head) -> Answer | NeedsBody:
+    def judge_content(self, head: RequestHead) -> HttpResponse | NeedsBody:
         """Judge what a POST says of its body."""
         length = head.headers.get(b"content-length")
         if length is not None:

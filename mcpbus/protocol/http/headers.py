@@ -210,22 +210,22 @@ def _join(early: dict[bytes, Values], late: Sequence[tuple[bytes, bytes]]) -> di
     return fields if len(fields) == len(early) + len(late) else {**early, **group_fields(late)}
 
 
-class Accepted(msgspec.Struct, frozen=True, gc=False):
+class AcceptHeader(msgspec.Struct, frozen=True, gc=False):
     """Which of the two forms of an answer the client takes."""
 
     json: bool
     sse: bool
 
 
-def _read_accept(raw: bytes | tuple[bytes, ...] | None) -> Accepted:
+def _read_accept(raw: bytes | tuple[bytes, ...] | None) -> AcceptHeader:
     if raw is None:
-        return Accepted(json=True, sse=True)
+        return AcceptHeader(json=True, sse=True)
     if isinstance(raw, tuple):
         raw = b", ".join(raw)
     return _remembered_accept(raw) if len(raw) <= _REMEMBERED_BYTES else _read_ranges(raw)
 
 
-def _read_ranges(raw: bytes) -> Accepted:
+def _read_ranges(raw: bytes) -> AcceptHeader:
     text = raw.decode("latin-1")
     ranges: dict[str, bool] = {}
     for element in _ELEMENTS.findall(text):
@@ -238,7 +238,9 @@ def _read_ranges(raw: bytes) -> Accepted:
         wanted = not any(_ZERO.fullmatch(weight) for weight in weights)
         name = name.strip(_BLANKS).lower()
         ranges[name] = ranges.get(name, False) or wanted
-    return Accepted(json=_wants(ranges, "application", "json"), sse=_wants(ranges, "text", "event-stream"))
+    return AcceptHeader(
+        json=_wants(ranges, "application", "json"), sse=_wants(ranges, "text", "event-stream")
+    )
 
 
 _remembered_accept = functools.lru_cache(maxsize=64)(_read_ranges)

@@ -6,13 +6,13 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.http.headers import Accepted, Headers, LateFields
+from mcpbus.protocol.http.headers import AcceptHeader, Headers, LateFields
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import (
-    Notification,
-    Request,
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
     RequestId,
-    Response,
     Undecodable,
     encode_error,
 )
@@ -34,7 +34,7 @@ SessionT = TypeVar("SessionT", bound=SessionRef)
 SessionT_co = TypeVar("SessionT_co", bound=SessionRef, covariant=True)
 
 
-class Directory(Protocol[SessionT_co]):
+class ServerLookup(Protocol[SessionT_co]):
     """Whom the exchange asks. Asking changes nothing: a request that is refused leaves no trace."""
 
     def find_session(self, id: str, principal: object) -> SessionT_co | None:  # noqa: A002 - the protocol's word
@@ -54,7 +54,7 @@ class Directory(Protocol[SessionT_co]):
         ...
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
+class RequestHead(msgspec.Struct, frozen=True, gc=False):
     """A request before its body.
 
     Attributes:
@@ -71,9 +71,9 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     query: str = ""
     root: str = ""
 
-    def plus(self, late: LateFields) -> "Head":
+    def plus(self, late: LateFields) -> "RequestHead":
         """Return the same with more fields; see `Headers.plus`."""
-        return Head(self.verb, self.path, self.headers.plus(late), self.query, self.root)
+        return RequestHead(self.verb, self.path, self.headers.plus(late), self.query, self.root)
 
 
 def plain_path(path: str) -> str:
@@ -81,7 +81,7 @@ def plain_path(path: str) -> str:
     return path[:-1] if path.endswith("/") and len(path) > 1 else path
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class HttpResponse(msgspec.Struct, frozen=True, gc=False):
     """The whole response. `Exchange.cors_headers` come on top.
 
     `method` is that of the request to which it is the reply, if it is one that is still to be entered in the books.
@@ -100,7 +100,7 @@ class Proceed(msgspec.Struct, frozen=True, gc=False):
 
 
 class NeedsBody(msgspec.Struct, frozen=True, gc=False):
-    """Read the body, then judge it; past `limit` bytes answer `HeadJudge.too_large`."""
+    """Read the body, then judge it; past `limit` bytes answer `HeadValidator.too_large`."""
 
     limit: int
 
@@ -111,39 +111,39 @@ class Serve(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     `session` is None for a modern or stateless request, `claim` is None for a legacy one.
     """
 
-    request: Request
+    request: JsonRpcRequest
     routing: Routing
     revision: Revision
     session: SessionT | None
     claim: ModernClaim | None
-    accepted: Accepted
+    accepted: AcceptHeader
 
 
 class Initialize(msgspec.Struct, frozen=True, gc=False):
     """A legacy handshake to answer, under the revision that it settles on."""
 
-    request: Request
+    request: JsonRpcRequest
     routing: Routing
     params: InitializeParams
     revision: Revision
-    accepted: Accepted
+    accepted: AcceptHeader
 
 
 class AcceptNotification(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """A notification to take note of; answer `ACCEPTED`. A modern or stateless one has no session, and no effect (rule X-5)."""
 
-    notification: Notification
+    notification: JsonRpcNotification
     session: SessionT | None
 
 
 class DeliverResponse(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
     """The answer to a request of ours; whoever has asked hears of it, should the session still wait for it."""
 
-    response: Response
+    response: JsonRpcResponse
     session: SessionT
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> HttpResponse:
         """What to answer: a 4xx where nobody waits for it would make some clients give up (rule W-7)."""
         return ACCEPTED if self.response.refusal is None else refusal(400, self.response.refusal)
 
@@ -158,7 +158,7 @@ class Batch(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
         "Sequence[Serve[SessionT] | AcceptNotification[SessionT] | DeliverResponse[SessionT] | Undecodable]"
     )
     session: SessionT | None
-    accepted: Accepted
+    accepted: AcceptHeader
 
 
 class OpenStream(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
@@ -177,16 +177,16 @@ class EndSession(msgspec.Struct, Generic[SessionT], frozen=True, gc=False):
 NO_STORE: Final = (b"cache-control", b"no-store")
 """On every answer that is no stream: caches may keep a 404 (RFC 9110, section 15.1), and would then give it to those who come later."""
 
-ACCEPTED: Final = Answer(202, [(b"content-length", b"0"), NO_STORE])
+ACCEPTED: Final = HttpResponse(202, [(b"content-length", b"0"), NO_STORE])
 """The answer to a POST of a notification or a response (rules W-7, X-4)."""
 
-NO_CONTENT: Final = Answer(204, [NO_STORE])
+NO_CONTENT: Final = HttpResponse(204, [NO_STORE])
 """The answer that says that something was done, or that there is nothing more."""
 
 
-def answer(status: int, content_type: bytes, body: bytes, *extra: tuple[bytes, bytes]) -> Answer:
+def answer(status: int, content_type: bytes, body: bytes, *extra: tuple[bytes, bytes]) -> HttpResponse:
     """A response with a body and its fields."""
-    return Answer(
+    return HttpResponse(
         status,
         [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), NO_STORE, *extra],
         body,
@@ -198,7 +198,7 @@ def refusal(
     error: ProtocolError,
     id: RequestId | None = None,  # noqa: A002 - the protocol's word
     *extra: tuple[bytes, bytes],
-) -> Answer:
+) -> HttpResponse:
     """A response whose body is a JSON-RPC error; without an id for whoever has none to give (rule J-9)."""
     return answer(status, b"application/json", encode_error(id, error), *extra)
 

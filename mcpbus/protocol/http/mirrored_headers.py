@@ -12,7 +12,7 @@ from mcpbus.protocol.errors import header_mismatch, quoted
 from mcpbus.protocol.http.announcement import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored, is_plain
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
-from mcpbus.protocol.jsonrpc import Notification, Request
+from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcRequest
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing, read_routing
@@ -58,7 +58,9 @@ def called_tool(headers: Headers) -> str | None:
     return said.name if said is not None and said.method == _CALL else None
 
 
-def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple[ModernClaim, Revision]:
+def judge_request(
+    headers: Headers, request: JsonRpcRequest, routing: Routing
+) -> tuple[ModernClaim, Revision]:
     """Judge what a modern request says of itself, twice over.
 
     Raises:
@@ -90,7 +92,7 @@ def judge_request(headers: Headers, request: Request, routing: Routing) -> tuple
     return claim, revision
 
 
-def judge_notification(headers: Headers, notification: Notification, routing: Routing) -> None:
+def judge_notification(headers: Headers, notification: JsonRpcNotification, routing: Routing) -> None:
     """Judge a modern notification, which need have none of these headers; those it has must agree (rule X-5).
 
     Raises:
@@ -147,7 +149,7 @@ def judge_parameters(
 
 
 def repeat_request(
-    request: Request, version: str, mirrored: Sequence[MirroredParameter] = ()
+    request: JsonRpcRequest, version: str, mirrored: Sequence[MirroredParameter] = ()
 ) -> dict[str, str]:
     """Return the header fields that a client of a modern revision sends with a request (rules X-17 to X-19, X-44).
 

@@ -15,7 +15,7 @@ import attrs
 
 from mcpbus.protocol.errors import ProtocolError, invalid_request, quoted
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.http.messages import NO_STORE, Answer, Head, plain_path
+from mcpbus.protocol.http.messages import NO_STORE, HttpResponse, RequestHead, plain_path
 from mcpbus.protocol.http.proxies import UNIX, read_network
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import flag, gt, one_of
@@ -245,7 +245,7 @@ def is_loopback_host(host: str) -> bool:
         return False
 
 
-def cors_headers(head: Head, options: HttpOptions) -> list[tuple[bytes, bytes]]:
+def cors_headers(head: RequestHead, options: HttpOptions) -> list[tuple[bytes, bytes]]:
     """What lets a page of an allowed origin read the answer; nothing for other callers."""
     if head.headers.raw(b"origin") is None:
         return []
@@ -264,13 +264,13 @@ def is_well_known(path: str) -> bool:
     return path.startswith("/.well-known/")
 
 
-def is_preflight(head: Head) -> bool:
+def is_preflight(head: RequestHead) -> bool:
     """Whether a browser asks, in a page's name, if it may send the real request."""
     asked = head.headers.get(b"access-control-request-method")
     return head.verb == "OPTIONS" and asked is not None and head.headers.get(b"origin") is not None
 
 
-def preflight(head: Head, verbs: bytes) -> Answer:
+def preflight(head: RequestHead, verbs: bytes) -> HttpResponse:
     """The answer to a preflight, `cors_headers` apart. The fields asked for are allowed: Mcp-Param-* names no list can foresee."""
     wanted = head.headers.get(b"access-control-request-headers") or ""
     fields = [(b"access-control-allow-headers", wanted.encode())] if _TOKENS.fullmatch(wanted) else []
@@ -281,4 +281,4 @@ def preflight(head: Head, verbs: bytes) -> Answer:
         (b"vary", b"Access-Control-Request-Method, Access-Control-Request-Headers"),
         NO_STORE,  # what a browser keeps of it has a time of its own, above
     ]
-    return Answer(204, headers)
+    return HttpResponse(204, headers)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mcpbus.protocol.http import origin
-from mcpbus.protocol.http.messages import Answer, Head, answer, plain_path
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, plain_path
 from mcpbus.protocol.http.origin import HttpOptions
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
@@ -29,9 +29,9 @@ class ResourceMetadata:
 
     def __init__(self, document: bytes, path: str, options: HttpOptions) -> None:
         self._paths = {plain_path(place) for place in ("", path, options.path, options.sse_path)}
-        self._found = Answer(200, [*_FIELDS, (b"content-length", b"%d" % len(document))], document)
+        self._found = HttpResponse(200, [*_FIELDS, (b"content-length", b"%d" % len(document))], document)
 
-    def is_place(self, head: Head) -> bool:
+    def is_place(self, head: RequestHead) -> bool:
         """Whether this is one of the places."""
         path = head.path
         if not path.startswith(WELL_KNOWN):
@@ -40,11 +40,11 @@ class ResourceMetadata:
         # A mount stands before the path in the server's address, and so behind the well-known part.
         return suffix in self._paths or suffix.removeprefix(head.root) in self._paths
 
-    def answer(self, head: Head) -> Answer:
+    def answer(self, head: RequestHead) -> HttpResponse:
         """Answer a request to one of the places."""
         if head.verb in {"GET", "HEAD"}:
             return self._found
         if head.verb == "OPTIONS":
             allowed = origin.preflight(head, _VERBS)
-            return Answer(204, [*allowed.headers, _ANYBODY])
+            return HttpResponse(204, [*allowed.headers, _ANYBODY])
         return answer(405, b"text/plain", b"GET or HEAD.\n", (b"allow", _VERBS), _ANYBODY)

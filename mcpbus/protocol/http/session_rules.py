@@ -6,20 +6,26 @@ from typing import Final
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request, quoted
 from mcpbus.protocol.http import mirrored_headers
 from mcpbus.protocol.http.announcement import VERSION_HEADER
-from mcpbus.protocol.http.headers import Accepted, Headers
+from mcpbus.protocol.http.headers import AcceptHeader, Headers
 from mcpbus.protocol.http.messages import (
     AcceptNotification,
-    Answer,
     Batch,
     DeliverResponse,
-    Directory,
+    HttpResponse,
     Initialize,
     Serve,
+    ServerLookup,
     SessionT,
     refusal,
     status_of,
 )
-from mcpbus.protocol.jsonrpc import Notification, Request, Response, Undecodable, decode_batch
+from mcpbus.protocol.jsonrpc import (
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
+    Undecodable,
+    decode_batch,
+)
 from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
 from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Revision, negotiate
@@ -45,7 +51,7 @@ def named_session(headers: Headers) -> str | None:
     return named.decode("latin-1").strip(" \t") if isinstance(named, bytes) else None
 
 
-def find_session(directory: Directory[SessionT], headers: Headers, principal: object) -> SessionT:
+def find_session(directory: ServerLookup[SessionT], headers: Headers, principal: object) -> SessionT:
     """The session that a request names (rules W-32, W-33, W-46).
 
     Raises:
@@ -87,7 +93,7 @@ def _read_revision(headers: Headers) -> Revision:
     return revision
 
 
-def judge_initialize(headers: Headers, request: Request, routing: Routing) -> Initialize:
+def judge_initialize(headers: Headers, request: JsonRpcRequest, routing: Routing) -> Initialize:
     """The version header is not looked at: it is for what follows the handshake (rules L-3, W-37).
 
     Raises:
@@ -101,12 +107,12 @@ def judge_initialize(headers: Headers, request: Request, routing: Routing) -> In
 
 
 def judge_batch(
-    directory: Directory[SessionT] | None,
+    directory: ServerLookup[SessionT] | None,
     headers: Headers,
     body: bytes,
     array: Undecodable,
     principal: object,
-) -> Answer | Batch[SessionT]:
+) -> HttpResponse | Batch[SessionT]:
     """Judge a POST of an array (rules J-22 to J-28, W-45). What refuses it as a whole is said once, without an id.
 
     Args:
@@ -120,7 +126,7 @@ def judge_batch(
         return refusal(400, array.error)
     try:
         members = decode_batch(body)
-        if any(isinstance(member, Request) and member.method == "initialize" for member in members):
+        if any(isinstance(member, JsonRpcRequest) and member.method == "initialize" for member in members):
             return refusal(400, invalid_request("initialize is never in a batch; send it by itself"))
         session = None if directory is None else find_session(directory, headers, principal)
         revision = legacy_revision(headers, session)
@@ -136,17 +142,17 @@ def judge_batch(
 
 
 def _judge_member(
-    member: Request | Notification | Response | Undecodable,
+    member: JsonRpcRequest | JsonRpcNotification | JsonRpcResponse | Undecodable,
     revision: Revision,
     session: SessionT | None,
-    accepted: Accepted,
+    accepted: AcceptHeader,
 ) -> Serve[SessionT] | AcceptNotification[SessionT] | DeliverResponse[SessionT] | Undecodable | None:
     """Judge a message of a batch; None for a response where no request of ours can be waiting for it."""
     if isinstance(member, Undecodable):
         return member
-    if isinstance(member, Response):
+    if isinstance(member, JsonRpcResponse):
         return None if session is None else DeliverResponse(member, session)
-    if isinstance(member, Notification):
+    if isinstance(member, JsonRpcNotification):
         return AcceptNotification(member, session)
     try:
         routing = read_routing(member.params)

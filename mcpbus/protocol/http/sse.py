@@ -109,7 +109,7 @@ def _field(name: str, value: str) -> bytes:
 
 
 @attrs.frozen
-class Event:
+class SseEvent:
     """An event as it arrived.
 
     Attributes:
@@ -158,7 +158,7 @@ class EventDecoder:
         """Hold nothing any more. For a reader that reads no further."""
         self._data, self._line = bytearray(), bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Event]:
+    def feed(self, data: bytes) -> Iterator[SseEvent]:
         """Take the next bytes, and yield each event that they complete.
 
         Raises:
@@ -202,13 +202,13 @@ class EventDecoder:
         if self.held > self._most:
             raise ValueError(f"an event of more than {self._most:,} bytes")
 
-    def _complete(self) -> Event:
+    def _complete(self) -> SseEvent:
         fields, data = self._fields, self._data
         self._fields, self._data = {}, bytearray()
         retry = fields.get(b"retry", b"")
         if data:
             del data[-1]
-        return Event(
+        return SseEvent(
             data.decode(errors="replace"),
             fields[b"id"].decode(errors="replace") if b"id" in fields else None,
             fields.get(b"event", b"").decode(errors="replace") or "message",

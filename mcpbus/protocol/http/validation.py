@@ -13,15 +13,15 @@ from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
     AcceptNotification,
-    Answer,
     Batch,
     DeliverResponse,
-    Directory,
     EndSession,
-    Head,
+    HttpResponse,
     Initialize,
     OpenStream,
+    RequestHead,
     Serve,
+    ServerLookup,
     SessionT,
     refusal,
     status_of,
@@ -36,10 +36,10 @@ from mcpbus.protocol.http.session_rules import (
     legacy_revision,
 )
 from mcpbus.protocol.jsonrpc import (
-    Notification,
-    Request,
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
     RequestId,
-    Response,
     Undecodable,
     decode,
 )
@@ -54,8 +54,8 @@ _LONG: Final = 2048
 """From how many bytes on a body takes longer to be looked through than the tool that is called to be looked up."""
 
 
-class Exchange(Generic[SessionT]):
-    """The judge of what is asked at one endpoint, by somebody who may come in; before that, see `HeadJudge`.
+class RequestValidator(Generic[SessionT]):
+    """The judge of what is asked at one endpoint, by somebody who may come in; before that, see `HeadValidator`.
 
     Attributes:
         options: how it is served.
@@ -64,16 +64,16 @@ class Exchange(Generic[SessionT]):
 
     __slots__ = ("directory", "options")
 
-    def __init__(self, options: HttpOptions, directory: Directory[SessionT]) -> None:
+    def __init__(self, options: HttpOptions, directory: ServerLookup[SessionT]) -> None:
         self.options = options
         self.directory = directory
 
     # -- POST ----------------------------------------------------------------------------------------------------------
 
     def judge_body(
-        self, head: Head, body: bytes, principal: object
+        self, head: RequestHead, body: bytes, principal: object
     ) -> (
-        Answer
+        HttpResponse
         | Serve[SessionT]
         | Initialize
         | AcceptNotification[SessionT]
@@ -83,22 +83,22 @@ class Exchange(Generic[SessionT]):
         """Judge a POST whose head, authorization and form are in order.
 
         Args:
-            head: which the `HeadJudge` lets pass.
+            head: which the `HeadValidator` lets pass.
             body: the whole of it.
             principal: whom authorization found; None without authorization.
         """
         identity: RequestId | None = None
         try:
-            message: Request | Notification | Response
+            message: JsonRpcRequest | JsonRpcNotification | JsonRpcResponse
             read = read_request(body) if len(body) < SHORTEST_NESTED else self._read_long(head.headers, body)
             if read is not None:
                 message, routing = read
                 identity = message.id
             else:
                 message = decode(body)
-                if isinstance(message, Request):
+                if isinstance(message, JsonRpcRequest):
                     identity = message.id
-                elif isinstance(message, Response):
+                elif isinstance(message, JsonRpcResponse):
                     return self._judge_response(head.headers, message, principal)
                 routing = read_routing(message.params)
             headers = head.headers
@@ -112,7 +112,7 @@ class Exchange(Generic[SessionT]):
         except ProtocolError as error:  # `_meta`, in any era, or what makes a claim modern
             return refusal(status_of(error.code, LATEST), error, identity)
 
-    def _read_long(self, headers: Headers, body: bytes) -> tuple[Request, Routing] | None:
+    def _read_long(self, headers: Headers, body: bytes) -> tuple[JsonRpcRequest, Routing] | None:
         """Read a long body in one go where it is plain which tool is called, and not first to see where its arguments end.
 
         Whatever is wrong with it is said by those who read it in parts; that it calls this tool is found out in its turn. What a
@@ -128,7 +128,7 @@ class Exchange(Generic[SessionT]):
 
     def _judge_unreadable(
         self, headers: Headers, body: bytes, fault: Undecodable, principal: object
-    ) -> Answer | Batch[SessionT]:
+    ) -> HttpResponse | Batch[SessionT]:
         if not fault.array:
             coding = headers.get(b"content-encoding")
             if coding and fault.error.code == PARSE_ERROR and coding.lower() != "identity":
@@ -142,8 +142,8 @@ class Exchange(Generic[SessionT]):
         return judge_batch(directory, headers, body, fault, principal)
 
     def _judge_response(
-        self, headers: Headers, response: Response, principal: object
-    ) -> Answer | DeliverResponse[SessionT]:
+        self, headers: Headers, response: JsonRpcResponse, principal: object
+    ) -> HttpResponse | DeliverResponse[SessionT]:
         if mirrored_headers.claims_modern(headers):
             raise invalid_request("a client of this revision sends requests and notifications, no responses")
         if self.options.sessions == "stateless":
@@ -154,9 +154,13 @@ class Exchange(Generic[SessionT]):
         return DeliverResponse(response, session)
 
     def _judge_modern(
-        self, headers: Headers, message: Request | Notification, routing: Routing, principal: object
-    ) -> Answer | Serve[SessionT] | AcceptNotification[SessionT]:
-        if isinstance(message, Notification):
+        self,
+        headers: Headers,
+        message: JsonRpcRequest | JsonRpcNotification,
+        routing: Routing,
+        principal: object,
+    ) -> HttpResponse | Serve[SessionT] | AcceptNotification[SessionT]:
+        if isinstance(message, JsonRpcNotification):
             mirrored_headers.judge_notification(headers, message, routing)
             return AcceptNotification(message, None)
         claim, revision = mirrored_headers.judge_request(headers, message, routing)
@@ -176,11 +180,15 @@ class Exchange(Generic[SessionT]):
         return Serve(message, routing, revision, None, claim, accepted)
 
     def _judge_legacy(
-        self, headers: Headers, message: Request | Notification, routing: Routing, principal: object
+        self,
+        headers: Headers,
+        message: JsonRpcRequest | JsonRpcNotification,
+        routing: Routing,
+        principal: object,
     ) -> Serve[SessionT] | Initialize | AcceptNotification[SessionT]:
         """Whether the method exists is not judged here: a session may have features of its own, and answers in-band."""
         stateless = self.options.sessions == "stateless"
-        if isinstance(message, Request) and message.method == "initialize":
+        if isinstance(message, JsonRpcRequest) and message.method == "initialize":
             if not stateless and headers.all(SESSION_HEADER):
                 find_session(self.directory, headers, principal)
                 raise Refused(
@@ -192,13 +200,13 @@ class Exchange(Generic[SessionT]):
             return judge_initialize(headers, message, routing)
         session = None if stateless else find_session(self.directory, headers, principal)
         revision = legacy_revision(headers, session)
-        if isinstance(message, Notification):
+        if isinstance(message, JsonRpcNotification):
             return AcceptNotification(message, session)
         return Serve(message, routing, revision, session, None, headers.accepted)
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
-    def judge_get(self, head: Head, principal: object) -> Answer | OpenStream[SessionT]:
+    def judge_get(self, head: RequestHead, principal: object) -> HttpResponse | OpenStream[SessionT]:
         """Judge a GET whose head and authorization are in order."""
         if not head.headers.accepted.sse:
             return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
@@ -210,7 +218,7 @@ class Exchange(Generic[SessionT]):
         # An empty id is what EventSource has after a reset: it has seen nothing to go on from.
         return OpenStream(session, head.headers.get(b"last-event-id") or None)
 
-    def judge_delete(self, head: Head, principal: object) -> Answer | EndSession[SessionT]:
+    def judge_delete(self, head: RequestHead, principal: object) -> HttpResponse | EndSession[SessionT]:
         """Judge a DELETE whose head and authorization are in order."""
         try:
             session = find_session(self.directory, head.headers, principal)

@@ -27,7 +27,7 @@ class ErrorObject(msgspec.Struct, frozen=True, omit_defaults=True):
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class JsonRpcRequest(msgspec.Struct, frozen=True, gc=False):
     """A message that is owed an answer.
 
     What reads a whole one in one go leaves its params where they are, in the text of it, for those who ask.
@@ -60,14 +60,14 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return self._text if self._params is None else self._params
 
 
-class Notification(msgspec.Struct, frozen=True, gc=False):
+class JsonRpcNotification(msgspec.Struct, frozen=True, gc=False):
     """A message that never gets an answer, not even an error (rule J-10)."""
 
     method: str
     params: msgspec.Raw = NO_PARAMS
 
 
-class Response(msgspec.Struct, frozen=True, gc=False):
+class JsonRpcResponse(msgspec.Struct, frozen=True, gc=False):
     """The peer's answer to a request of ours: exactly one of `result` and `error` (rule J-7).
 
     `id` is None only beside an error whose sender could not read the request's id (rule J-9). Of an answer whose id can be read, and

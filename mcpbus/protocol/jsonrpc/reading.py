@@ -8,9 +8,9 @@ from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.half_characters import mend
 from mcpbus.protocol.jsonrpc.messages import (
     NO_PARAMS,
-    Notification,
-    Request,
-    Response,
+    JsonRpcNotification,
+    JsonRpcRequest,
+    JsonRpcResponse,
     Undecodable,
     envelopes,
 )
@@ -24,7 +24,7 @@ _BRACE: Final = ord("{")
 _arrays = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def decode(data: bytes | str) -> Request | Notification | Response:
+def decode(data: bytes | str) -> JsonRpcRequest | JsonRpcNotification | JsonRpcResponse:
     """Read one message.
 
     Args:
@@ -50,17 +50,21 @@ def decode(data: bytes | str) -> Request | Notification | Response:
             # Params are an object (rule J-29).
             if (params is NO_PARAMS or memoryview(params)[0] == _BRACE) and result is error is _UNSET:
                 return (
-                    Notification(method, params) if identity is _UNSET else Request(identity, method, params)
+                    JsonRpcNotification(method, params)
+                    if identity is _UNSET
+                    else JsonRpcRequest(identity, method, params)
                 )
         elif error is _UNSET:
             if result is not _UNSET and identity is not _UNSET:
-                return Response(identity, result)
+                return JsonRpcResponse(identity, result)
         elif result is _UNSET:
-            return Response(None if identity is _UNSET else identity, None, error)
+            return JsonRpcResponse(None if identity is _UNSET else identity, None, error)
     return judge(data)
 
 
-def decode_batch(data: bytes | str) -> "list[Request | Notification | Response | Undecodable]":
+def decode_batch(
+    data: bytes | str,
+) -> "list[JsonRpcRequest | JsonRpcNotification | JsonRpcResponse | Undecodable]":
     """Read an array of messages; what in it is none is given in its place as what `decode` would raise (rules J-23, J-26).
 
     Args:
@@ -92,7 +96,7 @@ def _split(data: bytes | str) -> list[bytes]:
     return elements
 
 
-def _decode_member(data: bytes) -> "Request | Notification | Response | Undecodable":
+def _decode_member(data: bytes) -> "JsonRpcRequest | JsonRpcNotification | JsonRpcResponse | Undecodable":
     try:
         return decode(data)
     except Undecodable as fault:

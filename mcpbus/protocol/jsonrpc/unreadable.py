@@ -14,8 +14,8 @@ from mcpbus.protocol.jsonrpc.messages import (
     NO_PARAMS,
     BoundedId,
     ErrorObject,
+    JsonRpcResponse,
     RequestId,
-    Response,
     Undecodable,
     envelopes,
 )
@@ -58,7 +58,7 @@ def is_batch(data: bytes) -> bool:
     return data.lstrip()[:1] == b"["
 
 
-def judge(data: bytes | str) -> Response:
+def judge(data: bytes | str) -> JsonRpcResponse:
     """Judge what cannot be read as a message.
 
     Returns:
@@ -86,7 +86,7 @@ def judge(data: bytes | str) -> Response:
         fault = TOO_DEEP  # of what is outside of all that is nested, some may be missing
     if said.method is _UNSET and not said.result is said.error is _UNSET:
         if identity is not None:
-            return Response(identity, fault=fault or damage or _NESTED)
+            return JsonRpcResponse(identity, fault=fault or damage or _NESTED)
         unattributed = None if damage else _without_id(text)
         if unattributed is not None:
             return unattributed
@@ -155,13 +155,13 @@ def not_json(fault: Exception, data: bytes | str) -> Undecodable:
     return Undecodable(parse_error(why))
 
 
-def _without_id(text: bytes) -> Response | None:
+def _without_id(text: bytes) -> JsonRpcResponse | None:
     """Read an error whose id is null, if that is all that is unusual about it: what it says is for whoever made the request."""
     try:
         said = _unattributed.decode(text)
     except msgspec.ValidationError:
         return None
-    return Response(None, error=said.error) if said.method is said.result is _UNSET else None
+    return JsonRpcResponse(None, error=said.error) if said.method is said.result is _UNSET else None
 
 
 def _read_id(raw: msgspec.Raw | msgspec.UnsetType) -> RequestId | None:

@@ -3,24 +3,24 @@
 import msgspec
 import trio
 
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.serving.asgi_call import RequestLine
 from mcpbus.serving.http1.encoder import CONTINUE
-from mcpbus.serving.http1.head import RequestHead, fields_of, target_of
-from mcpbus.serving.http1.request import Connection
-from mcpbus.serving.http1.served import Served
-from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.http1.head import Http1RequestHead, fields_of, target_of
+from mcpbus.serving.http1.request import Http1RequestConnection
+from mcpbus.serving.http1.served import ResponseFraming
+from mcpbus.serving.http1.wire import ConnectionIO
 from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.answers import HeaderList
 
 
-def line_of(head: RequestHead) -> RequestLine:
+def line_of(head: Http1RequestHead) -> RequestLine:
     """What an application is told of a request."""
     version = "1.1" if head.modern else "1.0"
     return RequestLine(version, head.judged.verb, target_of(head), fields_of(head))
 
 
-class Http1Exchange(Served, eq=False):
+class Http1Exchange(ResponseFraming, eq=False):
     """An `Exchange` of HTTP/1.1.
 
     Args:
@@ -28,10 +28,10 @@ class Http1Exchange(Served, eq=False):
     """
 
     # As in `Http1Request`.
-    _wire: Wire
-    head: Head
-    _read: RequestHead
-    _connection: Connection
+    _wire: ConnectionIO
+    head: RequestHead
+    _read: Http1RequestHead
+    _connection: Http1RequestConnection
     _writing: trio.Lock = msgspec.field(default_factory=trio.Lock)
     _gone: bool = False  # unlike the wire's, not while something is being written
 
@@ -101,12 +101,12 @@ class Http1Exchange(Served, eq=False):
             self.ended = not more
 
     def write_now(self) -> None:
-        """Have the head written, with which nothing has come. See `LateWriter`."""
+        """Have the head written, with which nothing has come. See `CoalescedWriter`."""
         if self._unsaid and not self.over:
             self._connection.start(self._write_head)
 
     def lose(self) -> None:
-        """End in the middle of the answer. See `LateWriter`."""
+        """End in the middle of the answer. See `CoalescedWriter`."""
         self._connection.lose()
 
     async def _write_head(self) -> None:

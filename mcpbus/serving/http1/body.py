@@ -26,7 +26,7 @@ _CHUNK: Final = re.compile(_SIZE.pattern + _CRLF)
 _TRAILER: Final = re.compile(rb"[%b]+:[%b]*" % (TOKEN, TEXT))
 
 
-class Body(Protocol):
+class Http1Body(Protocol):
     """What of a body is still to come."""
 
     left: int
@@ -54,7 +54,7 @@ class Sized:
         self.ended = not length
 
     def take(self, data: bytes, start: int) -> tuple[bytes, int]:
-        """See `Body`."""
+        """See `Http1Body`."""
         piece = data[start : start + self.left]
         self.left -= len(piece)
         self.ended = not self.left
@@ -81,7 +81,7 @@ class Chunked:
         self._trailers = 0
 
     def take(self, data: bytes, start: int) -> tuple[bytes, int]:
-        """See `Body`."""
+        """See `Http1Body`."""
         pieces: list[bytes] = []
         if self._at is _At.SIZE:
             start = self._take_whole_chunks(data, start, pieces)

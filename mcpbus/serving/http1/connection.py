@@ -2,7 +2,7 @@
 
 Most of them in a turn of the connection, which waits for nothing: what has come is read, the request is served, the answer
 written. A quiet connection, and one whose answer comes on a stream, then has no task. What has to be waited for is left to a
-task; see `Work`. A stream that cannot be polled, such as TLS, has one all the time.
+task; see `ConnectionTask`. A stream that cannot be polled, such as TLS, has one all the time.
 """
 
 import math
@@ -13,20 +13,27 @@ from typing import Any, Final
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.serving.deadline_stream import READ_BYTES
-from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http1.head import RequestHead
+from mcpbus.serving.head_facts import HeadCacheEntry
+from mcpbus.serving.http1.head import Http1RequestHead
 from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
-from mcpbus.serving.http1.wire import IDLE, MOST_AHEAD, SERVING, Doing, Owner, Wire
-from mcpbus.serving.http1.work import Work
+from mcpbus.serving.http1.wire import (
+    IDLE,
+    MOST_AHEAD,
+    SERVING,
+    ConnectionIO,
+    ConnectionPhase,
+    Http1ConnectionOwner,
+)
+from mcpbus.serving.http1.work import ConnectionTask
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, failed, too_slow
-from mcpbus.serving.service import Service
-from mcpbus.transports.outlets import Speaker
-from mcpbus.transports.rendering import Opened
+from mcpbus.serving.service import HttpServer
+from mcpbus.transports.outlets import KeepAliveHandler
+from mcpbus.transports.rendering import StreamedResponse
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head. Where nobody
@@ -64,17 +71,21 @@ class Http1Connection:
     )
 
     def __init__(
-        self, service: Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
+        self,
+        service: HttpServer,
+        stream: trio.abc.Stream,
+        owner: Http1ConnectionOwner,
+        reactor: Reactor | None = None,
     ) -> None:
         self.service = service
         self._owner = owner
-        self._head: RequestHead | None = None
-        self.speaker: Speaker | None = None
+        self._head: Http1RequestHead | None = None
+        self.speaker: KeepAliveHandler | None = None
         self._silent = False
-        self.wire = Wire(service, stream, owner)
+        self.wire = ConnectionIO(service, stream, owner)
         self.readiness = Readiness(service, stream, reactor)
         self.reactor = reactor
-        self.work: Work | None = None
+        self.work: ConnectionTask | None = None
 
     def begin(self) -> None:
         """Serve the connection, to its end. No schedule point."""
@@ -90,7 +101,7 @@ class Http1Connection:
         wire, options = self.wire, self.service.options
         if wire.doing is IDLE:
             return wire.expires - options.keep_alive_seconds
-        return wire.expires - options.head_seconds if wire.doing is Doing.HEAD else None
+        return wire.expires - options.head_seconds if wire.doing is ConnectionPhase.HEAD else None
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -102,7 +113,7 @@ class Http1Connection:
     def retire(self) -> None:
         """End as soon as no request is under way; at once if none is."""
         self.wire.retired = True
-        if self.wire.doing in {SERVING, Doing.BODY}:
+        if self.wire.doing in {SERVING, ConnectionPhase.BODY}:
             return
         if self.work is None:
             self.close()
@@ -157,7 +168,7 @@ class Http1Connection:
         self.service.deadlines.leave(self)
         await self._owner.serve_http2(data)
 
-    def hand_to(self, speaker: Speaker) -> None:
+    def hand_to(self, speaker: KeepAliveHandler) -> None:
         """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
         self.work = None
         self.speaker = speaker
@@ -183,12 +194,12 @@ class Http1Connection:
         """Have a task end the connection: it alone reads and writes from now on."""
         self._owner.start_soon(self._employ().end, fault)
 
-    def _employ(self) -> Work:
+    def _employ(self) -> ConnectionTask:
         self.readiness.forget()
         head, self._head = self._head, None
         if head is not None:
             self.wire.stop_waiting()
-        self.work = Work(self, head)
+        self.work = ConnectionTask(self, head)
         return self.work
 
     def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
@@ -232,14 +243,14 @@ class Http1Connection:
         self._give_up(doing)
         return eager
 
-    def _give_up(self, doing: Doing) -> None:
+    def _give_up(self, doing: ConnectionPhase) -> None:
         """End what is waited for, if it is still the same, and nothing has prolonged its time."""
         wire = self.wire
         if self.readiness.watched and wire.doing is doing and wire.expires <= trio.current_time():
             if doing is IDLE or wire.retired:
                 self.close()
             else:
-                self._end_with(too_slow("head_seconds" if doing is Doing.HEAD else "body_timeout"))
+                self._end_with(too_slow("head_seconds" if doing is ConnectionPhase.HEAD else "body_timeout"))
 
     def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""
@@ -299,13 +310,13 @@ class Http1Connection:
             self._watch()
         return self._look(b"")
 
-    def _next_whole(self, received: int) -> RequestHead | None:
+    def _next_whole(self, received: int) -> Http1RequestHead | None:
         """The head of the next request, once all of its body is there, too; one that a task is to wait for, is left to it."""
         wire, requests = self.wire, self.wire.requests
         head, self._head = self._head or requests.next_head(), None
         if head is None:
             if requests.waiting and wire.doing is IDLE:
-                wire.wait(Doing.HEAD, wire.options.head_seconds)
+                wire.wait(ConnectionPhase.HEAD, wire.options.head_seconds)
             self._watch()
             return None
         missing = requests.missing
@@ -315,7 +326,9 @@ class Http1Connection:
             missing = requests.missing and missing
         return head if missing == 0 else self._await_body(head, missing, received)
 
-    def _await_body(self, head: RequestHead, missing: int | None, received: int) -> RequestHead | None:
+    def _await_body(
+        self, head: Http1RequestHead, missing: int | None, received: int
+    ) -> Http1RequestHead | None:
         """Wait for the rest of a body: in turns if it is short and wanted, and otherwise in a task.
 
         Args:
@@ -338,12 +351,12 @@ class Http1Connection:
             return None
         rate, now = facts.endpoint.limits.body_rate, trio.current_time()
         wire.wait_for_body(
-            rate.go_on(wire.expires, now, received) if wire.doing is Doing.BODY else rate.begin(now)
+            rate.go_on(wire.expires, now, received) if wire.doing is ConnectionPhase.BODY else rate.begin(now)
         )
         self._watch()
         return None
 
-    def _respond(self, facts: HeadFacts, head: RequestHead, body: bytes) -> EagerTask | None:
+    def _respond(self, facts: HeadCacheEntry, head: Http1RequestHead, body: bytes) -> EagerTask | None:
         reactor, wire = self.reactor, self.wire
         assert reactor is not None  # noqa: S101 - it takes the turn
         wire.served = True
@@ -354,7 +367,7 @@ class Http1Connection:
             reactor.write_first()
         request = Http1Request(wire, head.judged, head, self, wire.peer, facts, reactor.scope)
         result = facts.endpoint.respond(head.judged, body, request, cleared=facts.cleared)
-        if not isinstance(result, Answer):
+        if not isinstance(result, HttpResponse):
             return result
         request.reply = result
         reactor.write_soon(request)
@@ -362,7 +375,7 @@ class Http1Connection:
 
     # -- for a request that is served in a turn ----------------------------------------------------
 
-    def open(self, request: Http1Request, opened: Opened) -> None:
+    def open(self, request: Http1Request, opened: StreamedResponse) -> None:
         """Answer from a stream."""
         if not opened.form.array:
             self.speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
@@ -374,7 +387,7 @@ class Http1Connection:
             self.speaker = None
             self.leave(request, partial(request.facts.endpoint.stream, request, opened))
 
-    def wait(self, speaker: Speaker | None, quiet: float) -> None:
+    def wait(self, speaker: KeepAliveHandler | None, quiet: float) -> None:
         """Have somebody keep a request alive after so many seconds; None if its handler waits no more."""
         self.speaker = speaker
         self.wire.quiet_for(quiet)
@@ -401,7 +414,7 @@ class Http1Connection:
             if not self.readiness.watched:
                 self._watch()
 
-    def fail(self, failure: BaseException, head: Head | None) -> None:
+    def fail(self, failure: BaseException, head: RequestHead | None) -> None:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
         self._report_turn(failure, head)
         if self.speaker is None and self.work is None:
@@ -409,5 +422,5 @@ class Http1Connection:
         else:
             self.lose()
 
-    def _report_turn(self, failure: BaseException, head: Head | None) -> None:
+    def _report_turn(self, failure: BaseException, head: RequestHead | None) -> None:
         self.service.app.report(BaseExceptionGroup("in a turn of a connection", [failure]), head)

@@ -12,7 +12,7 @@ import attrs
 import httptools
 
 from mcpbus.protocol.http.headers import Headers, group_fields
-from mcpbus.protocol.http.messages import Head, plain_path
+from mcpbus.protocol.http.messages import RequestHead, plain_path
 from mcpbus.serving.field_characters import TOKEN
 from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS, MOST_FIELDS
@@ -39,7 +39,7 @@ _LINE: Final = re.compile(rb"([%b]+) ([!-~]+) HTTP/(\d\.\d)" % TOKEN)
 _ABSOLUTE: Final = re.compile(r"https?://([^/?]+)(.*)", re.IGNORECASE)
 
 
-class RequestHead(RememberedHead, eq=False, kw_only=True):
+class Http1RequestHead(RememberedHead, eq=False, kw_only=True):
     """The head of a request over HTTP/1.1. A body whose length it does not say comes in chunks.
 
     Attributes:
@@ -66,7 +66,7 @@ class _Fields:
 
 
 @attrs.frozen
-class _Line:
+class _RequestLine:
     """A request line; `authority` is that of a target in absolute form."""
 
     verb: str
@@ -100,7 +100,7 @@ def find_fault(data: bytes, longest: int, start: int = 0) -> RequestError | None
     return too_long if len(data) > at else None
 
 
-def read_head(data: bytes, longest: int) -> RequestHead:
+def read_head(data: bytes, longest: int) -> Http1RequestHead:
     """Read a whole head.
 
     Args:
@@ -117,8 +117,8 @@ def read_head(data: bytes, longest: int) -> RequestHead:
         if data[0] in b" \t":
             raise RequestError(400, "the request line begins with a blank")
     if data == PREFACE:
-        preface = Head("PRI", "*", Headers(()))
-        return RequestHead(judged=preface, length=0, raw=data, modern=True, keeps=False, leaves=True)
+        preface = RequestHead("PRI", "*", Headers(()))
+        return Http1RequestHead(judged=preface, length=0, raw=data, modern=True, keeps=False, leaves=True)
     if len(data) > SHORT_BYTES and data.count(b"\n") > MOST_FIELDS + 2:
         raise RequestError(431, f"the head has more than {MOST_FIELDS} fields")
     line = _read_line(data[: data.index(b"\r\n")])
@@ -128,10 +128,10 @@ def read_head(data: bytes, longest: int) -> RequestHead:
         raise RequestError(400, "a request names its host once, in the field Host")
     if line.authority is not None and line.authority != (host or b"").lower():
         raise RequestError(400, "the target names another host than the field Host")
-    head = Head(line.verb, plain_path(line.path), Headers.of(fields), line.query)
+    head = RequestHead(line.verb, plain_path(line.path), Headers.of(fields), line.query)
     length = _read_length(fields, modern=line.modern)
     keeps, leaves = _read_connection(head, modern=line.modern)
-    return RequestHead(
+    return Http1RequestHead(
         judged=head,
         length=length,
         raw=data,
@@ -142,7 +142,7 @@ def read_head(data: bytes, longest: int) -> RequestHead:
     )
 
 
-def target_of(head: RequestHead) -> bytes:
+def target_of(head: Http1RequestHead) -> bytes:
     """What a request asks for, as it came, without the authority that one in absolute form has."""
     target = head.raw.split(b" ", 2)[1]
     absolute = _ABSOLUTE.fullmatch(target.decode())
@@ -152,7 +152,7 @@ def target_of(head: RequestHead) -> bytes:
     return rest if rest.startswith(b"/") else b"/" + rest
 
 
-def fields_of(head: RequestHead) -> list[tuple[bytes, bytes]]:
+def fields_of(head: Http1RequestHead) -> list[tuple[bytes, bytes]]:
     """The fields of a request one by one as they came, their names in lower case."""
     lines = head.raw[: -len(b"\r\n\r\n")].split(b"\r\n")[1:]
     parts = [line.partition(b":") for line in lines]
@@ -175,7 +175,7 @@ def _read_fields(data: bytes) -> dict[bytes, bytes | tuple[bytes, ...]]:
     return group_fields(fields.found)
 
 
-def _read_line(data: bytes) -> _Line:
+def _read_line(data: bytes) -> _RequestLine:
     """Read a request line: a target in origin form, in absolute form, or `*` (RFC 9112, section 3)."""
     parts = _LINE.fullmatch(data)
     if parts is None:
@@ -194,7 +194,7 @@ def _read_line(data: bytes) -> _Line:
     if "#" in target:
         raise RequestError(400, "the target has a fragment, which is not for the server")
     path, _, query = target.partition("?")
-    return _Line(verb, unquote(path), query, authority, version == b"1.1")
+    return _RequestLine(verb, unquote(path), query, authority, version == b"1.1")
 
 
 def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool) -> int | None:
@@ -220,7 +220,7 @@ def _read_length(fields: dict[bytes, bytes | tuple[bytes, ...]], *, modern: bool
     return int(digits)
 
 
-def _read_connection(head: Head, *, modern: bool) -> tuple[bool, bool]:
+def _read_connection(head: RequestHead, *, modern: bool) -> tuple[bool, bool]:
     """Whether the client will send another request on this connection, and whether it wants to leave HTTP/1.1."""
     options = head.headers.get(b"connection")
     if options is None:
@@ -233,7 +233,7 @@ def _read_connection(head: Head, *, modern: bool) -> tuple[bool, bool]:
     return keeps, any(token.strip(" \t") == "websocket" for token in wanted)
 
 
-def _read_expectation(head: Head) -> bool:
+def _read_expectation(head: RequestHead) -> bool:
     """Whether the client waits for a `100 Continue`."""
     expectation = head.headers.get(b"expect")
     if expectation is not None and expectation.lower() != "100-continue":

@@ -10,13 +10,13 @@ import functools
 from mcpbus.protocol.bounded_cache import LONGEST_REMEMBERED
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.serving.head_limits import MOST_ALIKE, MOST_FIELDS
-from mcpbus.serving.http1.head import SHORT_BYTES, RequestHead, read_head
+from mcpbus.serving.http1.head import SHORT_BYTES, Http1RequestHead, read_head
 from mcpbus.serving.http1.head_cut import LENGTH, FieldsApart, HeadCut
 from mcpbus.serving.http1.head_templates import HeadTemplates
 from mcpbus.serving.request_error import RequestError
 
 
-class Heads:
+class Http1HeadCache:
     """Reads heads, and remembers those that come again and are not long.
 
     They are compared by all of their bytes, or by all of their lines that are looked at, so one that is remembered is read as it
@@ -37,21 +37,21 @@ class Heads:
         remembering = functools.lru_cache(maxsize=MOST_ALIKE)
         self._recall_plain = remembering(functools.partial(read_head, longest=longest))
         self._templates = HeadTemplates()
-        self.known = RecurringCache[bytes, RequestHead](MOST_RECALLED)
+        self.known = RecurringCache[bytes, Http1RequestHead](MOST_RECALLED)
 
-    def read(self, data: bytes) -> RequestHead:
+    def read(self, data: bytes) -> Http1RequestHead:
         """Read a whole head, as `read_head`."""
         head = self.known.get(data)
         return self.read_anew(data) if head is None else head
 
-    def read_anew(self, data: bytes) -> RequestHead:
+    def read_anew(self, data: bytes) -> Http1RequestHead:
         """Read a whole head that is not remembered."""
         head = self._read_like_others(data) or read_head(data, self.longest)
         if len(data) <= LONGEST_RECALLED:
             self.known.keep(data, head)
         return head
 
-    def _read_like_others(self, data: bytes) -> RequestHead | None:
+    def _read_like_others(self, data: bytes) -> Http1RequestHead | None:
         """Read a head by what is known of others that are like it; None if it is to be looked at as a whole."""
         if len(data) > self.longest:
             return None
@@ -68,7 +68,7 @@ class Heads:
             self._templates.learn(data, cut)
         return head
 
-    def _read_in_two(self, data: bytes, plain: bytes, digits: bytes | None) -> RequestHead | None:
+    def _read_in_two(self, data: bytes, plain: bytes, digits: bytes | None) -> Http1RequestHead | None:
         """Read a head of which these are the lines that are looked at, and how long another one says that the body is."""
         if len(plain) > LONGEST_REMEMBERED:
             return None
@@ -86,7 +86,7 @@ class Heads:
                 return None  # its body is measured twice
             length = int(digits)
         judged = known.judged.plus(FieldsApart(data))
-        return RequestHead(
+        return Http1RequestHead(
             judged=judged,
             length=length,
             raw=data,

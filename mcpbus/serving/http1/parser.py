@@ -3,9 +3,9 @@
 However the bytes were cut on their way, the same requests come out, or the same fault.
 """
 
-from mcpbus.serving.http1.body import Body, Chunked, Sized
-from mcpbus.serving.http1.head import RequestHead, find_fault
-from mcpbus.serving.http1.heads import Heads
+from mcpbus.serving.http1.body import Chunked, Http1Body, Sized
+from mcpbus.serving.http1.head import Http1RequestHead, find_fault
+from mcpbus.serving.http1.heads import Http1HeadCache
 from mcpbus.serving.request_error import RequestError
 
 _END = b"\r\n\r\n"
@@ -13,7 +13,7 @@ _END_BYTES = len(_END)
 _CR = 13
 
 
-class Requests:
+class Http1Parser:
     """What a client has sent on one connection and nobody has taken yet.
 
     Args:
@@ -25,14 +25,14 @@ class Requests:
 
     __slots__ = ("_data", "_gathered", "_heads", "_known", "_looked_at", "_start", "body")
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: Http1HeadCache) -> None:
         self._heads = heads
         self._known = heads.known
         self._data = b""  # nothing once all of it was taken
         self._start = 0
         self._looked_at = 0
         self._gathered = b""
-        self.body: Body | None = None
+        self.body: Http1Body | None = None
 
     @property
     def waiting(self) -> int:
@@ -62,7 +62,7 @@ class Requests:
         self._data = self._data[self._start :] + data
         self._start = 0
 
-    def take_whole(self, data: bytes) -> tuple[RequestHead, bytes] | None:
+    def take_whole(self, data: bytes) -> tuple[Http1RequestHead, bytes] | None:
         """Read a request that came in one piece, as nearly all do, with nothing before and nothing after it.
 
         Returns:
@@ -81,7 +81,7 @@ class Requests:
         body = _take_chunks(data, end) if head.length is None else None
         return None if body is None else (head, body)
 
-    def next_head(self) -> RequestHead | None:
+    def next_head(self) -> Http1RequestHead | None:
         """Take the head of the next request, once the last one's body was taken; None if it has not come whole.
 
         Raises:

@@ -8,25 +8,25 @@ from typing import Any, ClassVar, Protocol, Self
 import trio
 
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.held_answer import HeldAnswer
+from mcpbus.serving.head_facts import HeadCacheEntry
+from mcpbus.serving.held_answer import UnsentResponse
 from mcpbus.serving.http1.encoder import CONTINUE, encode_answer
-from mcpbus.serving.http1.head import RequestHead
-from mcpbus.serving.http1.served import Served
-from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.http1.head import Http1RequestHead
+from mcpbus.serving.http1.served import ResponseFraming
+from mcpbus.serving.http1.wire import ConnectionIO
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.outlets import HttpRequest, LateWriter, Speaker
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.outlets import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.unfinished import read_unfinished
 
 
-class Connection(Protocol):
+class Http1RequestConnection(Protocol):
     """The connection, as those know it who work for it.
 
     Attributes:
@@ -37,16 +37,16 @@ class Connection(Protocol):
         speaker: Who speaks on it, if no task does; is cancelled if the client leaves.
     """
 
-    wire: Wire
+    wire: ConnectionIO
     readiness: Readiness
     reactor: Reactor | None
-    service: Service
-    speaker: Speaker | None
+    service: HttpServer
+    speaker: KeepAliveHandler | None
 
-    def open(self, request: "Http1Request", opened: Opened, /) -> None:
+    def open(self, request: "Http1Request", opened: StreamedResponse, /) -> None:
         """Answer from a stream."""
 
-    def wait(self, speaker: Speaker | None, quiet: float, /) -> None:
+    def wait(self, speaker: KeepAliveHandler | None, quiet: float, /) -> None:
         """Have somebody keep a request alive after so many seconds; None if its handler waits no more."""
 
     def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
@@ -55,7 +55,7 @@ class Connection(Protocol):
     def answered(self, request: "Http1Request", /) -> None:
         """Go on with the next request; the answer of this one is written."""
 
-    def fail(self, failure: BaseException, head: Head, /) -> None:
+    def fail(self, failure: BaseException, head: RequestHead, /) -> None:
         """End the connection, whose request could not be answered, and tell its client if nothing was said to it."""
 
     def lose(self) -> None:
@@ -74,15 +74,15 @@ class Connection(Protocol):
     def resume(self) -> None:
         """Take turns again."""
 
-    def hand_to(self, speaker: Speaker, /) -> None:
+    def hand_to(self, speaker: KeepAliveHandler, /) -> None:
         """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
 
     async def serve_http2(self, data: bytes, /) -> None:
         """Have it served by who speaks HTTP/2, from these bytes on."""
 
 
-class Http1Request(Served, eq=False):
-    """An `HttpRequest` of HTTP/1.1, and the `Outlet` of one that is served in its connection's turn.
+class Http1Request(ResponseFraming, eq=False):
+    """An `HttpRequest` of HTTP/1.1, and the `ResponseSink` of one that is served in its connection's turn.
 
     Args:
         connection: The connection.
@@ -95,14 +95,14 @@ class Http1Request(Served, eq=False):
     """
 
     # Once more, to be given in this order; msgspec has what is only named stand last.
-    _wire: Wire
-    head: Head
-    _read: RequestHead
-    _connection: Connection
+    _wire: ConnectionIO
+    head: RequestHead
+    _read: Http1RequestHead
+    _connection: Http1RequestConnection
     peer: Peer
-    facts: HeadFacts
+    facts: HeadCacheEntry
     scope: trio.CancelScope
-    reply: Answer | None = None
+    reply: HttpResponse | None = None
     bounds_writes: ClassVar[bool] = False
     _rest: bytes = b""  # of a whole answer that its client has not taken
 
@@ -122,35 +122,35 @@ class Http1Request(Served, eq=False):
 
     @property
     def gathers(self) -> bool:
-        """See `Outlet`."""
+        """See `ResponseSink`."""
         reactor = self._connection.reactor
         if reactor is None or not reactor.in_brief_turn:
             return False
         reactor.measure()
         return True
 
-    def open(self, opened: Opened) -> None:
-        """See `Outlet`."""
+    def open(self, opened: StreamedResponse) -> None:
+        """See `ResponseSink`."""
         self._connection.open(self, opened)
 
-    def flush_last(self, writer: LateWriter) -> None:
-        """See `WaitingOutlet`."""
+    def flush_last(self, writer: CoalescedWriter) -> None:
+        """See `DeferredResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        """See `ReadyOutlet`."""
+        """See `InlineResponseSink`."""
         self._connection.wait(None, math.inf)
         self._connection.leave(self, partial(answer, self))
 
-    def wait(self, request: Speaker, quiet: float) -> Self | None:
-        """See `Outlet`."""
+    def wait(self, request: KeepAliveHandler, quiet: float) -> Self | None:
+        """See `ResponseSink`."""
         if self._connection.reactor is None:
             return None  # its task writes what comes on a stream
         self._connection.wait(request, quiet)
         return self
 
-    def finish(self, answer: Answer) -> None:
-        """See `ReadyOutlet`."""
+    def finish(self, answer: HttpResponse) -> None:
+        """See `InlineResponseSink`."""
         connection, reactor = self._connection, self._connection.reactor
         connection.speaker = None
         assert reactor is not None  # noqa: S101 - a task answers by itself
@@ -158,7 +158,7 @@ class Http1Request(Served, eq=False):
         reactor.write_soon(self)
 
     def fail(self, failure: BaseException) -> None:
-        """See `ReadyOutlet`."""
+        """See `InlineResponseSink`."""
         self._connection.wait(None, math.inf)
         self._connection.fail(failure, self.head)
 
@@ -196,7 +196,7 @@ class Http1Request(Served, eq=False):
         return wire.requests.take_body(), wire.requests.body is None
 
     def write_now(self) -> None:
-        """Write the whole answer that waits. See `LateWriter`."""
+        """Write the whole answer that waits. See `CoalescedWriter`."""
         connection, endpoint, reply = self._connection, self.facts.endpoint, self.reply
         assert reply is not None  # noqa: S101 - it is not written before that
         try:
@@ -207,7 +207,7 @@ class Http1Request(Served, eq=False):
             return
         if rest:
             self.reply, self._rest = None, rest
-            held = HeldAnswer(reply, endpoint)
+            held = UnsentResponse(reply, endpoint)
             try:
                 # It is there twice while it is sent. Before its task begins it is counted, too: where many calls end in one turn of the
                 # scheduler, no task has a turn between their answers.
@@ -224,17 +224,17 @@ class Http1Request(Served, eq=False):
             connection.answered(self)
 
     def lose(self) -> None:
-        """End in the middle of the answer. See `LateWriter`."""
+        """End in the middle of the answer. See `CoalescedWriter`."""
         self._connection.lose()
 
-    def _give_up(self, held: HeldAnswer) -> None:
+    def _give_up(self, held: UnsentResponse) -> None:
         """Make room: what no task has begun to write is gone at once."""
         self._connection.lose()
         if self._rest:
             self._rest = b""
             held.sent(False)
 
-    async def _write_rest(self, held: HeldAnswer) -> None:
+    async def _write_rest(self, held: UnsentResponse) -> None:
         connection, wire = self._connection, self._wire
         rest, self._rest = self._rest, b""
         try:
@@ -246,7 +246,7 @@ class Http1Request(Served, eq=False):
             else:
                 connection.answered(self)
 
-    def encode_answer(self, reply: Answer) -> bytes:
+    def encode_answer(self, reply: HttpResponse) -> bytes:
         """A whole answer; nothing can be written after it."""
         cors = self.facts.cors
         fields = [*reply.headers, *cors] if cors else reply.headers
@@ -259,7 +259,7 @@ class Http1Request(Served, eq=False):
         """Begin an answer of status 200 in pieces; its head goes out with the first one."""
         self.begin_pieces(200, [*headers, *self.facts.cors], measured=False)
 
-    async def answer(self, reply: Answer) -> None:
+    async def answer(self, reply: HttpResponse) -> None:
         """See `HttpRequest`."""
         await self._send(self.encode_answer(reply))
 

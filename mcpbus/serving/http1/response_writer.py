@@ -6,11 +6,11 @@ import trio
 
 from mcpbus.core.limits import SLICE_BYTES, Limits
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.protocol.http.messages import Answer
-from mcpbus.serving.http1.request import Connection, Http1Request
+from mcpbus.protocol.http.messages import HttpResponse
+from mcpbus.serving.http1.request import Http1Request, Http1RequestConnection
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.rendering import StreamedResponse
 
 
 class Http1ResponseWriter(GatheringWriter):
@@ -25,7 +25,13 @@ class Http1ResponseWriter(GatheringWriter):
 
     __slots__ = ("_connection", "_request", "_wire")
 
-    def __init__(self, connection: Connection, request: Http1Request, opened: Opened, limits: Limits) -> None:
+    def __init__(
+        self,
+        connection: Http1RequestConnection,
+        request: Http1Request,
+        opened: StreamedResponse,
+        limits: Limits,
+    ) -> None:
         super().__init__(opened, limits, connection.service.coalescer)
         self._connection = connection
         self._wire = connection.wire
@@ -64,7 +70,7 @@ class Http1ResponseWriter(GatheringWriter):
     def _begin(self, head: HeaderList) -> None:
         self._request.begin_stream(head)
 
-    def _answer(self, answer: Answer, *, said: bool) -> None:
+    def _answer(self, answer: HttpResponse, *, said: bool) -> None:
         self._send_now(self._request.encode_answer(answer), said=said, last=True)
 
     def _send(self, data: bytes, *, said: bool, last: bool) -> None:

@@ -2,15 +2,15 @@
 
 import msgspec
 
-from mcpbus.protocol.http.messages import Head
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.serving.http1.encoder import CHUNKED, CLOSE, END, KEEP, encode_chunk, encode_head
-from mcpbus.serving.http1.head import RequestHead
-from mcpbus.serving.http1.wire import Wire
+from mcpbus.serving.http1.head import Http1RequestHead
+from mcpbus.serving.http1.wire import ConnectionIO
 from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.answers import HeaderList
 
 
-class Served(msgspec.Struct, eq=False, kw_only=True):
+class ResponseFraming(msgspec.Struct, eq=False, kw_only=True):
     """What an endpoint's request and an application's have in common.
 
     Args:
@@ -25,9 +25,9 @@ class Served(msgspec.Struct, eq=False, kw_only=True):
         fault: What is wrong with its body, or with who serves it, to be answered instead.
     """
 
-    _wire: Wire
-    head: Head
-    _read: RequestHead
+    _wire: ConnectionIO
+    head: RequestHead
+    _read: Http1RequestHead
     _said_continue: bool = False  # to a client that waits for that before it sends the body
     _chunked: bool = False
     _unsaid: bytes = b""  # a head that waits for what comes after it

@@ -8,14 +8,14 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.pace import Pace
-from mcpbus.protocol.http.messages import Head
-from mcpbus.serving.http1.request import Connection
+from mcpbus.protocol.http.messages import RequestHead
+from mcpbus.serving.http1.request import Http1RequestConnection
 from mcpbus.serving.reactor import Turn
-from mcpbus.transports.outlets import LateWriter
+from mcpbus.transports.outlets import CoalescedWriter
 
 
-class Upgraded:
-    """A `Carrier`.
+class Http1WebSocketTransport:
+    """A `WebSocketTransport`.
 
     Args:
         connection: The connection.
@@ -24,7 +24,7 @@ class Upgraded:
 
     __slots__ = ("_connection", "_head", "_pace", "_reactor", "_wire")
 
-    def __init__(self, connection: Connection, head: Head) -> None:
+    def __init__(self, connection: Http1RequestConnection, head: RequestHead) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._reactor = connection.reactor
@@ -32,7 +32,7 @@ class Upgraded:
         self._head = head
 
     def watch(self, turn: Turn) -> bool:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         return self._connection.readiness.watch(partial(self._take, turn))
 
     def _take(self, turn: Turn) -> EagerTask | None:
@@ -49,53 +49,53 @@ class Upgraded:
             return None
 
     def forget(self) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._connection.readiness.forget()
 
     @property
     def scope(self) -> trio.CancelScope:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         assert self._reactor is not None  # noqa: S101 - it takes the turn
         return self._reactor.scope
 
     def receive_now(self) -> bytes | None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         return self._wire.receive_now()
 
     async def receive(self) -> bytes:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         return await self._wire.receive() or b""
 
     @property
     def in_turn(self) -> bool:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         return self._connection.service.coalescer.in_turn
 
-    def write_later(self, writer: LateWriter) -> None:
-        """See `Carrier`."""
+    def write_later(self, writer: CoalescedWriter) -> None:
+        """See `WebSocketTransport`."""
         self._connection.service.coalescer.add_to_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
-        """See `Carrier`. Where the connection cannot be polled, such as TLS, a task sends all of it."""
+        """See `WebSocketTransport`. Where the connection cannot be polled, such as TLS, a task sends all of it."""
         return data if self._reactor is None else self._wire.send_now(data)
 
     async def send(self, data: bytes) -> bool:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         await self._wire.send(data)
         return not self._wire.gone
 
     def quiet_for(self, seconds: float) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._wire.quiet_for(seconds)
 
     def start(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._connection.start(function, *args)
 
     def fail(self, failure: BaseException) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._connection.fail(failure, self._head)
 
     def close(self) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._connection.close()

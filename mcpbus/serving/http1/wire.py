@@ -9,16 +9,16 @@ import trio
 
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
-from mcpbus.serving.http1.parser import Requests
+from mcpbus.serving.http1.parser import Http1Parser
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import too_slow
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 
 MOST_AHEAD: Final = 64 * 1024
 """Bytes of later requests that are read while one is served."""
 
 
-class Owner(Protocol):
+class Http1ConnectionOwner(Protocol):
     """Who accepted a connection."""
 
     @property
@@ -39,7 +39,7 @@ class Owner(Protocol):
         """
 
 
-class Doing(Enum):
+class ConnectionPhase(Enum):
     """What a connection is at. All but `SERVING` may be ended from outside."""
 
     IDLE = auto()
@@ -55,11 +55,11 @@ class Doing(Enum):
 
 
 # The members that are named for every request; before Python 3.12 each look-up by a class's name is a search.
-IDLE: Final = Doing.IDLE
-SERVING: Final = Doing.SERVING
+IDLE: Final = ConnectionPhase.IDLE
+SERVING: Final = ConnectionPhase.SERVING
 
 
-class Wire:
+class ConnectionIO:
     """The bytes of a connection.
 
     Args:
@@ -100,7 +100,7 @@ class Wire:
         "stream",
     )
 
-    def __init__(self, service: Service, stream: trio.abc.Stream, owner: Owner) -> None:
+    def __init__(self, service: HttpServer, stream: trio.abc.Stream, owner: Http1ConnectionOwner) -> None:
         self._deadlines = service.deadlines
         self._owner = owner
         self._socket = stream if isinstance(stream, DeadlineStream) else None
@@ -108,7 +108,7 @@ class Wire:
         self._receiving: trio.CancelScope | None = None
         self.clock = service.deadlines.clock
         self.stream = stream
-        self.requests = Requests(service.http1_heads)
+        self.requests = Http1Parser(service.http1_heads)
         self.options = service.options
         self.peer = owner.peer
         self.doing = IDLE
@@ -128,14 +128,14 @@ class Wire:
         if time < deadlines.next_look:
             deadlines.look_at(time)
 
-    def wait(self, doing: Doing, seconds: float) -> None:
+    def wait(self, doing: ConnectionPhase, seconds: float) -> None:
         """Be at something for so many seconds at most."""
         self.doing = doing
         self.quiet_for(seconds)
 
     def wait_for_body(self, until: float) -> None:
         """Be at a body until then at most."""
-        self.doing = Doing.BODY
+        self.doing = ConnectionPhase.BODY
         self.expires = until
         if until < self._deadlines.next_look:
             self._deadlines.look_at(until)

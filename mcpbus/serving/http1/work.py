@@ -12,28 +12,28 @@ from functools import partial
 
 import trio
 
-from mcpbus.core.containment import Contained
-from mcpbus.protocol.http.messages import Answer, Head
+from mcpbus.core.containment import ReportErrors
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
 from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
-from mcpbus.serving.http1.head import RequestHead
-from mcpbus.serving.http1.request import Connection, Http1Request
-from mcpbus.serving.http1.served import Served
-from mcpbus.serving.http1.upgraded import Upgraded
+from mcpbus.serving.http1.head import Http1RequestHead
+from mcpbus.serving.http1.request import Http1Request, Http1RequestConnection
+from mcpbus.serving.http1.served import ResponseFraming
+from mcpbus.serving.http1.upgraded import Http1WebSocketTransport
 from mcpbus.serving.http1.websocket import Http1Opening
-from mcpbus.serving.http1.wire import IDLE, Doing
+from mcpbus.serving.http1.wire import IDLE, ConnectionPhase
 from mcpbus.serving.request_error import RequestError, failed, too_slow
-from mcpbus.serving.websocket.asgi import AsgiWebSocket
+from mcpbus.serving.websocket.asgi import AsgiWebSocketCall
 from mcpbus.serving.websocket.connection import WebSocketConnection
-from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.serving.websocket.handshake import read_upgrade
 from mcpbus.transports.websocket import WebSockets
 
 
-class Work:
+class ConnectionTask:
     """What one task does for a connection.
 
     Args:
@@ -46,7 +46,7 @@ class Work:
 
     __slots__ = ("_connection", "_head", "_service", "_wire", "scope")
 
-    def __init__(self, connection: Connection, head: RequestHead | None) -> None:
+    def __init__(self, connection: Http1RequestConnection, head: Http1RequestHead | None) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._service = connection.service
@@ -59,7 +59,7 @@ class Work:
         return self._connection.work is not self
 
     async def run(
-        self, request: Served | None = None, answer: Callable[[], Awaitable[None]] | None = None
+        self, request: ResponseFraming | None = None, answer: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """Serve requests until none is there that could be served in a turn, beginning with one that is to be answered."""
         rest = None
@@ -107,7 +107,7 @@ class Work:
                 break
         return None
 
-    def _prepare(self, head: RequestHead) -> tuple[Served, Callable[[], Awaitable[None]]]:
+    def _prepare(self, head: Http1RequestHead) -> tuple[ResponseFraming, Callable[[], Awaitable[None]]]:
         """Return a request, and what serves it."""
         wire, facts = self._wire, self._service.facts(head)
         if facts is not None:
@@ -119,10 +119,10 @@ class Work:
     def _asgi_scope(self) -> ConnectionScope:
         return scope_of(self._wire.stream, self._service.app.state)
 
-    async def _serve(self, request: Served, answer: Callable[[], Awaitable[None]]) -> bool:
+    async def _serve(self, request: ResponseFraming, answer: Callable[[], Awaitable[None]]) -> bool:
         """Serve one request, and return whether there may be another one for this task."""
         wire = self._wire
-        with Contained(partial(self._report, request)):
+        with ReportErrors(partial(self._report, request)):
             try:
                 await answer()
             except* trio.BrokenResourceError:
@@ -139,13 +139,13 @@ class Work:
             return False
         return wire.requests.body is None or await self._discard_body()
 
-    async def _upgrade(self, head: RequestHead) -> None:
+    async def _upgrade(self, head: Http1RequestHead) -> None:
         """Have the connection carry a WebSocket, or tell its client why not; in neither case does it come back to HTTP/1.1."""
         if self._wire.requests.body is not None:
             raise RequestError(400, "a request to upgrade has no body")
         facts, opened, refused = self._service.facts(head), False, None
         websockets = None if facts is None else facts.endpoint.websockets
-        with Contained(partial(self._service.app.report, head=head.judged)):
+        with ReportErrors(partial(self._service.app.report, head=head.judged)):
             if websockets is None:
                 refused = await self._call(head)
             else:
@@ -156,33 +156,33 @@ class Work:
         if refused is not None:
             await self._answer_last(refused)
 
-    async def _open(self, websockets: WebSockets, head: Head) -> Answer | None:
+    async def _open(self, websockets: WebSockets, head: RequestHead) -> HttpResponse | None:
         """Open a WebSocket, whose connection is not ours from then on; or return why there is none."""
         wire, connection = self._wire, self._connection
         upgrade = websockets.judge(head) or read_upgrade(head)
-        if isinstance(upgrade, Answer):
+        if isinstance(upgrade, HttpResponse):
             return upgrade
         channel = await websockets.open(head, wire.peer, upgrade.subprotocols)
-        if isinstance(channel, Answer):
+        if isinstance(channel, HttpResponse):
             return channel
         accepted = upgrade.encode_accept(select(upgrade.subprotocols))
         rest, seconds = wire.requests.take_rest(), wire.options.websocket_ping_seconds
-        frames = Frames(websockets.max_bytes, trio.current_time, accepted, rest)
-        carrier = Upgraded(connection, head)
+        frames = WebSocketCodec(websockets.max_bytes, trio.current_time, accepted, rest)
+        carrier = Http1WebSocketTransport(connection, head)
         speaker = WebSocketConnection(carrier, websockets, channel, frames, ping_seconds=seconds)
         connection.hand_to(speaker)
         speaker.begin()
         return None
 
-    async def _call(self, head: RequestHead) -> Answer | None:
+    async def _call(self, head: Http1RequestHead) -> HttpResponse | None:
         """Have the application serve a WebSocket, to its end; or return why there is none."""
         wire, upgrade = self._wire, read_upgrade(head.judged)
-        if isinstance(upgrade, Answer):
+        if isinstance(upgrade, HttpResponse):
             return upgrade
         app, seconds = self._service.app, wire.options.websocket_ping_seconds
         early = bool(wire.requests.take_rest())
         opening = Http1Opening(wire, upgrade)
-        websocket = AsgiWebSocket(app.asgi, opening, early=early, ping_seconds=seconds)
+        websocket = AsgiWebSocketCall(app.asgi, opening, early=early, ping_seconds=seconds)
         scope = self._asgi_scope().describe("websocket", line_of(head))
         await websocket.run(scope, partial(app.report, head=head.judged))
         if opening.unsaid:  # it was refused with a body that is not as long as was said, or with none
@@ -191,13 +191,13 @@ class Work:
             await self._linger()
         return None
 
-    def _report(self, request: Served, failure: BaseException) -> None:
+    def _report(self, request: ResponseFraming, failure: BaseException) -> None:
         """Tell that the application failed: it is somebody else's code, and its client gets an answer."""
         self._service.app.report(failure, request.head)
         if not request.started:
             request.fault = failed()
 
-    async def _next_head(self) -> RequestHead | None:
+    async def _next_head(self) -> Http1RequestHead | None:
         head, self._head = self._head, None
         if head is not None:
             return head
@@ -217,12 +217,12 @@ class Work:
                     wire.stop_waiting()
                     return head
                 if requests.waiting and wire.doing is IDLE:
-                    wire.wait(Doing.HEAD, wire.options.head_seconds)
+                    wire.wait(ConnectionPhase.HEAD, wire.options.head_seconds)
             if self._connection.reactor is not None:
                 self._connection.resume()
                 return None
             data = await wire.receive()
-            if data is None and wire.doing is Doing.HEAD and not wire.retired:
+            if data is None and wire.doing is ConnectionPhase.HEAD and not wire.retired:
                 wire.stop_waiting()
                 raise too_slow("head_seconds")
             if not data:
@@ -235,7 +235,7 @@ class Work:
         """Answer what is no request, and end the connection: where the next one begins is not known."""
         await self._answer_last(self._service.app.refuse(fault, self._wire.peer))
 
-    async def _answer_last(self, reply: Answer) -> None:
+    async def _answer_last(self, reply: HttpResponse) -> None:
         """Write an answer that ends the connection."""
         await self._wire.send(encode_answer(reply.status, reply.headers, reply.body, CLOSE))
         await self._linger()
@@ -243,7 +243,7 @@ class Work:
     async def _discard_body(self) -> bool:
         """Throw away the rest of a body nobody wanted, and return whether its end came in time."""
         wire, size = self._wire, 0
-        wire.wait(Doing.DISCARDING, wire.options.unread_body_seconds)
+        wire.wait(ConnectionPhase.DISCARDING, wire.options.unread_body_seconds)
         while True:
             size += len(wire.requests.take_body())
             if wire.requests.body is None:
@@ -265,7 +265,7 @@ class Work:
             return
         wire.end_sending()
         left = wire.options.unread_body_bytes
-        wire.wait(Doing.DISCARDING, wire.options.unread_body_seconds)
+        wire.wait(ConnectionPhase.DISCARDING, wire.options.unread_body_seconds)
         while left > 0:
             data = await wire.receive()
             if not data:

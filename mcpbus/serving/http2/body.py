@@ -4,13 +4,13 @@ import msgspec
 import trio
 
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving.asgi import Endpoint
+from mcpbus.serving.asgi import DirectEndpoint
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.request_error import too_slow
 from mcpbus.transports.unfinished import last_look, read_unfinished
 
 
-class Body(msgspec.Struct):
+class Http2Body(msgspec.Struct):
     """The buffer between a connection, which adds to it, and whoever reads.
 
     The stream's window is opened by what is taken, so that no more than a window lies here.
@@ -67,7 +67,7 @@ class Body(msgspec.Struct):
                 self._come = trio.lowlevel.ParkingLot()
             await self._come.park()
 
-    async def read(self, limit: int, endpoint: Endpoint, peer: Peer) -> bytes | None:
+    async def read(self, limit: int, endpoint: DirectEndpoint, peer: Peer) -> bytes | None:
         """Read all of it, and count it meanwhile; None if it is longer than the limit.
 
         Raises:

@@ -26,12 +26,12 @@ from mcpbus.serving.http2.events import (
     WindowOpened,
 )
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
-from mcpbus.serving.http2.requests import Requests
-from mcpbus.serving.http2.sending import Sending
+from mcpbus.serving.http2.requests import Http2RequestTable
+from mcpbus.serving.http2.sending import Http2SendScheduler
 from mcpbus.serving.http2.token_bucket import TokenBucket
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn, with the price of the fields that it sent."""
@@ -44,7 +44,7 @@ _FAREWELL_SECONDS: Final = 1.0
 it may repeat (RFC 9113, section 6.8); a closed connection would have it lose even what it was told."""
 
 
-class Owner(Protocol):
+class Http2ConnectionOwner(Protocol):
     """Who accepted a connection."""
 
     @property
@@ -75,7 +75,11 @@ class Http2Connection:
     """
 
     def __init__(
-        self, service: Service, stream: trio.abc.Stream, owner: Owner, reactor: Reactor | None = None
+        self,
+        service: HttpServer,
+        stream: trio.abc.Stream,
+        owner: Http2ConnectionOwner,
+        reactor: Reactor | None = None,
     ) -> None:
         self._service = service
         self._stream = stream
@@ -87,9 +91,11 @@ class Http2Connection:
         self.peer = owner.peer
         self._bucket = TokenBucket(trio.current_time)
         self._protocol = Http2Protocol(service.http2_heads, self._bucket, service.counters)
-        self.sending = Sending(self._protocol, service.counters, options.write_deadline_seconds, self.look_at)
+        self.sending = Http2SendScheduler(
+            self._protocol, service.counters, options.write_deadline_seconds, self.look_at
+        )
         self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
-        self._requests = Requests(self, service, stream, self.sending, self._writer)
+        self._requests = Http2RequestTable(self, service, stream, self.sending, self._writer)
         self.expires = math.inf
         self._head_until = math.inf
         self._linger_until = math.inf

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 import trio
 
 from mcpbus.serving.deadline_stream import GONE
-from mcpbus.serving.http2.sending import Sending, Sent
+from mcpbus.serving.http2.sending import Http2SendScheduler, Sent
 from mcpbus.serving.write_coalescer import COALESCE_SECONDS, WriteCoalescer
 from mcpbus.serving.writer import give_up
 
@@ -17,7 +17,7 @@ _MOST_HEARD: Final = 64 * 1024
 """Bytes that are read from a client that takes nothing meanwhile."""
 
 
-class Connection(Protocol):
+class Http2WriterOwner(Protocol):
     """Whose words are written."""
 
     def lose(self) -> None:
@@ -47,7 +47,11 @@ class ConnectionWriter:
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, sending: Sending, coalescer: WriteCoalescer, connection: Connection
+        self,
+        stream: trio.abc.Stream,
+        sending: Http2SendScheduler,
+        coalescer: WriteCoalescer,
+        connection: Http2WriterOwner,
     ) -> None:
         self._stream = stream
         # What of this is not encrypted can be sent without waiting.
@@ -125,12 +129,12 @@ class ConnectionWriter:
             self._coalescer.add(self)
 
     def write_now(self) -> None:
-        """See `LateWriter`."""
+        """See `CoalescedWriter`."""
         self._held = False
         self.flush_now()
 
     def lose(self) -> None:
-        """See `LateWriter`."""
+        """See `CoalescedWriter`."""
         self._connection.lose_soon()
 
     def flush_now(self) -> None:
@@ -172,6 +176,14 @@ class ConnectionWriter:
 
     async def run(self) -> None:
         """Write what the client does not take at once, and all that is said meanwhile, until the connection is over."""
+        try:
+            await self._write_rest()
+        finally:
+            self.over = (
+                True  # a write that failed from now on could not end the connection: its nursery is closed
+            )
+
+    async def _write_rest(self) -> None:
         while not self.over:
             if self.unsent is None:
                 await self._to_write.park()

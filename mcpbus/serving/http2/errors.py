@@ -35,7 +35,7 @@ class ConnectionFault(Exception):  # noqa: N818 - a fault of the client's, as th
         self.code = code
 
 
-class Abuse(ConnectionFault):
+class AbuseFault(ConnectionFault):
     """It sends too much of what is cheap to send and not to take.
 
     Args:

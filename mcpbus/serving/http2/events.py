@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.http2.head import Http2RequestHead
 
 
 class RequestBegun(msgspec.Struct, frozen=True, gc=False):
@@ -18,7 +18,7 @@ class RequestBegun(msgspec.Struct, frozen=True, gc=False):
     """
 
     stream_id: int
-    head: RequestHead
+    head: Http2RequestHead
     ended: bool
     body: bytes = b""
 

@@ -7,7 +7,7 @@ import hpack
 from hpack.table import HeaderTable
 
 from mcpbus.serving.head_limits import MOST_FIELDS
-from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
+from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.huffman import expand
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -80,9 +80,9 @@ class FieldDecoder:
                 field, at = self._read_literal(block, at, 0x0F)
             size += FIELD_BYTES + len(field[0]) + len(field[1])
             if size > longest:
-                raise Abuse(f"it sent fields that are longer than {longest} bytes")
+                raise AbuseFault(f"it sent fields that are longer than {longest} bytes")
             if len(fields) == most:
-                raise Abuse(f"it sent more than {most} fields in one block")
+                raise AbuseFault(f"it sent more than {most} fields in one block")
             fields.append(field)
         return tuple(fields), size
 

@@ -21,7 +21,7 @@ from mcpbus.serving.http2.frames import (
 )
 
 
-class FrameWriter:
+class Http2FrameWriter:
     """What is to be sent next.
 
     Args:

@@ -36,7 +36,7 @@ Frame: TypeAlias = tuple[int, int, int, bytes]
 """Its type, its flags, its stream (0 is the connection), and its payload."""
 
 
-class Frames:
+class Http2FrameReader:
     """Cuts a client's bytes into frames; what is longer than a frame may be is not waited for."""
 
     __slots__ = ("_at", "_begun", "_buffer")

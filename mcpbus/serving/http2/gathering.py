@@ -5,15 +5,15 @@ from typing import Final
 
 import trio
 
-from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.head_facts import HeadCacheEntry
+from mcpbus.serving.http2.head import Http2RequestHead
 from mcpbus.serving.http2.request import Http2Request
 
 _MOST: Final = 16 * 1024
 """Bytes of a body that is waited for here, and is not counted; and of all bodies of a connection, four times as many."""
 
 
-class Gathering:
+class PendingBodies:
     """The requests whose bodies are waited for."""
 
     __slots__ = ("_requests",)
@@ -28,7 +28,7 @@ class Gathering:
         return request in self._requests
 
     @staticmethod
-    def suits(facts: HeadFacts, head: RequestHead) -> bool:
+    def suits(facts: HeadCacheEntry, head: Http2RequestHead) -> bool:
         """Whether the rest of a body is to be waited for here: if it will be short, and is wanted."""
         return facts.immediate and facts.cleared and not head.expects and (head.length or 0) <= _MOST
 

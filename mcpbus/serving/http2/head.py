@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from mcpbus.protocol.http.headers import Headers, group_fields
-from mcpbus.protocol.http.messages import Head, plain_path
+from mcpbus.protocol.http.messages import RequestHead, plain_path
 from mcpbus.serving.field_characters import TOKEN
 from mcpbus.serving.head_facts import RememberedHead
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS
@@ -27,7 +27,7 @@ class Malformed(Exception):  # noqa: N818 - the standard's word
     """The request is malformed: its stream is reset (section 8.1.1)."""
 
 
-class RequestHead(RememberedHead, eq=False, kw_only=True):
+class Http2RequestHead(RememberedHead, eq=False, kw_only=True):
     """The head of a request over HTTP/2; Host is among its fields, whichever way that was said.
 
     Attributes:
@@ -49,7 +49,7 @@ def check_trailers(fields: Fields) -> None:
         check_field(name, value)
 
 
-def read_head(fields: Fields) -> RequestHead:
+def read_head(fields: Fields) -> Http2RequestHead:
     """Read a head.
 
     Raises:
@@ -78,9 +78,9 @@ def read_head(fields: Fields) -> RequestHead:
     if fault is None and expectation is not None and not met:
         fault = RequestError(417, "the only expectation that can be met is 100-continue")
     path, _, query = target.decode().partition("?")
-    head = Head(method.decode(), plain_path(unquote(path)), Headers.of(found), query)
+    head = RequestHead(method.decode(), plain_path(unquote(path)), Headers.of(found), query)
     length = read_length(found.get(b"content-length"))
-    return RequestHead(
+    return Http2RequestHead(
         judged=head,
         length=length,
         expects=expectation is not None,
@@ -90,7 +90,7 @@ def read_head(fields: Fields) -> RequestHead:
     )
 
 
-def read_refused(fields: Fields, fault: RequestError) -> RequestHead:
+def read_refused(fields: Fields, fault: RequestError) -> Http2RequestHead:
     """Read what the answer to a head needs that is refused for its size: the method alone.
 
     Raises:
@@ -106,8 +106,8 @@ def read_refused(fields: Fields, fault: RequestError) -> RequestHead:
             target = value
     if not _METHOD.fullmatch(method):
         raise Malformed("its method is none")
-    judged = Head(method.decode(), "*", Headers(()))
-    return RequestHead(judged=judged, length=None, target=target, fault=fault)
+    judged = RequestHead(method.decode(), "*", Headers(()))
+    return Http2RequestHead(judged=judged, length=None, target=target, fault=fault)
 
 
 def _split(fields: Fields) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]]]:

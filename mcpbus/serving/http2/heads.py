@@ -12,7 +12,7 @@ from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, Rec
 from mcpbus.serving.head_limits import LOOKED_AT, MOST_ALIKE, MOST_FIELDS
 from mcpbus.serving.http2.field_decoder import FieldDecoder, Fields
 from mcpbus.serving.http2.head import (
-    RequestHead,
+    Http2RequestHead,
     check_field,
     join_cookies,
     read_head,
@@ -35,7 +35,7 @@ _LONGEST_BLOCK: Final = 128
 """How many blocks one connection remembers, and how long one may be: what comes again refers to the table, and is short."""
 
 
-class Heads:
+class Http2HeadCache:
     """Reads heads, and remembers those that come again and are not long.
 
     They are compared by all of their fields, or by all that are looked at, so one that is remembered is read as it would be anew.
@@ -52,9 +52,9 @@ class Heads:
     def __init__(self, longest: int) -> None:
         self.longest = longest
         self._alike = functools.lru_cache(maxsize=MOST_ALIKE)(read_head)
-        self._known = RecurringCache[Fields, RequestHead](MOST_RECALLED)
+        self._known = RecurringCache[Fields, Http2RequestHead](MOST_RECALLED)
 
-    def read(self, fields: Fields, size: int) -> RequestHead:
+    def read(self, fields: Fields, size: int) -> Http2RequestHead:
         """Read a head, which is as long.
 
         Raises:
@@ -77,7 +77,7 @@ class Heads:
             return RequestError(431, f"the head has more than {MOST_FIELDS} fields")
         return None
 
-    def _read_like_others(self, fields: Fields) -> RequestHead | None:
+    def _read_like_others(self, fields: Fields) -> Http2RequestHead | None:
         """Read a head by what is known of others that are like it; None if it is to be looked at as a whole."""
         plain: list[tuple[bytes, bytes]] = []
         apart: list[tuple[bytes, bytes]] = []
@@ -104,7 +104,7 @@ class Heads:
         if not apart or known.fault is not None:
             return None if apart else known
         head = known.judged.plus(_FieldsApart(apart))
-        return RequestHead(
+        return Http2RequestHead(
             judged=head,
             length=read_length(length),
             expects=known.expects,
@@ -146,14 +146,14 @@ class HeadReader:
 
     __slots__ = ("_decoder", "_heads", "_known", "cost")
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: Http2HeadCache) -> None:
         self._heads = heads
         # A little too much is answered, and far too much is not read.
         self._decoder = FieldDecoder(2 * heads.longest)
         self.cost = 0.0
-        self._known: dict[bytes, RequestHead] = {}
+        self._known: dict[bytes, Http2RequestHead] = {}
 
-    def read(self, block: bytes) -> RequestHead:
+    def read(self, block: bytes) -> Http2RequestHead:
         """Read a head.
 
         Raises:

@@ -10,7 +10,7 @@ import hpack
 from hpack.huffman_table import HUFFMAN_COMPLETE, HUFFMAN_EMIT_SYMBOL, HUFFMAN_FAIL, HUFFMAN_TABLE
 
 
-class _State(dict[int, tuple["_State", bytes]]):
+class _HuffmanState(dict[int, tuple["_HuffmanState", bytes]]):
     """What comes of each byte in one state: the next state, and text.
 
     Args:
@@ -22,7 +22,7 @@ class _State(dict[int, tuple["_State", bytes]]):
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __missing__(self, byte: int) -> tuple["_State", bytes]:
+    def __missing__(self, byte: int) -> tuple["_HuffmanState", bytes]:
         number, text = self.number, b""
         for half in (byte >> 4, byte & 0xF):
             number, flags, symbol = HUFFMAN_TABLE[16 * number + half]
@@ -34,7 +34,7 @@ class _State(dict[int, tuple["_State", bytes]]):
         return step
 
 
-_STATES: Final = [_State(number) for number in range(len(HUFFMAN_TABLE) // 16)]
+_STATES: Final = [_HuffmanState(number) for number in range(len(HUFFMAN_TABLE) // 16)]
 _COMPLETE: Final = frozenset(number for number, flags, _ in HUFFMAN_TABLE if flags & HUFFMAN_COMPLETE)
 
 

@@ -13,8 +13,8 @@ Where the standard leaves a choice:
 
 from typing import Final
 
-from mcpbus.serving.counters import Counters
-from mcpbus.serving.http2.errors import Abuse, ConnectionFault, ErrorCode
+from mcpbus.serving.counters import ServerCounters
+from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import (
     BodyReceived,
     ClientLeaves,
@@ -39,12 +39,12 @@ from mcpbus.serving.http2.frames import (
     SETTINGS,
     WINDOW_UPDATE,
     WITH_PRIORITY,
-    Frames,
+    Http2FrameReader,
     without_padding,
 )
 from mcpbus.serving.http2.head import Malformed, check_trailers
-from mcpbus.serving.http2.heads import HeadReader, Heads
-from mcpbus.serving.http2.saying import MOST_STREAMS, Saying
+from mcpbus.serving.http2.heads import HeadReader, Http2HeadCache
+from mcpbus.serving.http2.saying import MOST_STREAMS, Http2Sender
 from mcpbus.serving.http2.settings import (
     LARGEST_WINDOW,
     read_first_window,
@@ -64,7 +64,7 @@ _GOAWAY_BYTES: Final = 8
 _OF_A_STREAM: Final = {PRIORITY: True, RST_STREAM: True, SETTINGS: False, PING: False, GOAWAY: False}
 
 
-class Protocol(Saying):
+class Protocol(Http2Sender):
     """The server's side of one connection.
 
     Args:
@@ -88,10 +88,10 @@ class Protocol(Saying):
         "price",
     )
 
-    def __init__(self, heads: Heads, bucket: TokenBucket, counters: Counters) -> None:
+    def __init__(self, heads: Http2HeadCache, bucket: TokenBucket, counters: ServerCounters) -> None:
         super().__init__(heads.longest, bucket, counters)
         self._heads = HeadReader(heads)
-        self._frames = Frames()
+        self._frames = Http2FrameReader()
         self._awaited: int | None = SETTINGS  # the only frame that may come now
         self._block = b""  # of fields, which has begun to come
         self._block_of = (0, 0)  # the stream, and the flags of the frame with which it began
@@ -196,7 +196,7 @@ class Protocol(Saying):
         self._fragments += 1
         self._block += payload
         if self._fragments > _MOST_FRAGMENTS or len(self._block) > self._longest_block:
-            raise Abuse("it sent a header block that does not end")
+            raise AbuseFault("it sent a header block that does not end")
         if not flags & END_HEADERS:
             return None
         block, self._block, self._awaited = self._block, b"", None
@@ -250,7 +250,7 @@ class Protocol(Saying):
         """Charge the client for the fields of the last block.
 
         Raises:
-            Abuse: There were too many of them.
+            AbuseFault: There were too many of them.
         """
         cost = self._heads.cost
         if cost:
@@ -317,7 +317,7 @@ class Protocol(Saying):
         """Reset a malformed request.
 
         Raises:
-            Abuse: There were too many of them.
+            AbuseFault: There were too many of them.
         """
         self._counters.malformed += 1
         return self._fail(stream_id, ErrorCode.PROTOCOL_ERROR)
@@ -326,7 +326,7 @@ class Protocol(Saying):
         """Reset a stream for its client's fault.
 
         Raises:
-            Abuse: There were too many of them.
+            AbuseFault: There were too many of them.
         """
         self._bucket.spend(RESET_COST)
         return StreamGone(stream_id) if self._say_reset(stream_id, code) else None

@@ -8,27 +8,27 @@ from typing import Any, ClassVar, Protocol, Self
 import trio
 
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.owners import Peer
-from mcpbus.serving.asgi import Endpoint
-from mcpbus.serving.head_facts import HeadFacts
-from mcpbus.serving.held_answer import HeldAnswer
-from mcpbus.serving.http2.body import Body
+from mcpbus.serving.asgi import DirectEndpoint
+from mcpbus.serving.head_facts import HeadCacheEntry
+from mcpbus.serving.held_answer import UnsentResponse
+from mcpbus.serving.http2.body import Http2Body
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.field_encoder import encode_whole_head
-from mcpbus.serving.http2.head import RequestHead
+from mcpbus.serving.http2.head import Http2RequestHead
 from mcpbus.serving.http2.send_stream import SendStream
-from mcpbus.serving.http2.sending import Sending, Sent
+from mcpbus.serving.http2.sending import Http2SendScheduler, Sent
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.request_error import RequestError, failed
-from mcpbus.serving.service import Service
+from mcpbus.serving.service import HttpServer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.outlets import Host, HttpRequest, LateWriter, Speaker
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.outlets import CoalescedWriter, HttpRequest, InlineRunner, KeepAliveHandler
+from mcpbus.transports.rendering import StreamedResponse
 
 
-class Connection(Protocol):
+class Http2RequestConnection(Protocol):
     """The connection of a request.
 
     Attributes:
@@ -38,8 +38,8 @@ class Connection(Protocol):
         peer: From where it comes.
     """
 
-    service: Service
-    sending: Sending
+    service: HttpServer
+    sending: Http2SendScheduler
     writer: ConnectionWriter
     peer: Peer
 
@@ -51,7 +51,7 @@ class Connection(Protocol):
     ) -> None:
         """Run a task that answers a request."""
 
-    def open(self, request: "Http2Request", opened: Opened, /) -> None:
+    def open(self, request: "Http2Request", opened: StreamedResponse, /) -> None:
         """Answer from a stream."""
 
     def said_last(self, stream_id: int, /, *, whole: bool) -> None:
@@ -62,7 +62,7 @@ class Connection(Protocol):
 
 
 class Http2Request:
-    """An `HttpRequest` of HTTP/2, and the `Outlet` of one that is served in its connection's turn.
+    """An `HttpRequest` of HTTP/2, and the `ResponseSink` of one that is served in its connection's turn.
 
     Args:
         connection: Its connection.
@@ -100,15 +100,15 @@ class Http2Request:
     )
 
     bounds_writes: ClassVar[bool] = True  # a stream that does not move is reset
-    host: Host | None = None
+    host: InlineRunner | None = None
     """See `HttpRequest`: one that waits has a task of its own."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Http2RequestConnection,
         stream_id: int,
-        read: RequestHead,
-        facts: HeadFacts | None,
+        read: Http2RequestHead,
+        facts: HeadCacheEntry | None,
         scope: trio.CancelScope,
     ) -> None:
         self._connection = connection
@@ -118,9 +118,9 @@ class Http2Request:
         self.scope = scope
         self.head = read.judged
         self.peer = connection.peer
-        self.body = Body(connection.writer, stream_id)
+        self.body = Http2Body(connection.writer, stream_id)
         self.answering = SendStream(connection, stream_id, bodiless=self.head.verb == "HEAD")
-        self.speaker: Speaker | None = None
+        self.speaker: KeepAliveHandler | None = None
         self.turn: Turn | None = None
         self.expires = math.inf
         self._failed = False
@@ -133,7 +133,7 @@ class Http2Request:
         return self.facts is not None and self.facts.cleared
 
     @property
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> DirectEndpoint:
         """Who serves it."""
         assert self.facts is not None  # noqa: S101 - otherwise nobody asks
         return self.facts.endpoint
@@ -198,11 +198,11 @@ class Http2Request:
         assert self.facts is not None  # noqa: S101 - it is an endpoint's
         self.answering.begin([*headers, *self.facts.cors])
 
-    def say_whole(self, reply: Answer, sent: Sent) -> None:
+    def say_whole(self, reply: HttpResponse, sent: Sent) -> None:
         """Say a whole answer."""
         self.answering.say_whole(self._encode_head(reply), reply.body, last=True, sent=sent)
 
-    def _encode_head(self, reply: Answer) -> bytes:
+    def _encode_head(self, reply: HttpResponse) -> bytes:
         """Encode the head of a whole answer.
 
         Raises:
@@ -216,24 +216,24 @@ class Http2Request:
 
     @property
     def gathers(self) -> bool:
-        """See `Outlet`."""
+        """See `ResponseSink`."""
         return self._connection.writer.in_turn and self.facts is not None and not self.facts.pace.long
 
-    def open(self, opened: Opened) -> None:
-        """See `Outlet`."""
+    def open(self, opened: StreamedResponse) -> None:
+        """See `ResponseSink`."""
         self._connection.open(self, opened)
 
-    def flush_last(self, writer: LateWriter) -> None:
-        """See `WaitingOutlet`."""
+    def flush_last(self, writer: CoalescedWriter) -> None:
+        """See `DeferredResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
     def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        """See `ReadyOutlet`."""
+        """See `InlineResponseSink`."""
         self.speaker = None
         self._connection.start(self, answer, self)
 
-    def wait(self, request: Speaker, quiet: float) -> Self:
-        """See `Outlet`."""
+    def wait(self, request: KeepAliveHandler, quiet: float) -> Self:
+        """See `ResponseSink`."""
         if self.gone:
             request.cancel()
         else:
@@ -241,8 +241,8 @@ class Http2Request:
             self.wake_at(trio.current_time() + quiet)
         return self
 
-    def finish(self, answer: Answer) -> None:
-        """See `ReadyOutlet`."""
+    def finish(self, answer: HttpResponse) -> None:
+        """See `InlineResponseSink`."""
         self.speaker = None
         try:
             block = self._encode_head(answer)
@@ -252,17 +252,17 @@ class Http2Request:
             self.fail(failure)
             return
         if not said:
-            reply = HeldAnswer(answer, self.endpoint)
+            reply = UnsentResponse(answer, self.endpoint)
             self.answering.say_whole(block, answer.body, last=True, sent=reply.sent)
             if self.answering.unsent:
                 reply.hold(self.answering.unsent, self.lose, self.peer)
 
-    def _answer_sent(self, answer: Answer, whole: bool) -> None:
+    def _answer_sent(self, answer: HttpResponse, whole: bool) -> None:
         self.endpoint.record(answer, DELIVERED if whole else LOST)
         self.end(whole=whole)
 
     def fail(self, failure: BaseException) -> None:
-        """See `ReadyOutlet`."""
+        """See `InlineResponseSink`."""
         self._connection.service.app.report(failure, self.head)
         self.end_in_disorder()
 
@@ -283,7 +283,7 @@ class Http2Request:
 
     # -- for one that has a task -------------------------------------------------------------------
 
-    async def answer(self, reply: Answer) -> None:
+    async def answer(self, reply: HttpResponse) -> None:
         """See `HttpRequest`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
         early = self.is_early
         block = self._encode_head(reply)

@@ -9,8 +9,8 @@ from typing import Any, Final, Protocol
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.containment import Contained
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.core.containment import ReportErrors
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
@@ -18,21 +18,21 @@ from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun
-from mcpbus.serving.http2.gathering import Gathering
+from mcpbus.serving.http2.gathering import PendingBodies
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.saying import MOST_STREAMS
-from mcpbus.serving.http2.sending import Sending
+from mcpbus.serving.http2.sending import Http2SendScheduler
 from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.request_error import too_slow
-from mcpbus.serving.service import Service
-from mcpbus.transports.rendering import Opened
+from mcpbus.serving.service import HttpServer
+from mcpbus.transports.rendering import StreamedResponse
 
 _SLOW_SECONDS: Final = 0.001
 """What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
 
 
-class Connection(Protocol):
+class Http2RequestTableOwner(Protocol):
     """The connection.
 
     Attributes:
@@ -42,7 +42,7 @@ class Connection(Protocol):
     peer: Peer
 
     def look_at(self, time: float, /) -> None:
-        """Have `Requests.expire` called then."""
+        """Have `Http2RequestTable.expire` called then."""
 
     def start_soon(self, function: Callable[..., Awaitable[object]], /, *args: Any) -> None:
         """Run a task that ends with the connection at the latest."""
@@ -51,7 +51,7 @@ class Connection(Protocol):
         """Hear that no request is under way any more, and what time it is."""
 
 
-class Requests:
+class Http2RequestTable:
     """The requests that are under way, which know it as their connection.
 
     Args:
@@ -74,10 +74,10 @@ class Requests:
 
     def __init__(
         self,
-        connection: Connection,
-        service: Service,
+        connection: Http2RequestTableOwner,
+        service: HttpServer,
         stream: trio.abc.Stream,
-        sending: Sending,
+        sending: Http2SendScheduler,
         writer: ConnectionWriter,
     ) -> None:
         self._connection = connection
@@ -91,10 +91,10 @@ class Requests:
         self._requests: dict[int, Http2Request] = {}
         self._tasks = 0  # also of those whose stream has gone
         self.started = 0
-        self.gathering = Gathering()
+        self.gathering = PendingBodies()
 
     def look_at(self, time: float) -> None:
-        """See `Connection`."""
+        """See `Http2RequestTableOwner`."""
         self._connection.look_at(time)
 
     # -- what becomes of the connection ------------------------------------------------------------
@@ -227,7 +227,7 @@ class Requests:
         except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
             request.fail(failure)
             return None
-        if isinstance(result, Answer):
+        if isinstance(result, HttpResponse):
             request.finish(result)
             result = None
         seconds = clock() - begun
@@ -239,7 +239,7 @@ class Requests:
             pace.doubt()
         return result
 
-    def open(self, request: Http2Request, opened: Opened) -> None:
+    def open(self, request: Http2Request, opened: StreamedResponse) -> None:
         """Answer from a stream."""
         endpoint = request.endpoint
         if opened.form.array:
@@ -266,7 +266,7 @@ class Requests:
         trio.lowlevel.current_task().context = self.service.context.copy()
         failed = True
         try:
-            with Contained(partial(self.service.app.report, head=request.head)):
+            with ReportErrors(partial(self.service.app.report, head=request.head)):
                 try:
                     await function(*args)
                     failed = False
@@ -278,7 +278,7 @@ class Requests:
             request.end_in_disorder()
 
     def said_last(self, stream_id: int, *, whole: bool) -> None:
-        """See `mcpbus.serving.http2.send_stream.Connection`."""
+        """See `mcpbus.serving.http2.send_stream.Http2SendOwner`."""
         request = self._requests.get(stream_id)
         if request is not None:
             request.end(whole=whole)

@@ -7,14 +7,14 @@ import trio
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.protocol.http.messages import Answer
+from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
 from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.sending import Sent
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.write_coalescer import WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import Opened
+from mcpbus.transports.rendering import StreamedResponse
 
 
 class Http2ResponseWriter(GatheringWriter):
@@ -30,7 +30,7 @@ class Http2ResponseWriter(GatheringWriter):
     __slots__ = ("_request", "_unsent")
 
     def __init__(
-        self, request: Http2Request, opened: Opened, limits: Limits, coalescer: WriteCoalescer
+        self, request: Http2Request, opened: StreamedResponse, limits: Limits, coalescer: WriteCoalescer
     ) -> None:
         super().__init__(opened, limits, coalescer)
         self._request = request
@@ -65,7 +65,7 @@ class Http2ResponseWriter(GatheringWriter):
     def _begin(self, head: HeaderList) -> None:
         self._request.begin(head)
 
-    def _answer(self, answer: Answer, *, said: bool) -> None:
+    def _answer(self, answer: HttpResponse, *, said: bool) -> None:
         self._sending = True
         self._written_at = trio.current_time()
         self._request.say_whole(answer, self._sent(said=said, last=True))

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from mcpbus.serving.counters import Counters
+from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.http2.errors import ErrorCode
-from mcpbus.serving.http2.frame_writer import FrameWriter
+from mcpbus.serving.http2.frame_writer import Http2FrameWriter
 from mcpbus.serving.http2.settings import (
     ENABLE_CONNECT_PROTOCOL,
     ENABLE_PUSH,
@@ -12,7 +12,7 @@ from mcpbus.serving.http2.settings import (
     MAX_HEADER_LIST_SIZE,
     encode_settings,
 )
-from mcpbus.serving.http2.streams import Streams
+from mcpbus.serving.http2.streams import Http2Streams
 from mcpbus.serving.http2.token_bucket import TokenBucket
 
 MOST_STREAMS: Final = 100
@@ -21,7 +21,7 @@ _WORTH: Final = 3
 """To the client's bucket, for each frame that it has room for: that it may answer with a ping and two windows."""
 
 
-class Saying:
+class Http2Sender:
     """The half of one connection that is ours.
 
     Args:
@@ -36,10 +36,10 @@ class Saying:
 
     __slots__ = ("_bucket", "_counters", "_last_served", "_streams", "_writer", "closed", "leaving")
 
-    def __init__(self, longest: int, bucket: TokenBucket, counters: Counters) -> None:
+    def __init__(self, longest: int, bucket: TokenBucket, counters: ServerCounters) -> None:
         self._bucket = bucket
         self._counters = counters
-        self._streams = Streams()
+        self._streams = Http2Streams()
         self._last_served: int | None = None  # once that was said: it may not grow again (section 6.8)
         self.leaving = False
         self.closed = False
@@ -49,7 +49,7 @@ class Saying:
             MAX_HEADER_LIST_SIZE: longest,
             ENABLE_CONNECT_PROTOCOL: 1,
         }
-        self._writer = FrameWriter(encode_settings(settings))
+        self._writer = Http2FrameWriter(encode_settings(settings))
 
     def is_open(self, stream_id: int) -> bool:
         """Whether something can still be said in a stream."""

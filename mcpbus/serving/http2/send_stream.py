@@ -8,11 +8,11 @@ import trio
 
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head
-from mcpbus.serving.http2.sending import Outgoing, Sending, Sent
+from mcpbus.serving.http2.sending import Http2SendScheduler, Outgoing, Sent
 from mcpbus.transports.answers import HeaderList
 
 
-class Connection(Protocol):
+class Http2SendOwner(Protocol):
     """The connection of a stream.
 
     Attributes:
@@ -20,7 +20,7 @@ class Connection(Protocol):
         writer: Writes what was sent.
     """
 
-    sending: Sending
+    sending: Http2SendScheduler
     writer: ConnectionWriter
 
     def said_last(self, stream_id: int, /, *, whole: bool) -> None:
@@ -43,7 +43,7 @@ class SendStream:
 
     __slots__ = ("_bodiless", "_connection", "_outgoing", "_unsaid", "_waiting", "ended", "gone", "started")
 
-    def __init__(self, connection: Connection, stream_id: int, *, bodiless: bool) -> None:
+    def __init__(self, connection: Http2SendOwner, stream_id: int, *, bodiless: bool) -> None:
         self._connection = connection
         self._bodiless = bodiless
         self._outgoing = Outgoing(stream_id)

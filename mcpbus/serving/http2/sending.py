@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 import trio
 
-from mcpbus.serving.counters import Counters
+from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
-from mcpbus.serving.http2.saying import Saying
+from mcpbus.serving.http2.saying import Http2Sender
 
 Sent = Callable[[bool], None]
 """Told once when what was said is written, or lost."""
@@ -39,7 +39,7 @@ class Outgoing(msgspec.Struct):
     expires: float = math.inf
 
 
-class Sending:
+class Http2SendScheduler:
     """Gives the protocol what the windows of the streams allow.
 
     What waits here is held by whoever said it, who waits as well; see `Outgoing`.
@@ -58,7 +58,11 @@ class Sending:
     __slots__ = ("_counters", "_look_at", "_ready", "_seconds", "_streams", "_waiting", "busy", "protocol")
 
     def __init__(
-        self, protocol: Saying, counters: Counters, seconds: float, look_at: Callable[[float], None]
+        self,
+        protocol: Http2Sender,
+        counters: ServerCounters,
+        seconds: float,
+        look_at: Callable[[float], None],
     ) -> None:
         self.protocol = protocol
         self.busy = False
@@ -137,7 +141,7 @@ class Sending:
         waiting, self._waiting = self._waiting, []
         return data, waiting
 
-    def _say_next(self, protocol: Saying, outgoing: Outgoing) -> int:
+    def _say_next(self, protocol: Http2Sender, outgoing: Outgoing) -> int:
         stream_id, data = outgoing.stream_id, outgoing.data
         size = min(protocol.room(stream_id), len(data)) if data else 0
         whole = size == len(data)

@@ -12,7 +12,7 @@ _MOST_RESETS_KNOWN: Final = 256
 """More than twice as many as may be live, which is what can be reset before the client hears of it."""
 
 
-class Stream(msgspec.Struct, gc=False):
+class Http2Stream(msgspec.Struct, gc=False):
     """A stream that has not ended.
 
     Attributes:
@@ -32,7 +32,7 @@ class Stream(msgspec.Struct, gc=False):
     said: bool = False
 
 
-class Streams:
+class Http2Streams:
     """The streams of one connection, all of which its client opened.
 
     Attributes:
@@ -44,13 +44,13 @@ class Streams:
     __slots__ = ("_first_window", "_reset", "highest", "live", "window")
 
     def __init__(self) -> None:
-        self.live: dict[int, Stream] = {}
+        self.live: dict[int, Http2Stream] = {}
         self.highest = 0
         self.window = FIRST_WINDOW
         self._first_window = FIRST_WINDOW
         self._reset: dict[int, bool] = {}  # the last ones, and whether it was us
 
-    def open(self, stream_id: int) -> Stream:
+    def open(self, stream_id: int) -> Http2Stream:
         """Open a stream above all others.
 
         Raises:
@@ -59,7 +59,7 @@ class Streams:
         if not stream_id & 1:
             raise ConnectionFault("a stream that only a server could open")
         self.highest = stream_id
-        stream = self.live[stream_id] = Stream(self._first_window)
+        stream = self.live[stream_id] = Http2Stream(self._first_window)
         return stream
 
     def check_opened(self, stream_id: int) -> None:
@@ -88,13 +88,13 @@ class Streams:
                 del self._reset[next(iter(self._reset))]
         return live
 
-    def hear_end(self, stream_id: int, stream: Stream) -> None:
+    def hear_end(self, stream_id: int, stream: Http2Stream) -> None:
         """Note that the client has ended its half."""
         stream.heard = True
         if stream.said:
             del self.live[stream_id]
 
-    def say(self, stream_id: int, stream: Stream, size: int, *, last: bool) -> None:
+    def say(self, stream_id: int, stream: Http2Stream, size: int, *, last: bool) -> None:
         """Note that as much of an answer is said, for which there is room."""
         self.window -= size
         stream.window -= size
@@ -103,7 +103,7 @@ class Streams:
             if stream.heard:
                 del self.live[stream_id]
 
-    def room(self, stream: Stream) -> int:
+    def room(self, stream: Http2Stream) -> int:
         """How many bytes of an answer the next frame may have."""
         return max(0, min(stream.window, self.window, LONGEST_PAYLOAD))
 

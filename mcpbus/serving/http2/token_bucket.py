@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from mcpbus.serving.http2.errors import Abuse
+from mcpbus.serving.http2.errors import AbuseFault
 
 BURST: Final = 1000
 """What a client has at first, and at most."""
@@ -34,7 +34,7 @@ class TokenBucket:
         """Take something that asked for nothing.
 
         Raises:
-            Abuse: There was too much of it.
+            AbuseFault: There was too much of it.
         """
         self._left -= amount
         if self._left < 0:
@@ -42,7 +42,7 @@ class TokenBucket:
             self._left = min(BURST, self._left + (now - self._since) * RATE)
             self._since = now
             if self._left < 0:
-                raise Abuse("it sent too many frames that ask for nothing")
+                raise AbuseFault("it sent too many frames that ask for nothing")
 
     def earn(self, amount: int) -> None:
         """Note that the client had room for something that it has asked for."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import trio
 
-from mcpbus.serving.http2.request import Connection, Http2Request
+from mcpbus.serving.http2.request import Http2Request, Http2RequestConnection
 from mcpbus.serving.reactor import Turn
-from mcpbus.transports.outlets import LateWriter
+from mcpbus.transports.outlets import CoalescedWriter
 
 
 class _Piece:
@@ -24,8 +24,8 @@ class _Piece:
         self.known.set()
 
 
-class Tunnel:
-    """A `Carrier`, as long as its request lasts.
+class Http2WebSocketTransport:
+    """A `WebSocketTransport`, as long as its request lasts.
 
     Args:
         connection: The connection.
@@ -34,7 +34,7 @@ class Tunnel:
 
     __slots__ = ("_connection", "_piece", "_request")
 
-    def __init__(self, connection: Connection, request: Http2Request) -> None:
+    def __init__(self, connection: Http2RequestConnection, request: Http2Request) -> None:
         self._connection = connection
         self._request = request
         self._piece = _Piece()
@@ -42,7 +42,7 @@ class Tunnel:
     # -- what comes ------------------------------------------------------------------------------
 
     def watch(self, turn: Turn) -> bool:
-        """See `Carrier`. What is there already is to be received."""
+        """See `WebSocketTransport`. What is there already is to be received."""
         body = self._request.body
         if body or body.over:
             return False
@@ -50,21 +50,21 @@ class Tunnel:
         return True
 
     def forget(self) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._request.turn = None
 
     @property
     def scope(self) -> trio.CancelScope:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         return self._request.scope
 
     def receive_now(self) -> bytes | None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         body = self._request.body
         return body.take() if body or body.over else None
 
     async def receive(self) -> bytes:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         await trio.lowlevel.checkpoint()
         await self._request.body.more()
         return self._request.body.take()
@@ -73,15 +73,15 @@ class Tunnel:
 
     @property
     def in_turn(self) -> bool:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         return self._connection.writer.in_turn or self._connection.service.coalescer.in_turn
 
-    def write_later(self, writer: LateWriter) -> None:
-        """See `Carrier`."""
+    def write_later(self, writer: CoalescedWriter) -> None:
+        """See `WebSocketTransport`."""
         self._connection.service.coalescer.add_to_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
-        """See `Carrier`. What the windows or the connection hold up is said all the same: `send` waits for it, and says nothing."""
+        """See `WebSocketTransport`. What the windows or the connection hold up is said all the same: `send` waits for it, and says nothing."""
         self._piece = piece = _Piece()
         self._request.answering.say(data, last=False, sent=piece.sent)
         self._connection.writer.flush_now()
@@ -90,7 +90,7 @@ class Tunnel:
         return b"" if piece.whole else None
 
     async def send(self, data: bytes) -> bool:  # noqa: ARG002
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         piece = self._piece
         await piece.known.wait()
         return piece.whole
@@ -98,17 +98,17 @@ class Tunnel:
     # -- time, and the end -----------------------------------------------------------------------
 
     def quiet_for(self, seconds: float) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._request.wake_at(trio.current_time() + seconds)
 
     def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._connection.start(self._request, function, *args)
 
     def fail(self, failure: BaseException) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._request.fail(failure)
 
     def close(self) -> None:
-        """See `Carrier`."""
+        """See `WebSocketTransport`."""
         self._request.hang_up()

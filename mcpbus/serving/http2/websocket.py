@@ -7,21 +7,23 @@ from functools import partial
 import trio
 
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.messages import Answer, refusal
+from mcpbus.protocol.http.messages import HttpResponse, refusal
 from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi_call import ConnectionScope
 from mcpbus.serving.http2.asgi import Http2Exchange
-from mcpbus.serving.http2.request import Connection, Http2Request
-from mcpbus.serving.http2.tunnel import Tunnel
-from mcpbus.serving.websocket.asgi import AsgiWebSocket
+from mcpbus.serving.http2.request import Http2Request, Http2RequestConnection
+from mcpbus.serving.http2.tunnel import Http2WebSocketTransport
+from mcpbus.serving.websocket.asgi import AsgiWebSocketCall
 from mcpbus.serving.websocket.connection import WebSocketConnection
-from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.serving.websocket.handshake import judge_version, offered_subprotocols
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.websocket import WebSockets
 
 
-async def open_websocket(connection: Connection, request: Http2Request, websockets: WebSockets) -> None:
+async def open_websocket(
+    connection: Http2RequestConnection, request: Http2Request, websockets: WebSockets
+) -> None:
     """Open a WebSocket for a request, or tell its client why not.
 
     Args:
@@ -36,7 +38,7 @@ async def open_websocket(connection: Connection, request: Http2Request, websocke
         return
     offered = offered_subprotocols(head)
     channel = await websockets.open(head, request.peer, offered)
-    if isinstance(channel, Answer):
+    if isinstance(channel, HttpResponse):
         await request.answer(channel)
         return
     if request.gone:
@@ -45,7 +47,10 @@ async def open_websocket(connection: Connection, request: Http2Request, websocke
     selected = select(offered)
     _accept(request, selected)
     connection.writer.flush_now()
-    carrier, frames = Tunnel(connection, request), Frames(websockets.max_bytes, trio.current_time)
+    carrier, frames = (
+        Http2WebSocketTransport(connection, request),
+        WebSocketCodec(websockets.max_bytes, trio.current_time),
+    )
     seconds = connection.service.options.websocket_ping_seconds
     request.speaker = speaker = WebSocketConnection(
         carrier, websockets, channel, frames, ping_seconds=seconds
@@ -54,7 +59,9 @@ async def open_websocket(connection: Connection, request: Http2Request, websocke
     speaker.begin()
 
 
-async def call_websocket(connection: Connection, request: Http2Request, scope: ConnectionScope) -> None:
+async def call_websocket(
+    connection: Http2RequestConnection, request: Http2Request, scope: ConnectionScope
+) -> None:
     """Have the application serve a WebSocket through ASGI, to its end, or tell the client why there is none.
 
     Args:
@@ -68,14 +75,16 @@ async def call_websocket(connection: Connection, request: Http2Request, scope: C
         return
     app, seconds = connection.service.app, connection.service.options.websocket_ping_seconds
     exchange = Http2Exchange(request, connection.writer.flush_soon)
-    websocket = AsgiWebSocket(app.asgi, Http2Opening(request, exchange), early=False, ping_seconds=seconds)
+    websocket = AsgiWebSocketCall(
+        app.asgi, Http2Opening(request, exchange), early=False, ping_seconds=seconds
+    )
     await websocket.run(scope.describe("websocket", exchange.line), partial(app.report, head=request.head))
     if websocket.opened:
         request.hang_up()
 
 
 class Http2Opening:
-    """An `Opening` of HTTP/2.
+    """An `WebSocketRequest` of HTTP/2.
 
     Args:
         request: The request.
@@ -90,39 +99,39 @@ class Http2Opening:
 
     @property
     def subprotocols(self) -> Sequence[str]:
-        """See `Opening`."""
+        """See `WebSocketRequest`."""
         return offered_subprotocols(self._request.head)
 
     async def receive(self) -> bytes:
-        """See `Opening`."""
+        """See `WebSocketRequest`."""
         await trio.lowlevel.checkpoint()
         await self._request.body.more()
         return self._request.body.take()
 
     async def send(self, data: bytes) -> None:
-        """See `Opening`."""
+        """See `WebSocketRequest`."""
         with suppress(trio.BrokenResourceError):
             answering = self._request.answering
             await answering.wait_sent(partial(answering.say, data, last=False))
 
     def accept(self, subprotocol: str | None, fields: HeaderList) -> None:
-        """See `Opening`."""
+        """See `WebSocketRequest`."""
         if not self._request.gone:
             _accept(self._request, subprotocol, fields)
 
     def refuse(self, status: int, fields: HeaderList) -> None:
-        """See `Opening`."""
+        """See `WebSocketRequest`."""
         if not self._request.gone:
             self._exchange.begin(status, fields, measured=False)
 
     async def say(self, data: bytes, *, more: bool) -> None:
-        """See `Opening`."""
+        """See `WebSocketRequest`."""
         await trio.lowlevel.checkpoint()
         if not self._request.gone:
             await self._exchange.say(data, more=more)
 
 
-def _judge(request: Http2Request) -> Answer | None:
+def _judge(request: Http2Request) -> HttpResponse | None:
     """Return why a request for a WebSocket is refused, if it is not as it must be."""
     refused = judge_version(request.head)
     if refused is None and request.read.length is not None:

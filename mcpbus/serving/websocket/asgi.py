@@ -7,12 +7,12 @@ from typing import Final, Protocol
 
 import trio
 
-from mcpbus.core.containment import Contained
+from mcpbus.core.containment import ReportErrors
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
-from mcpbus.serving.answer_length import AnswerLength
+from mcpbus.serving.answer_length import ContentLengthCheck
 from mcpbus.serving.asgi import AsgiApp, Message, Scope
 from mcpbus.serving.asgi_call import for_the_wire
-from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.transports.answers import HeaderList
 
 _MAX_BYTES: Final = 16 * 1024 * 1024
@@ -26,7 +26,7 @@ _ABNORMAL: Final = 1006
 """That the connection ended without a word (RFC 6455, section 7.4.1)."""
 
 
-class Opening(Protocol):
+class WebSocketRequest(Protocol):
     """A request for a WebSocket: what answers it, and carries the WebSocket if it is accepted."""
 
     @property
@@ -61,7 +61,7 @@ class Opening(Protocol):
         """Say a piece of the body of a refusal, if the client is there."""
 
 
-class _State(Enum):
+class _WebSocketState(Enum):
     ASKED = auto()
     """The request is not answered yet."""
     OPEN = auto()
@@ -70,7 +70,7 @@ class _State(Enum):
     OVER = auto()
 
 
-class AsgiWebSocket:
+class AsgiWebSocketCall:
     """Calls an application for a WebSocket.
 
     Args:
@@ -83,20 +83,20 @@ class AsgiWebSocket:
         opened: Whether there was one; otherwise the request was answered in HTTP.
     """
 
-    def __init__(self, app: AsgiApp, opening: Opening, *, early: bool, ping_seconds: float) -> None:
+    def __init__(self, app: AsgiApp, opening: WebSocketRequest, *, early: bool, ping_seconds: float) -> None:
         self._app = app
         self._opening = opening
         self._early = early
         self._ping_seconds = ping_seconds
-        self._state = _State.ASKED
-        self._frames = Frames(_MAX_BYTES, trio.current_time, binary=True)
+        self._state = _WebSocketState.ASKED
+        self._frames = WebSocketCodec(_MAX_BYTES, trio.current_time, binary=True)
         self._said_connect = False
         self._messages: deque[tuple[Message, int]] = deque()
         self._waiting = 0  # bytes of them
         self._changed = trio.lowlevel.ParkingLot()
         self._code: int | None = None  # with which the connection has ended
         self._writing = trio.Lock()
-        self._length: AnswerLength | None = None  # of a refusal
+        self._length: ContentLengthCheck | None = None  # of a refusal
         self.opened = False
 
     async def run(self, scope: Scope, report: Callable[[BaseException], None]) -> None:
@@ -110,13 +110,13 @@ class AsgiWebSocket:
         scope["extensions"] = {"websocket.http.response": {}}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read)
-            with Contained(report):
+            with ReportErrors(report):
                 await self._app(scope, self._receive, self._send)
-            if self._state is _State.ASKED and self._code is None:
+            if self._state is _WebSocketState.ASKED and self._code is None:
                 await self._answer(500)
-            elif self._state is _State.OPEN:
+            elif self._state is _WebSocketState.OPEN:
                 await self._close(CloseCode.INTERNAL_ERROR, "")
-            self._state = _State.OVER
+            self._state = _WebSocketState.OVER
             patience = FAREWELL_SECONDS if self.opened else 0
             nursery.cancel_scope.deadline = trio.current_time() + patience
 
@@ -139,7 +139,7 @@ class AsgiWebSocket:
             if not data:
                 break
             unanswered = 0
-            if self._state is _State.ASKED:
+            if self._state is _WebSocketState.ASKED:
                 await self._refuse_early()
                 break
             if self.opened:  # what comes while it is refused is no frame, nor to be answered in one
@@ -147,7 +147,7 @@ class AsgiWebSocket:
         self._leave(frames.code or _ABNORMAL)
 
     async def _ping(self) -> None:
-        if self._state is _State.OPEN:
+        if self._state is _WebSocketState.OPEN:
             self._frames.ping()
             await self._say()
 
@@ -159,7 +159,7 @@ class AsgiWebSocket:
             self._messages.append(({"type": "websocket.receive", **said}, len(message)))
             self._waiting += len(message)
             self._changed.unpark_all()
-            while self._is_full() and self._state is _State.OPEN:
+            while self._is_full() and self._state is _WebSocketState.OPEN:
                 await self._changed.park()
         if frames.speaks:
             await self._say()
@@ -177,7 +177,7 @@ class AsgiWebSocket:
 
     async def _refuse_early(self) -> None:
         """Refuse a client that speaks before it is answered."""
-        self._state = _State.OVER
+        self._state = _WebSocketState.OVER
         await self._answer(400)
 
     async def _receive(self) -> Message:
@@ -201,7 +201,7 @@ class AsgiWebSocket:
         say = self._SAYINGS.get((self._state, message["type"]))
         if say is not None:
             await say(self, message)
-        elif self._state is _State.OVER or self._code is not None:
+        elif self._state is _WebSocketState.OVER or self._code is not None:
             await trio.lowlevel.checkpoint()  # nobody hears of it, and a loop would never end
         else:
             raise RuntimeError(f"{message['type']} cannot be said here")
@@ -209,7 +209,7 @@ class AsgiWebSocket:
     async def _accept(self, message: Message) -> None:
         fields = for_the_wire(message.get("headers", ()))
         self._opening.accept(message.get("subprotocol"), fields)
-        self._state, self.opened = _State.OPEN, True
+        self._state, self.opened = _WebSocketState.OPEN, True
         await self._write(self._opening.send(b""))
 
     async def _say_message(self, message: Message) -> None:
@@ -220,7 +220,7 @@ class AsgiWebSocket:
             await self._say(bytes(data), binary=True)
 
     async def _end(self, message: Message) -> None:
-        self._state = _State.OVER
+        self._state = _WebSocketState.OVER
         await self._close(message.get("code", CloseCode.NORMAL), message.get("reason") or "")
 
     async def _close(self, code: int, reason: str) -> None:
@@ -229,21 +229,21 @@ class AsgiWebSocket:
         await self._say()
 
     async def _refuse(self, _message: Message) -> None:
-        self._state = _State.OVER
+        self._state = _WebSocketState.OVER
         await self._answer(403)
 
     async def _begin_refusal(self, message: Message) -> None:
         status, fields = message["status"], for_the_wire(message.get("headers", ()))
-        self._length = AnswerLength("GET", status, fields)
+        self._length = ContentLengthCheck("GET", status, fields)
         self._opening.refuse(status, fields)
-        self._state = _State.REFUSING
+        self._state = _WebSocketState.REFUSING
 
     async def _go_on_refusing(self, message: Message) -> None:
         assert self._length is not None  # noqa: S101 - it was said with the head
         more = message.get("more_body", False)
         data = self._length.take(message.get("body", b""), more=more)
         if not more:
-            self._state = _State.OVER
+            self._state = _WebSocketState.OVER
         await self._write(self._opening.say(data, more=more))
 
     async def _answer(self, status: int) -> None:
@@ -251,13 +251,15 @@ class AsgiWebSocket:
         self._opening.refuse(status, [(b"content-length", b"0")])
         await self._write(self._opening.say(b"", more=False))
 
-    _SAYINGS: Final[dict[tuple[_State, str], Callable[["AsgiWebSocket", Message], Awaitable[None]]]] = {
-        (_State.ASKED, "websocket.accept"): _accept,
-        (_State.ASKED, "websocket.close"): _refuse,
-        (_State.ASKED, "websocket.http.response.start"): _begin_refusal,
-        (_State.REFUSING, "websocket.http.response.body"): _go_on_refusing,
-        (_State.OPEN, "websocket.send"): _say_message,
-        (_State.OPEN, "websocket.close"): _end,
+    _SAYINGS: Final[
+        dict[tuple[_WebSocketState, str], Callable[["AsgiWebSocketCall", Message], Awaitable[None]]]
+    ] = {
+        (_WebSocketState.ASKED, "websocket.accept"): _accept,
+        (_WebSocketState.ASKED, "websocket.close"): _refuse,
+        (_WebSocketState.ASKED, "websocket.http.response.start"): _begin_refusal,
+        (_WebSocketState.REFUSING, "websocket.http.response.body"): _go_on_refusing,
+        (_WebSocketState.OPEN, "websocket.send"): _say_message,
+        (_WebSocketState.OPEN, "websocket.close"): _end,
     }
 
     async def _say(self, *messages: bytes, binary: bool = False) -> None:

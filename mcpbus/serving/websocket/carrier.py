@@ -6,11 +6,11 @@ from typing import Any, Protocol
 import trio
 
 from mcpbus.serving.reactor import Turn
-from mcpbus.transports.outlets import LateWriter
+from mcpbus.transports.outlets import CoalescedWriter
 
 
-class Carrier(Protocol):
-    """Carries one WebSocket. Tells its `Speaker` when time is over, see `quiet_for`, and when it is lost."""
+class WebSocketTransport(Protocol):
+    """Carries one WebSocket. Tells its `KeepAliveHandler` when time is over, see `quiet_for`, and when it is lost."""
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ class Carrier(Protocol):
     def in_turn(self) -> bool:
         """Whether a turn is under way, of this connection or of another one."""
 
-    def write_later(self, writer: LateWriter, /) -> None:
+    def write_later(self, writer: CoalescedWriter, /) -> None:
         """Have somebody write together with what others say in this turn, or else in this turn of the scheduler."""
 
     def send_now(self, data: bytes, /) -> bytes | None:

@@ -1,7 +1,7 @@
 """One WebSocket, from the answer that accepts it to its end: messages in, to the channel; what is said there out, as frames.
 
 What has come is taken in a turn of the connection, which waits for nothing, as the requests of HTTP/1.1 are. What has to be waited
-for is left to a task, see `Intake`, and so is a connection that cannot be polled. Nothing waits in order to write, see `FrameWriter`.
+for is left to a task, see `InboundQueue`, and so is a connection that cannot be polled. Nothing waits in order to write, see `WebSocketFrameWriter`.
 """
 
 import math
@@ -9,13 +9,13 @@ from typing import Final
 
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.core.budget import SHORT_BYTES, Account
+from mcpbus.core.budget import SHORT_BYTES, MemoryAccount
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
-from mcpbus.serving.websocket.carrier import Carrier
-from mcpbus.serving.websocket.frames import Frames
-from mcpbus.serving.websocket.writing import FrameWriter
-from mcpbus.transports.duplex import Channel
-from mcpbus.transports.intake import Intake
+from mcpbus.serving.websocket.carrier import WebSocketTransport
+from mcpbus.serving.websocket.frames import WebSocketCodec
+from mcpbus.serving.websocket.writing import WebSocketFrameWriter
+from mcpbus.transports.duplex import DuplexChannel
+from mcpbus.transports.intake import InboundQueue
 from mcpbus.transports.websocket import WebSockets
 
 _MOST_UNHEARD: Final = 1024 * 1024
@@ -23,7 +23,7 @@ _MOST_UNHEARD: Final = 1024 * 1024
 
 
 class WebSocketConnection:
-    """Serves an open channel over a WebSocket. A `Speaker`.
+    """Serves an open channel over a WebSocket. A `KeepAliveHandler`.
 
     Args:
         carrier: What carries it.
@@ -51,10 +51,10 @@ class WebSocketConnection:
 
     def __init__(
         self,
-        carrier: Carrier,
+        carrier: WebSocketTransport,
         websockets: WebSockets,
-        channel: Channel,
-        frames: Frames,
+        channel: DuplexChannel,
+        frames: WebSocketCodec,
         *,
         ping_seconds: float,
     ) -> None:
@@ -62,13 +62,13 @@ class WebSocketConnection:
         self._websockets = websockets
         self._channel = channel
         self._frames = frames
-        self._writer = FrameWriter(carrier, channel, frames, websockets, self)
-        self._account: Account | None = None
+        self._writer = WebSocketFrameWriter(carrier, channel, frames, websockets, self)
+        self._account: MemoryAccount | None = None
         self._ping_seconds = ping_seconds
         self._patience = max(1, math.ceil(websockets.limits.write_deadline / ping_seconds))
         self._unanswered = 0
         self._unheard = 0
-        self._intake = Intake(channel, websockets.budget, self._next_message)
+        self._intake = InboundQueue(channel, websockets.budget, self._next_message)
         self._left = False
         self._over = False
 
@@ -154,21 +154,21 @@ class WebSocketConnection:
     # -- how the writing goes --------------------------------------------------------------------
 
     def wrote(self) -> None:
-        """See `Listener`."""
+        """See `WriteListener`."""
         if self._frames.heard:
             self.close()
         else:
             self._carrier.quiet_for(FAREWELL_SECONDS if self._frames.closing else self._ping_seconds)
 
     def ended(self) -> None:
-        """See `Listener`."""
+        """See `WriteListener`."""
         self._frames.close(self._websockets.why_ended())
         self._leave()
 
     # -- time, and the end -----------------------------------------------------------------------
 
     def keep_alive(self) -> None:
-        """See `Speaker`: ask whether the client is there, or stop to wait for it."""
+        """See `KeepAliveHandler`: ask whether the client is there, or stop to wait for it."""
         if self._frames.closing:
             self.close()
         elif self._unanswered == self._patience:
@@ -180,7 +180,7 @@ class WebSocketConnection:
             self._writer.write_now()
 
     def cancel(self) -> None:
-        """See `Speaker`."""
+        """See `KeepAliveHandler`."""
         self._over = True
         self._writer.end()
         self._leave()

@@ -29,7 +29,7 @@ _PONG: Final = 0x8A
 """The first byte of the answer to such a frame."""
 
 
-class Frames:
+class WebSocketCodec:
     """The frames of one connection.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.messages import Answer, Head, refusal
+from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
 from mcpbus.serving.http1.encoder import encode_head
 from mcpbus.transports.answers import HeaderList
 
@@ -45,7 +45,7 @@ class Upgrade:
         return encode_head(101, fields, _UPGRADED)
 
 
-def read_upgrade(head: Head) -> Upgrade | Answer:
+def read_upgrade(head: RequestHead) -> Upgrade | HttpResponse:
     """Read a request to upgrade, whose `Upgrade` and `Connection` were looked at already.
 
     Returns:
@@ -61,7 +61,7 @@ def read_upgrade(head: Head) -> Upgrade | Answer:
     return Upgrade(key.strip(b" \t"), offered_subprotocols(head))
 
 
-def judge_version(head: Head) -> Answer | None:
+def judge_version(head: RequestHead) -> HttpResponse | None:
     """Return why a request for a WebSocket is refused, if it is for another version of the protocol."""
     if head.headers.get(b"sec-websocket-version") == _VERSION:
         return None
@@ -69,7 +69,7 @@ def judge_version(head: Head) -> Answer | None:
     return refusal(426, fault, None, (b"sec-websocket-version", _VERSION.encode()))
 
 
-def offered_subprotocols(head: Head) -> tuple[str, ...]:
+def offered_subprotocols(head: RequestHead) -> tuple[str, ...]:
     """Return the subprotocols that a request offers."""
     offered = head.headers.get(b"sec-websocket-protocol", "").split(",")
     return tuple(name.strip(" \t") for name in offered if name.strip(" \t"))

@@ -11,14 +11,14 @@ import trio
 
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.serving.websocket.carrier import Carrier
-from mcpbus.serving.websocket.frames import Frames
+from mcpbus.serving.websocket.carrier import WebSocketTransport
+from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.serving.write_coalescer import COALESCE_SECONDS
-from mcpbus.transports.duplex import Channel
+from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.websocket import WebSockets
 
 
-class Listener(Protocol):
+class WriteListener(Protocol):
     """Who is told how the writing goes."""
 
     def wrote(self) -> None:
@@ -31,7 +31,7 @@ class Listener(Protocol):
         """The client has gone, or takes nothing."""
 
 
-class FrameWriter:
+class WebSocketFrameWriter:
     """Writes what is said on a channel, and what its frames have to say beside it.
 
     Args:
@@ -61,7 +61,12 @@ class FrameWriter:
     )
 
     def __init__(
-        self, carrier: Carrier, channel: Channel, frames: Frames, websockets: WebSockets, listener: Listener
+        self,
+        carrier: WebSocketTransport,
+        channel: DuplexChannel,
+        frames: WebSocketCodec,
+        websockets: WebSockets,
+        listener: WriteListener,
     ) -> None:
         self._carrier = carrier
         self._channel = channel
@@ -137,7 +142,7 @@ class FrameWriter:
         return True
 
     def write_now(self) -> None:
-        """Write all that waits. See `LateWriter`. Nothing is raised: whoever speaks is not to blame."""
+        """Write all that waits. See `CoalescedWriter`. Nothing is raised: whoever speaks is not to blame."""
         self._gathers = False
         try:
             while not self.sending and not self._over:
@@ -150,7 +155,7 @@ class FrameWriter:
             self._carrier.fail(failure)
 
     def lose(self) -> None:
-        """See `LateWriter`."""
+        """See `CoalescedWriter`."""
         self._listener.close()
 
     def _take(self) -> list[OutboundMessage]:

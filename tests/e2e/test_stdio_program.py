@@ -41,8 +41,19 @@ class Pipe:
         await self.send(message("notifications/initialized"))
 
 
+PRINTS_FIRST = (
+    "import runpy, sys; print('printed before'); sys.argv[1:] = ['stdio']; "
+    "runpy.run_module('program_app', run_name='__main__')"
+)
+
+
 def stdio():
     return program("-m", "program_app", "stdio")
+
+
+def buffered():
+    """Return an environment in which programs buffer their standard output, as they do unless a user asks for less."""
+    return {name: value for name, value in environment().items() if name != "PYTHONUNBUFFERED"}
 
 
 def modern(body):
@@ -51,7 +62,7 @@ def modern(body):
 
 async def test_standard_output_is_the_protocols_alone():  # T-2, T-3
     """Whatever a tool writes to it, in whichever way, comes out at standard error."""
-    async with stdio() as process:
+    async with program("-m", "program_app", "stdio", env=buffered()) as process:
         pipe = Pipe(process)
         await pipe.handshake()
         await pipe.send(call("chatty", id=1, token=1))
@@ -64,6 +75,15 @@ async def test_standard_output_is_the_protocols_alone():  # T-2, T-3
             errors += data
         for line in (b"printed", b"written", b"to the descriptor", b"from a child", b"from another child"):
             assert line in errors
+
+
+async def test_a_line_printed_before_serving_is_at_standard_error_while_it_serves():
+    async with program("-c", PRINTS_FIRST, env=buffered()) as process:
+        pipe = Pipe(process)
+        await pipe.handshake()
+        assert await process.stderr.receive_some() == b"printed before\n"
+        await process.stdin.aclose()
+        assert await pipe.receive() is None
 
 
 def replies_to(*bodies):

@@ -386,6 +386,27 @@ def test_bodies_that_come_with_their_heads_leave_room_for_others():
         assert begun.ended
 
 
+def upload(size):
+    """Upload more frames of one size than a client has tokens for small ones, and return how many bytes arrived."""
+    joined, frame = Joined(), DataFrame(1, data=bytes(size))
+    joined.say(a_post(1))
+    arrived = 0
+    for _ in range(4 * BURST + 1):
+        (event,) = joined.say(frame)
+        arrived += len(event.data)
+        joined.ours.open_window(1, size)
+    return arrived
+
+
+def test_a_long_upload_in_frames_of_16_bytes_is_no_abuse():
+    assert upload(16) == 16 * (4 * BURST + 1)
+
+
+def test_a_long_upload_in_smaller_frames_is_abuse():
+    with pytest.raises(AbuseFault, match="too many frames"):
+        upload(15)
+
+
 def test_what_is_announced():
     joined = Joined()
     settings = joined.client.remote_settings

@@ -1,5 +1,6 @@
 """Links: who may have one, and what happens to requests when one is lost, or when who serves them has gone."""
 
+import math
 import random
 import socket
 from contextlib import asynccontextmanager, suppress
@@ -646,6 +647,8 @@ async def test_what_nobody_waits_for_is_written_once_though_nothing_follows(auto
             one.send_with_next(FrameKind.WRITTEN, number)
             await trio.sleep(1)
             assert there.recv(100) == encode_frames(FrameKind.WRITTEN, number)
+            # A link with nothing to write wakes its process for nothing.
+            assert trio.lowlevel.current_statistics().seconds_to_next_deadline == math.inf
         nursery.cancel_scope.cancel()
 
 

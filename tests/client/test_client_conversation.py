@@ -17,8 +17,9 @@ from mcpbus.client import client
 from mcpbus.client.errors import ClientError, DisconnectedError
 from mcpbus.client.kept_notifications import KEPT_NOTIFICATIONS
 from mcpbus.client.server_questions import MOST_QUESTIONS
+from mcpbus.client.wire import encode_message
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.jsonrpc import JsonRpcResponse, Undecodable
+from mcpbus.protocol.jsonrpc import ErrorObject, JsonRpcResponse, Undecodable
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus, open_client
@@ -65,6 +66,15 @@ async def test_a_question_has_an_answer(on_question, question, told, autojump_cl
         said(wall.client, id="q", **question)
         await wait_all_tasks_blocked()
     assert answers(wall) == {"q": told}
+
+
+@pytest.mark.parametrize(
+    ("data", "written"), [(msgspec.UNSET, {}), (msgspec.Raw(b'{"why":"never"}'), {"data": {"why": "never"}})]
+)
+def test_a_refusal_is_written_with_the_data_that_it_has(data, written):
+    line = encode_message(JsonRpcResponse("q", error=ErrorObject(-32099, "no", data)))
+    error = {"code": -32099, "message": "no", **written}
+    assert msgspec.json.decode(line) == {"jsonrpc": "2.0", "id": "q", "error": error}
 
 
 ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"

@@ -16,7 +16,7 @@ from mcpbus.cluster.directory import SessionClaim, StoredSession, released_home
 from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.messages import SendFate, decode_tell, encode
 from mcpbus.core.notification import custom
-from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Location
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind, Reason
@@ -472,6 +472,25 @@ async def test_a_session_that_nobody_has_yet_is_waited_for(owner, closed, autoju
         assert (notice.receipt.place, wire.told) == (Location.AWAY, [])
         await trio.sleep(0.2)
         assert (notice.receipt.fate, wire.told) == (UNREACHABLE, [])
+
+
+async def sent_with(limits):
+    """Send one message to a session elsewhere, and return the bytes that it counts for and its fate."""
+    async with open_bus(make(), limits=limits) as bus, trio.open_nursery() as nursery:
+        wire = Wire(nursery)
+        notice = custom(bus.ledger, MessageKind.SESSION_CUSTOM, SAID, None)
+        OrderedSessionSender(wire, bus, 5, "name", "there").tell(notice)
+        fate = notice.receipt.fate
+        for channel, _ in wire.told:
+            channel.lose()
+    return sum(len(payload) + OVERHEAD_BYTES for _, payload in wire.told), fate
+
+
+async def test_a_message_of_exactly_the_limit_is_sent_and_no_longer_one(autojump_clock):
+    size, fate = await sent_with(Limits())
+    assert (size > OVERHEAD_BYTES, fate) == (True, None)
+    assert await sent_with(Limits(outbox_bytes=size)) == (size, None)
+    assert await sent_with(Limits(outbox_bytes=size - 1)) == (0, OVERFLOW)
 
 
 async def test_what_is_said_while_something_comes_back_comes_after_it(autojump_clock):

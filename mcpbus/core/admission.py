@@ -161,7 +161,7 @@ class Admission:
 
     Args:
         limit: How many there may be at once.
-        budget: Without room in it nobody may come in; None for no such bound.
+        budget: Without room in it only owners that hold little may come in; None for no such bound.
         option: The name of the option that sets the limit.
         what: What they are, for people.
         reached: Where it is noted that somebody was refused.
@@ -284,11 +284,11 @@ class Admission:
             owner: Who does.
 
         Raises:
-            ServerOverloaded: The server is shutting down, or keeps as much for its clients as it may.
+            ServerOverloaded: The server is shutting down, or keeps as much for its clients as it may, and not for others alone.
         """
         if self.closed:
             raise ServerOverloaded("The server is shutting down")
-        if self._budget.full:
+        if self._budget.refuses(owner):
             raise ServerOverloaded(self._budget.refusal(owner))
 
     async def wait_idle(self) -> None:

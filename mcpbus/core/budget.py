@@ -3,7 +3,8 @@
 Each bound of one stream, one session or one request leaves open what ten thousand of them may keep. So whoever keeps
 something for a client that waits, or makes others wait, has an `MemoryAccount` and says how much it is. Where all of it is more
 than there may be, those that hold the most are told to end, until there is room again: nobody goes for being small. What
-they hold counts until they have let go of it; should that be too much by itself, newcomers are refused meanwhile.
+they hold counts until they have let go of it; should that be too much by itself, newcomers are refused meanwhile. A reserve
+beyond the limit is kept for owners that hold next to nothing: they are not refused because others take long to let go.
 
 Nothing is counted that does not wait: an answer that is written at once costs no account.
 """
@@ -24,6 +25,12 @@ SHORT_BYTES: Final = 4096
 
 _SPARED: Final = 8
 """Which part of the limit is made free at once, so that the next byte does not begin the search anew."""
+
+_RESERVED: Final = 4
+"""Part of the limit that is there beyond it, for newcomers whose owners hold little."""
+
+_LITTLE: Final = 10
+"""An owner that holds less than this part of what is left of the reserve holds little."""
 
 _HEAVIEST: Final = 1 + PART_BYTES
 """What one byte of JSON comes to at most, as `weigh` has it."""
@@ -99,11 +106,11 @@ class MemoryBudget:
     Attributes:
         limit: The same.
         held: How many bytes are held.
-        full: Whether that is more than there may be: newcomers are refused.
+        full: Whether that is more than there may be: `refuses` tells which newcomers are refused.
         line: In which those wait who bring much: it is read one after the other, and everybody else has a turn in between.
     """
 
-    __slots__ = ("_accounts", "_ending", "_leaving", "full", "held", "limit", "line", "reached")
+    __slots__ = ("_accounts", "_ending", "_holdings", "_leaving", "full", "held", "limit", "line", "reached")
 
     def __init__(self, limit: float, reached: LimitMonitor) -> None:
         self.limit = limit
@@ -114,6 +121,7 @@ class MemoryBudget:
         self._accounts: dict[MemoryAccount, None] = {}  # those that hold something
         self._leaving = 0  # held by those that were told to end
         self._ending = False
+        self._holdings: dict[Hashable, int] | None = None  # what each owner holds, once that matters
 
     def account(
         self, what: str, end: Callable[[], object] | None = None, *, owner: Hashable = None
@@ -152,6 +160,18 @@ class MemoryBudget:
         """Return those that hold something."""
         return list(self._accounts)
 
+    def refuses(self, owner: Hashable) -> bool:
+        """Whether a newcomer of this owner's is refused: too much is held, and not by others alone, or the reserve is used up too."""
+        if not self.full:
+            return False
+        if self._holdings is None:
+            self._holdings = {}
+            for account in self._accounts:
+                self._holdings[account.owner] = self._holdings.get(account.owner, 0) + account.held
+        left = self.limit + self.limit // _RESERVED - self.held
+        own = 0 if owner is None else self._holdings.get(owner, 0)
+        return left <= 0 or own * _LITTLE > left
+
     def refusal(self, owner: Hashable) -> str:
         """Note that a newcomer of this owner's is refused, and return what it is told."""
         self.reached.note("memory_bytes", owner, "a newcomer was refused")
@@ -162,6 +182,10 @@ class MemoryBudget:
         if account.leaving:
             self._leaving += size
         self.full = self.held > self.limit
+        if not self.full:
+            self._holdings = None
+        elif self._holdings is not None:
+            self._holdings[account.owner] = self._holdings.get(account.owner, 0) + size
         if self.full and not self._ending and self.held - self._leaving > self.limit:
             self._ending = True
             try:

@@ -278,7 +278,7 @@ class ListElsewhere(msgspec.Struct, frozen=True):
         if self.first:
             async with trio.open_nursery() as nursery:
                 for refresh in self.features().refreshing(call.context, self.name):
-                    nursery.start_soon(refresh)
+                    nursery.start_soon(refresh, call.bus.budget)
         return self.answer(self.features().seen_by(call.context))
 
 

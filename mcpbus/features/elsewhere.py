@@ -10,8 +10,8 @@ from mcpbus.features.prompt import RegisteredPrompt
 from mcpbus.features.tool import Tool
 from mcpbus.protocol.messages import ListName
 
-Refresh: TypeAlias = Callable[[], Awaitable[None]]
-"""Asks an upstream server for a list, unless what is known of it is fresh."""
+Refresh: TypeAlias = Callable[[Any], Awaitable[None]]
+"""Asks an upstream server for a list, unless what is known of it is fresh. Takes the memory budget in which the list counts."""
 Kind: TypeAlias = Literal["tools", "prompts", "resources", "templates"]
 KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 

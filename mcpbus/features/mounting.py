@@ -15,6 +15,7 @@ from mcpbus.features.elsewhere import KINDS, Difference, Kind, Refresh, owner_of
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.extension_method import ExtensionMethod
 from mcpbus.features.function import Function
+from mcpbus.features.left_out import LeftOut
 from mcpbus.features.origin import MountOrigin
 from mcpbus.features.prompt import RegisteredPrompt
 from mcpbus.features.registry import ItemRegistry
@@ -432,6 +433,7 @@ class Mount:
     def _derive(self, below: Difference) -> Difference:
         new: dict[Kind, dict[str, Any]] = {}
         gone: dict[Kind, frozenset[str]] = {}
+        left_out = LeftOut(_log)
         for kind, (registry, _, rename, derive) in zip(KINDS, self._lists(), strict=True):
             taken = self._taken[id(registry)]
             new[kind] = {}
@@ -442,8 +444,9 @@ class Mount:
                         registry.check_free(key)  # it may be one of the server's above
                     new[kind][key] = derive(key, item)
                 except RegistrationError as error:
-                    _log.warning("what a mounted server shows to one client is not offered: %s", error)
+                    left_out.note("what a mounted server shows to one client is not offered: %s", error)
             gone[kind] = frozenset(key for key, (name, _) in taken.items() if name in below.gone[kind])
+        left_out.log()
         return Difference(new, gone)
 
     def rank(self, name: str) -> int | None:
@@ -539,8 +542,10 @@ class Mount:
                 refused.add(str(error))
                 continue
             taken[key] = (name, item)
+        left_out = LeftOut(_log, logging.ERROR)
         for said in sorted(refused - self._refused.get(id(above), frozenset())):  # once, not with each change
-            _log.error("what a mounted server registered is not offered: %s", said)
+            left_out.note("what a mounted server registered is not offered: %s", said)
+        left_out.log()
         self._refused[id(above)] = frozenset(refused)
         above.replace(gone, new)
         back = [key for key in new if aside.pop(key, None) is taken[key][1]]

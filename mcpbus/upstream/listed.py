@@ -8,6 +8,7 @@ import msgspec
 
 from mcpbus.client.yielding import Yielder
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.left_out import LeftOut
 from mcpbus.features.registry import ItemRegistry
 from mcpbus.protocol.errors import quoted
 from mcpbus.upstream.errors import told
@@ -51,13 +52,13 @@ class Listed:
         made: dict[str, Any] = {}
         kept: dict[str, bytes] = {}
         spellings: dict[str, str] = {}
-        turn = Yielder()
+        turn, left_out = Yielder(), LeftOut(_log)
         for each in described:
             await turn.pause()
             key, text = str(each.get(self._key)), msgspec.json.encode(each)
             place = self._registry.place(key)
             if place in spellings:
-                _log.warning(
+                left_out.note(
                     "%s lists the %s %s twice; the second one is left out",
                     self._server,
                     self._noun,
@@ -65,8 +66,9 @@ class Listed:
                 )
             elif self.taken.get(key) == text:
                 kept[key], spellings[place] = text, key
-            elif (item := self._try(key, each)) is not None:
+            elif (item := self._try(key, each, left_out)) is not None:
                 kept[key], made[key], spellings[place] = text, item, key
+        left_out.log()
         gone = [key for key in self.taken if key not in kept or key in made]
         self._offer(gone, kept, spellings, made)
 
@@ -81,35 +83,42 @@ class Listed:
         self.version += 1
         self._replace(gone, made)
 
-    async def read(self, described: Iterable[Described]) -> dict[str, tuple[bytes, Described]]:
-        """Return what one client's connection lists, by key, without what is not this list's to give. Other tasks run in between."""
-        read: dict[str, tuple[bytes, Described]] = {}
+    async def read(self, described: Iterable[Described]) -> dict[str, bytes]:
+        """Return what one client's connection lists, by key, without what is not this list's to give. Other tasks run in between.
+
+        What the shared list has too is the same object as there: a key, a text, or the whole dict.
+        """
+        read: dict[str, bytes] = {}
         turn = Yielder()
         for each in described:
             await turn.pause()
             key = self._shared_key(each)
             if key in self.taken or not self._registry.knows(key):
-                read[key] = msgspec.json.encode(each), each
-        return read
+                text, shared = msgspec.json.encode(each), self.taken.get(key)
+                read[key] = shared if shared == text else text
+        return self.taken if read == self.taken else read
 
     def _shared_key(self, described: Described) -> str:
         """Return the key of what one client's connection lists, as the shared list spells it if it has it."""
         key = str(described.get(self._key))
         return self._spellings.get(self._registry.place(key), key)
 
-    def make(self, described: Described) -> Any:
-        """Make what is offered; None if it cannot be offered, and the log says why."""
+    def make(self, text: bytes, left_out: LeftOut) -> Any:
+        """Make what is offered of its description; None if it cannot be offered."""
         try:
-            return self._make(described)
+            return self._make(msgspec.json.decode(text))
         except RegistrationError as error:
-            _log.warning("what %s offers is left out: %s", self._server, told(error))
+            self._note(error, left_out)
             return None
 
-    def _try(self, key: str, described: Described) -> Any:
+    def _note(self, error: RegistrationError, left_out: LeftOut) -> None:
+        left_out.note("what %s offers is left out: %s", self._server, told(error))
+
+    def _try(self, key: str, described: Described, left_out: LeftOut) -> Any:
         try:
             if self._registry.place(key) not in self._spellings:
                 self._registry.check_free(key)
             return self._make(described)
         except RegistrationError as error:
-            _log.warning("what %s offers is left out: %s", self._server, told(error))
+            self._note(error, left_out)
             return None

@@ -15,6 +15,7 @@ import trio
 
 from mcpbus.client.client import ServerDescription
 from mcpbus.client.errors import ClientError, DisconnectedError
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
 from mcpbus.core.open_count import ActiveCounter
@@ -27,7 +28,7 @@ from mcpbus.features.elsewhere import Difference
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.uris import canonical_uri
-from mcpbus.upstream.client_lists import KINDS_OF, ClientLists, Inquiry
+from mcpbus.upstream.client_lists import KINDS_OF, Inquiry
 from mcpbus.upstream.client_subscriptions import ClientSubscriptions
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import NotificationRelay
@@ -288,8 +289,8 @@ class ProxyRuntime:
         """What makes features of names that are in no list."""
         return self._mirror
 
-    async def refresh(self, client: RequestContext, name: ListName) -> None:
-        """Ask for a list for a client: over its own connection, if it has one.
+    async def refresh(self, client: RequestContext, name: ListName, budget: MemoryBudget) -> None:
+        """Ask for a list for a client: over its own connection, if it has one. What it alone sees counts in the memory budget.
 
         It waits for no longer than `WAIT_SECONDS`, and not at all for a server that was never there, or that is late with another list.
         """
@@ -301,7 +302,11 @@ class ProxyRuntime:
         inquiry = self._inquiries.get((key, name))
         if inquiry is None:
             self._forget_inquiries()
-            ask = partial(self._ask_shared, name) if use is None else partial(self._ask_own, requester, name)
+            ask = (
+                partial(self._ask_shared, name)
+                if use is None
+                else partial(self._ask_own, requester, name, budget)
+            )
             tell_late = partial(self._tell_late, key, name)
             inquiry = Inquiry(ask, tell_late, lambda: self._relay.passed_on)
             self._inquiries[key, name] = inquiry
@@ -324,20 +329,21 @@ class ProxyRuntime:
             await self._look(pipe, [name])
         return trio.current_time() - began
 
-    async def _ask_own(self, requester: Requester, name: ListName) -> float:
+    async def _ask_own(self, requester: Requester, name: ListName, budget: MemoryBudget) -> float:
         began = trio.current_time()
         try:
             async with self._pool.lend(requester) as pipe:
                 began = trio.current_time()
                 if pipe.use.owned:
-                    await self._list_own(pipe, name)
+                    await self._list_own(pipe, name, budget)
         except (UpstreamError, ClientError, ProtocolError, trio.TooSlowError) as error:
             _log.warning(
                 "%s of %s cannot be listed for one client: %s", name, self._upstream.name, told(error)
             )
         return trio.current_time() - began
 
-    async def _list_own(self, pipe: UpstreamConnection, name: ListName) -> None:
+    async def _list_own(self, pipe: UpstreamConnection, name: ListName, budget: MemoryBudget) -> None:
+        pipe.count_in(budget)
         has = (await pipe.client.describe()).capabilities
         with trio.fail_after(LOOK_SECONDS):
             lists = (
@@ -345,9 +351,7 @@ class ProxyRuntime:
                 if name in has
                 else [()] * len(KINDS_OF[name])
             )
-        if pipe.lists is None:
-            pipe.lists = ClientLists(self._mirror.lists)
-        await pipe.lists.take(name, lists)
+        await pipe.take_list(name, lists, self._mirror.lists, budget)
         self._relisted()
 
     def _tell_late(self, use: ConnectionKey, name: ListName) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -15,12 +15,15 @@ from mcpbus.client.pending import OnQuestion
 from mcpbus.core.budget import SHORT_BYTES, MemoryAccount, MemoryBudget
 from mcpbus.core.places import FairToken
 from mcpbus.core.session import Session
+from mcpbus.features.elsewhere import Kind
 from mcpbus.protocol.errors import ProtocolError, method_not_found
 from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era
 from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.upstream.client_lists import ClientLists
 from mcpbus.upstream.errors import UpstreamError, told
+from mcpbus.upstream.listed import Listed
 from mcpbus.upstream.question import RelayedInputRequest
 from mcpbus.upstream.target import Upstream
 
@@ -267,6 +270,8 @@ class UpstreamConnection:
             self.leave_place()
             if self._account is not None:
                 self._account.close()
+            if self.lists is not None:
+                self.lists.close()
             self.ended.set()
             self._opened.set()
 
@@ -322,6 +327,21 @@ class UpstreamConnection:
             self._account = self._open_account(budget)
             self.client.count_waiting(partial(self._count, budget))
             self.client.count_reading(partial(self._count_reading, budget))
+
+    async def take_list(
+        self,
+        name: ListName,
+        listed: Sequence[Sequence[dict[str, Any]]],
+        shared: Mapping[Kind, Listed],
+        budget: MemoryBudget,
+    ) -> None:
+        """Take what the server lists to the client that owns the connection, and count it in a budget. Other tasks run in between."""
+        if self.ended.is_set():
+            return
+        if self.lists is None:
+            open_account = partial(budget.account, "what an upstream server lists", owner=self.owner)
+            self.lists = ClientLists(shared, open_account)
+        await self.lists.take(name, listed)
 
     def _count_reading(self, budget: MemoryBudget, give_up: Callable[[], object]) -> MemoryAccount:
         return budget.account("a message of an upstream server", give_up, owner=self.owner)

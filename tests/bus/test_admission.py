@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.core.admission import Admission, InFlight, QuotaExceeded, ServerOverloaded
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.shares import kept
 from mcpbus.protocol.errors import ProtocolError
 from tests.at_home import NO_CLIENT
@@ -51,6 +53,20 @@ async def test_an_id_may_be_used_again_once_its_place_was_given_back():
     assert table.find(1) is None
     admission.admit(1, table, BOB)
     assert (len(admission), len(table)) == (1, 1)
+
+
+async def test_while_memory_is_full_because_of_others_a_request_of_who_holds_nothing_is_admitted():
+    budget = MemoryBudget(1000, LimitMonitor())
+    account = budget.account("a stream", owner="alice")
+    account.hold(1001)
+    admission = Admission(10, budget)
+    with pytest.raises(ServerOverloaded, match="try again later"):
+        admission.admit(1, None, ALICE)
+    admission.admit(1, None, BOB)
+    account.hold(300)
+    with pytest.raises(ServerOverloaded, match="try again later"):
+        admission.admit(1, None, BOB)
+    assert len(admission) == 1
 
 
 @pytest.mark.parametrize(("whole", "one"), [(1, 5), (5, 1)])

@@ -63,6 +63,28 @@ async def test_what_may_not_end_stays_and_newcomers_are_refused(autojump_clock):
     assert reached.counts == {"memory_bytes": 1}
 
 
+async def test_while_others_let_go_an_owner_that_holds_little_is_let_in(autojump_clock):
+    """A quarter of the limit is there for such owners, and no more."""
+    budget = budget_of(1000)
+    large = budget.account("a stream", lambda: None, owner="alice")
+    large.hold(1001)
+    own = budget.account("a call", owner="carol")
+    own.hold(20)
+    assert budget.full
+    assert [budget.refuses(each) for each in ("alice", "bob", "carol", None)] == [True, False, False, False]
+    own.hold(5)
+    assert budget.refuses("carol"), "it holds more than a tenth of what is left"
+    assert not budget.refuses("bob")
+    own.release(5)
+    assert not budget.refuses("carol")
+    large.hold(229)
+    assert budget.refuses("bob"), "nothing is left for newcomers"
+    large.close()
+    assert not any(budget.refuses(each) for each in ("alice", "bob", "carol"))
+    budget.account("a stream", lambda: None, owner="bob").hold(1001)
+    assert [budget.refuses(each) for each in ("alice", "bob")] == [False, True]
+
+
 async def test_an_end_may_make_others_hold_something(autojump_clock):
     budget, gone = budget_of(100), []
     heir = budget.account("a session")

@@ -1,6 +1,7 @@
 """The lists of each client: those of its own connection, new ones without notice, and what is in no list at all."""
 
 import json
+import math
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -12,7 +13,9 @@ import trio
 from scripted import SAID, Scripted
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
-from mcpbus import ProtocolError, Server
+from mcpbus import Limits, ProtocolError, Server
+from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.examples.demo import server as demo
 from mcpbus.features.elsewhere import KINDS
 from mcpbus.gateway import gateway
@@ -432,18 +435,19 @@ async def test_a_list_makes_the_tools_that_the_shared_one_lacks_and_lets_other_t
     made = []
 
     async def read(described):
-        return {each: (each.encode(), each) for each in described}
+        return {each: each.encode() for each in described}
 
     shared = {
         kind: SimpleNamespace(
             read=read,
             version=0,
             taken={"t0": b"t0", "t1": b"t1"},
-            make=lambda each: made.append(each) or each,
+            make=lambda text, _left_out: made.append(text.decode()) or text.decode(),
         )
         for kind in KINDS
     }
-    lists = ClientLists(shared)
+    budget = MemoryBudget(math.inf, LimitMonitor())
+    lists = ClientLists(shared, partial(budget.account, "what an upstream server lists"))
     assert not await lists.take("tools", [["t0", "t1"]])
     assert made == []
     turns = 0
@@ -457,11 +461,155 @@ async def test_a_list_makes_the_tools_that_the_shared_one_lacks_and_lets_other_t
     new = [f"n{number}" for number in range(100)]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count)
-        await lists._make("tools", await read(["t0", *new]))
+        assert await lists.take("tools", [["t0", *new]])
         assert made == new
         nursery.cancel_scope.cancel()
     assert turns >= 50
-    assert await lists.take("tools", [["t0", *new]])
+    assert not await lists.take("tools", [["t0", *new]])
     assert made == new
     assert lists.difference.new["tools"] == {each: each for each in new}
     assert lists.difference.gone["tools"] == {"t1"}
+
+
+def described(*names, size=0):
+    return [{"name": name, "inputSchema": {"type": "object"}, "description": "x" * size} for name in names]
+
+
+def listing(own, shared=("t",), *, size=0):
+    """An upstream server that lists one thing to clients, and another one over the connection that is nobody's."""
+
+    def answer(wire, _request, _params):
+        first = wire is wire.server.wires[0]
+        return {"tools": described(*shared, size=size) if first else described(*own, size=size)}
+
+    return Scripted(OLD, tools_list=answer)
+
+
+def held(bus):
+    return sum(each.held for each in bus.budget.accounts() if each.what == "what an upstream server lists")
+
+
+async def test_what_one_client_alone_is_shown_counts_in_memory_until_its_connection_ends(autojump_clock):
+    async with open_bus(listing(["t", "own"], size=100_000).proxy()) as bus:
+        async with bus.connect(revision=OLD) as client:
+            assert await names(client) == {"t", "own"}
+            assert 100_000 < held(bus) < 500_000
+        await trio.sleep(1)
+        assert held(bus) == 0
+
+
+async def test_what_is_listed_no_more_counts_no_more(autojump_clock):
+    own = ["own"]
+
+    def answer(wire, _request, _params):
+        return {"tools": described("t", *(own if wire is not wire.server.wires[0] else ()), size=100_000)}
+
+    async with open_bus(Scripted(OLD, tools_list=answer).proxy()) as bus, bus.connect(revision=OLD) as client:
+        assert await names(client) == {"t", "own"}
+        assert held(bus) > 100_000
+        own.clear()
+        await client.call_tool("t")
+        assert await names(client) == {"t"}
+        assert held(bus) == 0
+
+
+async def test_no_more_is_made_of_a_list_than_fits_in_memory():
+    made = []
+
+    async def read(described):
+        return {each: each.encode() for each in described}
+
+    def make(text, _left_out):
+        made.append(text)
+        return text
+
+    shared = {kind: SimpleNamespace(read=read, version=0, taken={}, make=make) for kind in KINDS}
+    budget = MemoryBudget(50_000, LimitMonitor())
+    lists = ClientLists(shared, partial(budget.account, "what an upstream server lists"))
+    assert not await lists.take("tools", [[f"n{number}" for number in range(1000)]])
+    assert len(made) < 20
+    assert (budget.held, budget.accounts()) == (0, [])
+
+
+async def test_a_list_like_the_shared_one_is_kept_once(autojump_clock):
+    proxy = listing(["t", "u"], ["t", "u"], size=100_000).proxy()
+    async with open_bus(proxy) as bus, bus.connect(revision=OLD) as client:
+        assert await names(client) == {"t", "u"}
+        (pipe,) = [pipe for pipe in _pipes(proxy) if pipe.lists is not None]
+        shared = proxy.connection._mirror.lists["tools"].taken
+        assert pipe.lists._read["tools"] is shared
+        assert held(bus) == 0
+
+
+async def test_items_like_the_shared_ones_are_kept_once(autojump_clock):
+    proxy = listing(["t", "own"], ["t"], size=100_000).proxy()
+    async with open_bus(proxy) as bus, bus.connect(revision=OLD) as client:
+        assert await names(client) == {"t", "own"}
+        (pipe,) = [pipe for pipe in _pipes(proxy) if pipe.lists is not None]
+        assert pipe.lists._read["tools"]["t"] is proxy.connection._mirror.lists["tools"].taken["t"]
+
+
+def _pipes(proxy):
+    return [pipe for pipes in proxy.connection._pool._pipes.values() for pipe in pipes]
+
+
+async def test_past_the_memory_budget_a_client_sees_the_shared_list_and_still_calls_its_own(autojump_clock):
+    own = [f"own{number}" for number in range(10)]
+    proxy = listing(["t", *own], size=20_000).proxy()
+    async with (
+        open_bus(proxy, limits=Limits(memory_bytes=300_000)) as bus,
+        bus.connect(revision=OLD) as client,
+    ):
+        assert await names(client) == {"t"}
+        assert held(bus) == 0
+        assert (await client.call_tool("own3"))["content"] == SAID["content"]
+        assert bus.statistics().limits_reached["memory_bytes"] >= 1
+
+
+async def test_the_lists_of_whoever_holds_most_are_forgotten(autojump_clock):
+    """The client that has the larger list goes back to the shared one; the other one keeps its own."""
+    large = [f"large{number}" for number in range(10)]
+
+    def answer(wire, _request, _params):
+        number = wire.server.wires.index(wire)
+        return {"tools": described("t", *([], ["small"], large)[number], size=20_000)}
+
+    proxy = Scripted(OLD, tools_list=answer).proxy()
+    async with (
+        open_bus(proxy, limits=Limits(memory_bytes=500_000)) as bus,
+        bus.connect(revision=OLD, principal="alice") as alice,
+        bus.connect(revision=OLD, principal="bob") as bob,
+    ):
+        assert await names(alice) == {"t", "small"}
+        assert await names(bob) == {"t"}
+        assert await names(alice) == {"t", "small"}
+
+
+@pytest.mark.parametrize(
+    "bad", [{"inputSchema": 5}, {"inputSchema": {}, "execution": {"taskSupport": "required"}}]
+)
+async def test_however_many_items_of_a_list_are_bad_the_log_has_one_line(bad, autojump_clock, caplog):
+    """One for the shared list, and one for the list of the client."""
+    tools = [*described("t"), *({"name": f"bad{number}", **bad} for number in range(50))]
+    scripted = Scripted(OLD, tools_list={"tools": tools})
+    async with open_client(scripted.proxy(), revision=OLD) as client:
+        assert await names(client) == {"t"}
+    lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert len(lines) == 2
+    assert all(line.endswith("(and 49 more items of this list)") for line in lines)
+
+
+async def test_however_many_names_are_too_long_with_their_prefix_the_log_has_one_line(autojump_clock, caplog):
+    """One for the shared list, and one for what the client alone is shown."""
+    long = [f"{number:02}{'x' * 60}" for number in range(50)]
+    server = Server("above")
+    server.mount(
+        listing(["t", *(f"o{name[1:]}" for name in long[:10])], ["t", *long]).proxy(), prefix="below"
+    )
+    async with open_client(server, revision=OLD) as client:
+        assert await names(client) == {"below_t"}
+    lines = [record.getMessage() for record in caplog.records if "is not offered" in record.getMessage()]
+    assert [line[line.rindex("(") :] for line in lines] == [
+        "(and 49 more items of this list)",
+        "(and 9 more items of this list)",
+    ]

@@ -180,6 +180,17 @@ async def test_who_may_have_missed_a_change_while_the_server_was_lost_is_told_so
     assert heard == ["d://a"]
 
 
+async def test_a_server_that_returns_without_resources_is_asked_for_none(autojump_clock):
+    scripted = Scripted(NEW)
+    async with open_client(scripted.proxy()) as client, client.listen(uris=["d://a"]):
+        assert listening(scripted) == ["d://a"]
+        scripted.capabilities = {"tools": {"listChanged": True}}
+        scripted.wires[-1].client.disconnected("a version without resources replaces it")
+        await trio.sleep(5)
+        assert len(scripted.wires) == 2
+        assert listening(scripted) == []
+
+
 @pytest.mark.parametrize("there", [OLD, NEW])
 @pytest.mark.parametrize("here", [OLD, NEW])
 async def test_the_other_server_is_asked_for_a_resource_as_it_spells_it(here, there, autojump_clock):

@@ -467,6 +467,18 @@ async def test_a_body_that_is_said_to_be_too_long_is_refused_before_it_comes(aut
         assert trio.current_time() < 1
 
 
+@pytest.mark.parametrize("limit", [1000, 60_000])
+@pytest.mark.parametrize("measured", [False, True])
+async def test_a_body_of_exactly_the_limit_is_read(limit, measured, autojump_clock):
+    """A short one without a task, a long one in one, with its length in the head or not."""
+    async with connected(http={"max_body_bytes": limit}) as client:
+        fields = [("content-length", str(limit))] if measured else []
+        stream_id = await client.post("echo", *fields)
+        await client.send_data(stream_id, b" " * (limit - 1))
+        await client.send_data(stream_id, b"{", end=True)
+        assert await client.answered(stream_id) == "400"
+
+
 @pytest.mark.parametrize("length", [2000, 60_000])
 async def test_a_body_that_comes_steadily_is_waited_for_however_long_that_takes(length, autojump_clock):
     """A short one without a task, a long one in one."""

@@ -247,7 +247,7 @@ def test_ctrl_c_at_a_question_ends_the_command(revision):
 
 def test_without_a_terminal_a_question_is_declined_and_it_is_said_so():
     out, err = run("call", ASKING, "plan")
-    assert out == "Declined None\n"
+    assert out == "DeclinedElicitation None\n"
     assert err.endswith("Declined: there is no terminal to ask in.\n")
 
 

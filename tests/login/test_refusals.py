@@ -86,7 +86,7 @@ def test_what_an_answer_says(status, fields, token, refusal):
     assert read_refusal(status, fields, token) == refusal
 
 
-def test_no_more_than_the_first_letters_of_long_challenges_are_read():
+def test_no_more_than_the_first_parts_of_long_challenges_are_read():
     """They are read in one piece: a server that writes 48 KB would delay others."""
     named = f'resource_metadata="{PLACE}"'
     long = 'Bearer k="x"' + ', k="x"' * 5_000

@@ -1,6 +1,6 @@
 """What a server's answer says of the token that came with the request, or was missing (RFC 6750, section 3)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import attrs
@@ -10,8 +10,6 @@ from mcpbus.client.oauth.scopes import read_scopes
 from mcpbus.protocol.http.challenges import Challenge, read_challenges
 
 _BEARER: Final = "bearer"
-_MOST_LETTERS: Final = 8 * 1024
-"""How much of a server's challenges is read. They are read in one piece, while no other task runs."""
 
 
 @attrs.frozen
@@ -43,7 +41,7 @@ def read_refusal(status: int, fields: Sequence[str], token: str | None) -> Token
     """
     if status not in {401, 403}:
         return None
-    mine = [each for each in read_challenges(_shortened(fields)) if each.scheme == _BEARER]
+    mine = [each for each in read_challenges(fields) if each.scheme == _BEARER]
     challenge = next(
         (each for each in mine if "resource_metadata" in each.parameters), mine[0] if mine else None
     )
@@ -57,14 +55,6 @@ def read_refusal(status: int, fields: Sequence[str], token: str | None) -> Token
         # Servers leave the field out, and a proxy in front of one writes Negotiate or Basic of its own. The metadata tells.
         return TokenChallenge(token, too_little=False)
     return _refusal(challenge, token, too_little=False)
-
-
-def _shortened(fields: Sequence[str]) -> Iterator[str]:
-    """Yield the first letters of fields, so many of all together as are read."""
-    left = _MOST_LETTERS
-    for field in fields:
-        yield field[:left]
-        left -= min(left, len(field))
 
 
 def _asks_for_scopes(challenge: Challenge) -> bool:

@@ -181,7 +181,7 @@ class TokenSource:
         if wanted and set(wanted) <= set(granted):
             raise InsufficientScopeError(f"{fault}; its issuer says that it does", wanted)
         if self._in_vain & set(wanted) or not set(scopes) - {OFFLINE, *granted}:
-            raise InsufficientScopeError(f"{fault}; it was asked for, and not granted", wanted)
+            raise InsufficientScopeError(f"{fault}; its scopes were asked for, and not granted", wanted)
         return scopes
 
     async def _log_in(

@@ -6,7 +6,7 @@ no more is left out than up to the next comma, or where a quotation does not end
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -20,6 +20,8 @@ _PARAMETER: Final = re.compile(rf'({_WORD}){_SPACE}={_SPACE}(?:"((?:[^"\\]|\\.)*
 _ESCAPED: Final = re.compile(r"\\(.)")
 # A quotation that does not end is looked through once: a field of a hundred thousand characters may have half as many beginnings of one.
 _UNREADABLE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[^,"])*+')
+_MOST_PARTS: Final = 1_000
+"""How many schemes, parameters and unreadable parts are read. They are read in one piece, while no other task runs."""
 
 
 @attrs.frozen
@@ -38,19 +40,20 @@ class Challenge:
 
 
 def read_challenges(fields: Iterable[str]) -> list[Challenge]:
-    """Read the challenges of an answer.
+    """Read the challenges of an answer: no more than its first 1,000 parts.
 
     Args:
         fields: The values of its fields WWW-Authenticate.
     """
-    return [challenge for field in fields for challenge in _read_field(field)]
+    parts = iter(range(_MOST_PARTS))
+    return [challenge for field in fields for challenge in _read_field(field, parts)]
 
 
-def _read_field(field: str) -> list[Challenge]:
+def _read_field(field: str, parts: Iterator[int]) -> list[Challenge]:
     found: list[Challenge] = []
     parameters: dict[str, str] = {}
     place = 0
-    while (place := _end(_GAP, field, place)) < len(field):
+    while (place := _end(_GAP, field, place)) < len(field) and next(parts, None) is not None:
         if (parameter := _PARAMETER.match(field, place)) is not None and found:
             name, quoted, plain = parameter.groups()
             parameters.setdefault(name.lower(), plain if quoted is None else _ESCAPED.sub(r"\1", quoted))

@@ -298,7 +298,8 @@ def equivalents() -> set[tuple[str, str, str]]:
     known = set()
     for line in EQUIVALENT.read_text().splitlines():
         if line and not line.startswith("#"):
-            path, text, change, _why = line.split(" | ")
+            path, _, rest = line.partition(" | ")
+            text, change, _why = rest.rsplit(" | ", 2)  # the text may have the operator in it
             known.add((path, text, change))
     return known
 

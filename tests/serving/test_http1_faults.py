@@ -150,6 +150,30 @@ async def test_a_client_that_goes_away_is_noticed_while_it_is_served(turns, path
         assert house.endpoint.gone == [path]
 
 
+async def test_a_write_to_a_client_that_has_left_raises(turns, autojump_clock):
+    """A handler that only writes would go on for nobody."""
+    async with open_lane(turns=turns) as house:
+        written = []
+
+        async def recite(http):
+            await http.start_stream([])
+            try:
+                for number in range(10):
+                    await http.write(b"line", more=True)
+                    written.append(number)
+                    await trio.sleep(1)
+            except trio.BrokenResourceError:
+                written.append("raised")
+
+        house.endpoint.recite = recite
+        client = await house.connect()
+        await client.say(get("/recite"))
+        await trio.sleep(2.5)
+        await client.leave()
+        await client.over.wait()
+        assert written == [0, 1, 2, "raised"]
+
+
 async def test_it_is_noticed_with_further_requests_before_the_end_too(turns, autojump_clock):
     async with open_lane(turns=turns) as house:
         client = await house.connect()

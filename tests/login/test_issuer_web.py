@@ -11,7 +11,7 @@ import trio
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from internet import Internet, answer
+from internet import Body, Internet, answer
 
 from mcpbus.client import http_library
 from mcpbus.client.oauth import http_web
@@ -71,6 +71,18 @@ async def test_what_is_sent(net, autojump_clock):
 async def test_what_is_answered(said, got, net, autojump_clock):
     net.hosts["id.example"] = saying(said)
     assert await OAuthHttpClient(FAR, ()).get("https://id.example/x") == got
+
+
+async def test_an_answer_that_is_a_stream_of_events_is_not_waited_for(net, autojump_clock):
+    """A server whose every GET is its stream would hold up a login for ten seconds at each place."""
+    endless = Body(b":\n\n", seconds=1, endless=True)
+    net.hosts["id.example"] = saying(answer(body=endless, content_type="Text/Event-Stream; charset=utf-8"))
+    began = trio.current_time()
+    with pytest.raises(
+        IssuerUnavailableError, match=r"https://id\.example/x answers with a stream of events"
+    ):
+        await OAuthHttpClient(FAR, ()).get("https://id.example/x")
+    assert trio.current_time() - began < 1
 
 
 async def test_of_several_addresses_one_after_the_other_is_tried(net, autojump_clock):

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from mcpbus.client.errors import told
-from mcpbus.client.http_answers import explain
+from mcpbus.client.http_answers import explain, media_type
 from mcpbus.client.http_library import certificates, httpx2
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
 from mcpbus.client.oauth.nearness import NetworkZone, nearness
@@ -169,6 +169,11 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -
     response = await client.send(request, stream=True, follow_redirects=False)
     body = bytearray()
     async with _closing(response.aclose):
+        if media_type(response) == "text/event-stream":
+            # A server may answer each GET with its stream of events, which has no end. That is no answer, and waited for in vain.
+            raise IssuerUnavailableError(
+                f"{shown(told(url))} answers with a stream of events, and not with JSON"
+            )
         async for piece in response.aiter_raw():
             # To its end, or that of our patience: what is left in the middle is left to the garbage collector.
             if len(body) <= LONGEST_DOCUMENT:

@@ -216,12 +216,12 @@ class Inquiry:
         self._heavy = self._was_late = False
         self._rests_until = -math.inf
 
-    async def fresh(self, nursery: trio.Nursery, *, waits: bool = True) -> None:
+    async def fresh(self, nursery: trio.Nursery, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the list is as new as this request, but not for long.
 
         Args:
             nursery: Where it is asked for, also once the request waits no more.
-            waits: Whether the request waits at all. If it does not, and the list differs, the client is notified later.
+            seconds: How long the request waits at most. If the list comes later and differs, the client is notified.
         """
         now = trio.current_time()
         rests = self._since is None and now < self._rests_until
@@ -232,12 +232,12 @@ class Inquiry:
         if self._since is None:
             self._since = now
             nursery.start_soon(self._run)
-        if not waits:
+        if seconds <= 0:
             self._given_up = True
             return
         self._waiting += 1
         try:
-            with trio.move_on_after(WAIT_SECONDS):
+            with trio.move_on_after(seconds):
                 while self._answered < mine:
                     await self._done.wait()
                 return

@@ -28,7 +28,7 @@ from mcpbus.features.elsewhere import Difference
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.uris import canonical_uri
-from mcpbus.upstream.client_lists import KINDS_OF, Inquiry
+from mcpbus.upstream.client_lists import KINDS_OF, WAIT_SECONDS, Inquiry
 from mcpbus.upstream.client_subscriptions import ClientSubscriptions
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import NotificationRelay
@@ -123,6 +123,7 @@ class ProxyRuntime:
         self._sorted_of = 0
         self._reached = LimitMonitor()
         self._nursery: trio.Nursery | None = None
+        self._started = 0.0
         self._inquiries: dict[tuple[ConnectionKey, ListName], Inquiry] = {}
         # Which subscriptions of which clients go over connections of their own, and how many of an owner do not.
         self._subscribed: dict[tuple[Hashable, str], bool] = {}
@@ -153,7 +154,7 @@ class ProxyRuntime:
             self._mirror.declare_all()
         try:
             async with background() as nursery:
-                self._nursery = nursery
+                self._nursery, self._started = nursery, trio.current_time()
                 nursery.start_soon(self._pool.run)
                 nursery.start_soon(self._hearing.run)
                 for key, subscriptions in self._client_subscriptions.items():  # from before
@@ -292,7 +293,8 @@ class ProxyRuntime:
     async def refresh(self, client: RequestContext, name: ListName, budget: MemoryBudget) -> None:
         """Ask for a list for a client: over its own connection, if it has one. What it alone sees counts in the memory budget.
 
-        It waits for no longer than `WAIT_SECONDS`, and not at all for a server that was never there, or that is late with another list.
+        It waits for no longer than `WAIT_SECONDS`, and not at all for a server that is late with another list. For a server that was never
+        there it waits for no longer than that after the start.
         """
         if self._nursery is None:
             return
@@ -311,7 +313,8 @@ class ProxyRuntime:
             inquiry = Inquiry(ask, tell_late, lambda: self._relay.passed_on)
             self._inquiries[key, name] = inquiry
         late = any(each.late for kind in KINDS_OF if (each := self._inquiries.get((key, kind))) is not None)
-        await inquiry.fresh(self._nursery, waits=self._watch.knows_server and not late)
+        soon = self._started + WAIT_SECONDS - trio.current_time()
+        await inquiry.fresh(self._nursery, 0 if late else WAIT_SECONDS if self._watch.knows_server else soon)
 
     def difference(self, client: RequestContext) -> Difference | None:
         """Return what a client sees otherwise than all do, over a connection of its own."""

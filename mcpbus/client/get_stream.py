@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS: Final = 10.0
 """How long somebody waits for it to be open: a server may hold back the head of its answer until there is something to tell."""
+_SOON_SECONDS: Final = 0.5
+"""How long the first request of a session waits for it: some servers discard a question for which no stream is open."""
 _SILENT_SECONDS: Final = 300.0
 """After how long without a byte, be it of a comment, it is taken to be broken: nobody says so of a connection that a firewall has forgotten."""
 _LASTING_SECONDS: Final = 30.0
@@ -87,6 +89,12 @@ class GetStream:
             await self._answered.wait()
         if self._why is not None:
             raise ClientError(f"the server tells nothing outside of requests: {self._why}")
+
+    async def soon(self) -> None:
+        """Wait until the stream is open, or was refused, if one is being opened; half a second at most."""
+        if self._scope is not None:
+            with trio.move_on_after(_SOON_SECONDS):
+                await self._answered.wait()
 
     def asked(self, method: str) -> None:
         """Note what is asked of the server: that may be what it tells there, and another attempt is made where it was given up."""

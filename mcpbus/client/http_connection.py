@@ -134,6 +134,7 @@ class HttpConnection:
                             await self._tell(outgoing, self._session.id)
                         if _opens_session(message):
                             self.stream.enter(self.client, self._session.id)
+                            await self.stream.soon()
                     elif pending is None:
                         self.waiting.written(outgoing)
                     elif self._session.renewing and message.method != "initialize":

@@ -246,7 +246,22 @@ async def test_who_waits_for_notifications_waits_on_where_there_is_no_stream_and
     assert [fields["mcp-session-id"] for fields in server.gets] == ["s1", "s2"]
 
 
-async def test_no_call_waits_for_the_stream():
+async def test_the_first_request_of_a_session_waits_for_a_stream_that_questions_may_come_on():
+    """Some servers discard a question for which no stream is open."""
+    order = []
+
+    async def late(stream):
+        await trio.sleep(0.05)
+        order.append("stream")
+        await open_with()(stream)
+
+    async with streaming(late, on_question=anybody) as (client, _):
+        await client.list_tools()
+        order.append("request")
+    assert order == ["stream", "request"]
+
+
+async def test_no_call_waits_for_ever_for_the_stream():
     async def never(stream):
         await stream.receive_some()
 

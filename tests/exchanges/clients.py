@@ -175,6 +175,7 @@ class Http2Client:
         self._client.increment_flow_control_window(_WINDOW)
         self._id = self._client.get_next_available_stream_id()
         self._ended = False
+        self._sending = trio.Lock()  # the tasks that send and receive both write
 
     async def run(self, request: Request, manner: str) -> None:
         """Send a request, and receive its response."""
@@ -237,7 +238,8 @@ class Http2Client:
                 self._client.send_headers(self._id, [(b"x-check", b"1")], end_stream=True)
 
     async def _flush(self) -> None:
-        await self._stream.send_all(self._client.data_to_send())
+        async with self._sending:
+            await self._stream.send_all(self._client.data_to_send())
 
     async def _leave(self, scope: trio.CancelScope) -> None:
         with server_may_close():

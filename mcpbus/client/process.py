@@ -332,10 +332,8 @@ class _LineBuffer:
 
     def end(self) -> None:
         """Count its bytes no longer."""
-        reading, self._reading = (
-            self._reading,
-            None,
-        )  # each refers to the other: the line would wait for the garbage collector
+        # Each refers to the other: the line would wait for the garbage collector.
+        reading, self._reading = self._reading, None
         if reading is not None:
             reading.close()
 

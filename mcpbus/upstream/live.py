@@ -313,8 +313,13 @@ class ProxyRuntime:
             inquiry = Inquiry(ask, tell_late, lambda: self._relay.passed_on)
             self._inquiries[key, name] = inquiry
         late = any(each.late for kind in KINDS_OF if (each := self._inquiries.get((key, kind))) is not None)
-        soon = self._started + WAIT_SECONDS - trio.current_time()
-        await inquiry.fresh(self._nursery, 0 if late else WAIT_SECONDS if self._watch.knows_server else soon)
+        if late:
+            seconds = 0.0
+        elif self._watch.knows_server:
+            seconds = WAIT_SECONDS
+        else:
+            seconds = self._started + WAIT_SECONDS - trio.current_time()
+        await inquiry.fresh(self._nursery, seconds)
 
     def difference(self, client: RequestContext) -> Difference | None:
         """Return what a client sees otherwise than all do, over a connection of its own."""

@@ -122,7 +122,7 @@ class SessionTakeover:
         }
         params = msgspec.convert(said, InitializeParams)
         registration = Registration(self._bus, session, params, REVISIONS[record.revision])
-        await registration.prepare()
+        await registration.prepare(None)
         self._restore(session, record, registration.complete())
 
     def _restore(self, session: Session, record: SessionRecord, result: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
@@ -92,12 +92,19 @@ class Backend(Protocol):
     def initialize(self, revision: Revision, session: Session | None, /) -> bytes:
         """The encoded InitializeResult, for a session; None stands for stateless serving."""
 
+    def seconds_left(self, principal: Any, /) -> float:
+        """Return how long a client may listen with the token that it has brought; infinite where tokens do not expire."""
+
     @property
     def registers(self) -> bool:
         """Whether it has something to do before an initialize is answered."""
 
-    async def register(self, session: Session, /) -> None:
+    async def register(self, session: Session, context: RequestContext | None, /) -> None:
         """Do it. If it raises, the session is refused; it is cancelled when its time is over.
+
+        Args:
+            session: The session.
+            context: The `initialize` request; None where this process takes over the session of another one, which got that request.
 
         Raises:
             ProtocolError: What to answer instead.

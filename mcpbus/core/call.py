@@ -77,6 +77,13 @@ class Handler(Protocol):
         """
 
     @property
+    def own_rounds(self) -> bool:
+        """Whether the handler seals states of its own, besides those of the bus.
+
+        A retry whose state the bus did not seal, or that has none, is then a request like any other.
+        """
+
+    @property
     def task_support(self) -> TaskSupport | None:
         """How the call may become a task; None if it may not."""
 

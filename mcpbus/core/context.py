@@ -320,13 +320,23 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         self._call.carrier.say(said)
         return said.receipt
 
-    def relay_questions(self, questions: Mapping[str | None, InputRequest]) -> Awaitable[list[Any]]:
-        """Ask what somebody else asks, together; to be awaited for the answers, in this order. For the bus.
+    def relay_questions(
+        self,
+        questions: Mapping[str | None, InputRequest],
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Awaitable[list[Any]]:
+        """Send the input requests of another server together. Awaits the responses, in this order. For the bus.
+
+        Args:
+            questions: The input requests.
+            timeout: How many seconds the client has; as many as the limits of the bus if left out.
+            on_progress: Called with the client's progress.
 
         Raises:
             InputRequestError: As for `InputRequests`.
         """
-        return self._ask(questions, None)
+        return self._ask(questions, timeout, on_progress)
 
     def relay_for_session(self, questions: Mapping[str | None, InputRequest]) -> Awaitable[list[Any]]:
         """Ask questions that belong to the legacy session, on the stream of this call, which they outlive. For the bus.
@@ -339,7 +349,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         assert session is not None  # noqa: S101 - the caller has it
         carrier = call.carrier
         return session.relay_questions(
-            questions, carrier.address if isinstance(carrier, MessageSink) else None
+            questions, via=carrier.address if isinstance(carrier, MessageSink) else None
         )
 
     def within(self, server: object) -> "Context[Any]":

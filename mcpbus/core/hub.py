@@ -74,7 +74,9 @@ class Hub(BusServices):
         task_store: TaskStore | None,
         process: str | None,
     ) -> None:
-        super().__init__(backend.auth, backend.tails, sealer, system, limits, state, process)
+        super().__init__(
+            backend.auth, backend.tails, sealer, system, limits, state, process, backend.seconds_left
+        )
         self.name = backend.name
         self.backend = backend
         self.time_slice = TimeSlice(self)

@@ -4,7 +4,7 @@ Making a notification encodes it, in the caller's own stack: a value that is not
 be mended, and never inside an actor. What is made is a draft; who sends it enters it in the books.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from math import isfinite
 from typing import Any, ClassVar, TypeAlias
 
@@ -110,9 +110,17 @@ class _Report(msgspec.Struct, gc=False, omit_defaults=True):
     progress: float
     total: float | None = None
     message: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
-def log(ledger: Ledger, kind: MessageKind, level: str, data: Any, logger: str | None) -> OutboundNotification:
+def log(  # noqa: PLR0917 - the protocol's own fields are many
+    ledger: Ledger,
+    kind: MessageKind,
+    level: str,
+    data: Any,
+    logger: str | None,
+    meta: Mapping[str, Any] | None = None,
+) -> OutboundNotification:
     """Make a log line.
 
     Raises:
@@ -126,6 +134,8 @@ def log(ledger: Ledger, kind: MessageKind, level: str, data: Any, logger: str | 
         raise with_place(error, data, encode_value, "data") from None
     if logger is not None:
         encoded += b',"logger":' + encode_value(logger)
+    if meta is not None:
+        encoded += b',"_meta":' + single_line(encode_value(meta))
     return OutboundNotification(kind, Receipt(MESSAGE, ledger), encoded + b"}}", None, severity)
 
 
@@ -159,6 +169,32 @@ def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
     )
 
 
+def relayed(
+    ledger: Ledger, method: str, params: Mapping[str, Any], *, in_request: bool = True
+) -> OutboundNotification | Progress:
+    """Make a notification of another server again, with the ``_meta`` that it has.
+
+    Args:
+        ledger: The ledger of the bus.
+        method: The method.
+        params: The parameters.
+        in_request: Whether it belongs to a request, or to a session outside of any.
+
+    Raises:
+        KeyError: A parameter is missing that the method needs.
+        ValueError: A parameter cannot be right, or the core of the protocol has rules of its own for `method`.
+        TypeError: `params` is not JSON, or `method` is no text.
+    """
+    meta = params.get("_meta")
+    if method == PROGRESS:
+        return progress(ledger, params["progress"], params.get("total"), params.get("message"), meta)
+    if method == MESSAGE:
+        kind = MessageKind.LOG if in_request else MessageKind.SESSION_LOG
+        return log(ledger, kind, params["level"], params.get("data"), params.get("logger"), meta)
+    kind = MessageKind.CUSTOM if in_request else MessageKind.SESSION_CUSTOM
+    return custom(ledger, kind, method, dict(params) or None)
+
+
 def _check_object(raw: msgspec.Raw) -> None:
     try:
         str(memoryview(raw), "utf-8")
@@ -173,7 +209,13 @@ def elicitation_complete(ledger: Ledger, elicitation_id: str) -> OutboundNotific
     return OutboundNotification(MessageKind.SESSION_CUSTOM, Receipt(ELICITATION_COMPLETE, ledger), encoded)
 
 
-def progress(ledger: Ledger, value: float, total: float | None, message: str | None) -> Progress:
+def progress(
+    ledger: Ledger,
+    value: float,
+    total: float | None,
+    message: str | None,
+    meta: Mapping[str, Any] | None = None,
+) -> Progress:
     """Make a report of progress.
 
     Raises:
@@ -191,7 +233,7 @@ def progress(ledger: Ledger, value: float, total: float | None, message: str | N
         raise ValueError("progress and total are numbers of at most 308 digits") from None
     if message is not None and not isinstance(message, str):
         raise TypeError(f"message is no text: {message!r}")
-    members = encode_value(_Report(value, total, message))[1:]
+    members = encode_value(_Report(value, total, message, None if meta is None else dict(meta)))[1:]
     return Progress(Receipt(PROGRESS, ledger), value, total, members)
 
 

@@ -9,6 +9,7 @@ from mcpbus.core.admission import InFlight
 from mcpbus.core.session import LogThreshold, Session
 from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.http.headers import NO_HEADERS, Headers
+from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import decode_params
@@ -44,7 +45,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         claim: What a modern request says of its client; None for a legacy one.
         session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
         principal: Whom `authenticate` found.
-        headers: The header fields that came with it over HTTP; none where it came otherwise, or with others.
+        head: The HTTP request that carried it alone; None for other transports, and in a batch.
     """
 
     request: JsonRpcRequest
@@ -55,7 +56,12 @@ class RequestContext(msgspec.Struct, frozen=True):
     claim: ModernClaim | None = None
     session: Session | None = None
     principal: Any = None
-    headers: Headers = NO_HEADERS
+    head: RequestHead | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The header fields of its HTTP request; none where it has no `head`."""
+        return NO_HEADERS if self.head is None else self.head.headers
 
     def table(self) -> InFlight | None:
         """The requests among which its id must be unique."""

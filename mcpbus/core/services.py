@@ -72,8 +72,10 @@ class BusServices:
         limits: Limits,
         yielded: Any,
         process: str | None,
+        token_seconds_left: Callable[[Any], float],
     ) -> None:
         self.auth = auth
+        self._token_seconds_left = token_seconds_left
         self.tails = tails
         self.yielded = yielded
         self.mounted_states: dict[object, Any] = {}
@@ -113,9 +115,9 @@ class BusServices:
 
     def seconds_left(self, principal: Any) -> float:
         """Return how long a client may go on listening, whose token expires perhaps."""
-        if self.auth is None or principal is None or self.limits.stream_outlives_token:
+        if principal is None or self.limits.stream_outlives_token:
             return math.inf
-        return self.auth.seconds_left(principal)
+        return self._token_seconds_left(principal)
 
     def check_thread(self, call: str) -> None:
         """Refuse a call from a thread that trio does not run in, before anything is counted or changed.

@@ -209,7 +209,7 @@ class Session(SessionFeatures, InputRequests):
             TypeError: `data` is not JSON.
         """
         self.bus.check_thread("session.log")
-        return self._emit(notification.log(self.bus.ledger, MessageKind.SESSION_LOG, level, data, logger))
+        return self.pass_on(notification.log(self.bus.ledger, MessageKind.SESSION_LOG, level, data, logger))
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension that no request caused.
@@ -225,7 +225,7 @@ class Session(SessionFeatures, InputRequests):
             TypeError: `params` is not JSON.
         """
         self.bus.check_thread("session.notify")
-        return self._emit(notification.custom(self.bus.ledger, MessageKind.SESSION_CUSTOM, method, params))
+        return self.pass_on(notification.custom(self.bus.ledger, MessageKind.SESSION_CUSTOM, method, params))
 
     def resource_updated(self, uri: str) -> Receipt:
         """Tell this client alone that a resource has changed, as where each client sees contents of its own.
@@ -236,7 +236,7 @@ class Session(SessionFeatures, InputRequests):
             uri: The resource.
         """
         self.bus.check_thread("session.resource_updated")
-        return self._emit(notification.resource_updated(self.bus.ledger, uri))
+        return self.pass_on(notification.resource_updated(self.bus.ledger, uri))
 
     def elicitation_complete(self, elicitation_id: str) -> Receipt:
         """Tell the client that what an elicitation by URL was for has been done, as revision 2025-11-25 has it.
@@ -252,9 +252,10 @@ class Session(SessionFeatures, InputRequests):
             said.receipt.enter()
             said.receipt.discard(Reason.ERA)
             return said.receipt
-        return self._emit(said)
+        return self.pass_on(said)
 
-    def _emit(self, said: OutboundNotification) -> Receipt:
+    def pass_on(self, said: OutboundNotification) -> Receipt:
+        """Send a notification that is drafted, such as one of another server. For the bus."""
         said.receipt.enter()
         return self.say(said)
 
@@ -320,15 +321,22 @@ class Session(SessionFeatures, InputRequests):
             return list((await ask.wait()).values())
 
     def relay_questions(
-        self, questions: Mapping[str | None, InputRequest], via: Address[object] | None = None
+        self,
+        questions: Mapping[str | None, InputRequest],
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+        *,
+        via: Address[object] | None = None,
     ) -> Awaitable[list[Any]]:
-        """Ask what somebody else asks; as `Context.relay_questions`, outside any request. For the bus.
+        """Send the input requests of another server; as `Context.relay_questions`, outside any request. For the bus.
 
         Args:
-            questions: The questions.
+            questions: The input requests.
+            timeout: As for `Context.relay_questions`.
+            on_progress: As for `Context.relay_questions`.
             via: The request on whose stream they are sent; None for the stream of the session. They outlive that request.
         """
-        return self._ask(questions, None, via=via)
+        return self._ask(questions, timeout, on_progress, via=via)
 
     async def until_initialized(self) -> None:
         """Wait until the client has sent initialized, or says nothing more.

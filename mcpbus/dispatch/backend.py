@@ -1,6 +1,7 @@
 """The features of a server as a backend: what its author registered answers, by the table of methods."""
 
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
@@ -163,12 +164,16 @@ class FeaturesBackend:
         features = self._features if session is None else session.features
         return initialize_result(self.server, features, revision, stateless=session is None)
 
+    def seconds_left(self, principal: Any) -> float:
+        """See `Backend.seconds_left`."""
+        return math.inf if self.auth is None else self.auth.seconds_left(principal)
+
     @property
     def registers(self) -> bool:
         """See `Backend.registers`: whether there are hooks."""
         return bool(self.server.session_hooks)
 
-    async def register(self, session: Session) -> None:
+    async def register(self, session: Session, _context: RequestContext | None) -> None:
         """Run the hooks; see `Backend.register`."""
         for hook in self.server.session_hooks:
             try:

@@ -105,7 +105,12 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
             return _serve_apart(bus, context, open_stream)
         if isinstance(handler, bytes):
             return handler
-        if (retry := context.routing.retry) is not None and context.claim is not None and handler.rounds:
+        if (
+            (retry := context.routing.retry) is not None
+            and context.claim is not None
+            and handler.rounds
+            and not (handler.own_rounds and bus.parked_calls.sealer.call_of(retry.request_state) is None)
+        ):
             return _retry(bus, context, retry, handler, open_stream)
         slot = bus.admission.admit(request.id, None if session is None else session.in_flight, context)
         call = CallActor(bus.system, bus=bus, context=context, handler=handler)
@@ -167,6 +172,7 @@ class _Changing:
 
     replayable = False
     rounds = False
+    own_rounds = False
     task_support = None
 
     def __init__(self, bus: Hub, records: SessionStore | None, change: _OfSession) -> None:
@@ -291,14 +297,14 @@ def notify(
     if session is not None:
         session.touch()
     try:
-        if notification.method == "notifications/initialized":
-            if session is not None:
-                session.address.tell(Initialized())
-        elif notification.method == "notifications/cancelled":
+        if notification.method == "notifications/cancelled":
             if session is not None:
                 params = decode_params(CancelledParams, notification.params)
                 session.address.tell(CancelRequest(params.request_id))
-        elif not (notification.method == PROGRESS and session is not None and _report(session, notification)):
+            return
+        if notification.method == "notifications/initialized" and session is not None:
+            session.address.tell(Initialized())
+        if not (notification.method == PROGRESS and session is not None and _report(session, notification)):
             listener = bus.backend.listener(notification.method)
             if listener is not None:
                 _tell(bus, listener, notification, session, principal, peer)

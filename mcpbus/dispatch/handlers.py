@@ -66,6 +66,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     arguments: msgspec.Raw | dict[str, Any]
 
     rounds = True
+    own_rounds = False
 
     @property
     def label(self) -> str:
@@ -126,6 +127,7 @@ class PromptGet(msgspec.Struct, frozen=True):
 
     replayable = True
     rounds = True
+    own_rounds = False
     task_support = None
 
     @property
@@ -154,6 +156,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
 
     replayable = True
     rounds = True
+    own_rounds = False
     task_support = None
 
     @property
@@ -206,6 +209,7 @@ class Complete(msgspec.Struct, frozen=True):
 
     replayable = False
     rounds = False
+    own_rounds = False
     task_support = None
 
     @property
@@ -237,6 +241,7 @@ class ExtensionCall(msgspec.Struct, frozen=True):
 
     replayable = False
     rounds = False
+    own_rounds = False
     task_support = None
 
     @property
@@ -271,6 +276,7 @@ class ListElsewhere(msgspec.Struct, frozen=True):
 
     replayable = False
     rounds = False
+    own_rounds = False
     task_support = None
 
     async def run(self, call: CallActor) -> bytes:

@@ -7,6 +7,7 @@ import trio
 
 from mcpbus.core.call import CallActor
 from mcpbus.core.hub import Hub
+from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session, SessionStage
 from mcpbus.core.session_messages import CloseSession, Registered
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
@@ -27,6 +28,7 @@ class Registration:
 
     replayable = False
     rounds = False
+    own_rounds = False
     task_support = None
 
     def __init__(self, bus: Hub, session: Session, params: InitializeParams, revision: Revision) -> None:
@@ -45,14 +47,14 @@ class Registration:
         """Whether others can go on with the session."""
         return self._records is not None
 
-    async def run(self, _call: CallActor) -> bytes:
+    async def run(self, call: CallActor) -> bytes:
         """Have the backend prepare for it in the present task, and return the encoded InitializeResult.
 
         Raises:
             ProtocolError: -32603: the session could not be registered, or not be kept.
         """
         try:
-            await self.prepare()
+            await self.prepare(call.context)
             if self._records is not None:
                 await self._records.keep(self._session)
             return self.complete()
@@ -78,15 +80,18 @@ class Registration:
         assert session.revision is not None  # noqa: S101 - set above
         return self._bus.backend.initialize(session.revision, session)
 
-    async def prepare(self) -> None:
+    async def prepare(self, context: RequestContext | None) -> None:
         """Have the backend prepare for it in the present task.
+
+        Args:
+            context: The `initialize` request; None if another process got it.
 
         Raises:
             ProtocolError: -32603: that took too long.
         """
         limit = self._bus.limits.on_session_timeout
         with trio.move_on_after(limit) as scope:
-            await self._bus.backend.register(self._session)
+            await self._bus.backend.register(self._session, context)
         if scope.cancelled_caught:
             self._bus.reached.note("on_session_timeout", self._session.owner, "a session was refused")
             raise ProtocolError(INTERNAL_ERROR, "The session could not be registered in time")

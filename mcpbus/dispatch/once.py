@@ -20,6 +20,7 @@ class SingleUseHandler:
     def __init__(self, rounds: RoundRegistry, state: RoundState, handler: Handler) -> None:
         self.replayable = handler.replayable
         self.rounds = handler.rounds
+        self.own_rounds = handler.own_rounds
         self.task_support = handler.task_support
         self._shared = rounds
         self._state = state

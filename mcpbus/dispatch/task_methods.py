@@ -38,6 +38,7 @@ class _TaskRequest(msgspec.Struct, frozen=True):
 
     replayable: ClassVar[bool] = False
     rounds: ClassVar[bool] = False
+    own_rounds: ClassVar[bool] = False
     task_support: ClassVar[None] = None
 
     def find(self, call: CallActor) -> TaskEntry:

@@ -12,7 +12,7 @@ from mcpbus.protocol.keywords import explained_as
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OF_THE_BUS = frozenset({"notifications/initialized", "notifications/cancelled"})
+_OF_THE_BUS = frozenset({"notifications/cancelled"})
 
 SessionHook: TypeAlias = Callable[[Any], Awaitable[object]]
 

@@ -106,7 +106,7 @@ class RequestHandler:
             transport = stateless
         request, revision = decision.request, decision.revision
         context = RequestContext(
-            request, decision.routing, revision, transport, peer, claim, session, principal, head.headers
+            request, decision.routing, revision, transport, peer, claim, session, principal, head
         )
         bus, scope, admit = self._bus, outlet.scope, dispatcher.admit
         if scope is None and bus.backend.may_wait(request.method, context.routing.name, revision.era):
@@ -137,7 +137,7 @@ class RequestHandler:
             case Batch():
                 return self._batch(decision, principal, peer, outlet)
             case Initialize():
-                return self._initialize(decision, principal, peer, outlet)
+                return self._initialize(decision, head, principal, peer, outlet)
             case AcceptNotification():
                 dispatcher.notify(self._bus, decision.notification, decision.session, principal, peer)
                 return ACCEPTED
@@ -159,12 +159,18 @@ class RequestHandler:
         return None
 
     def _initialize(
-        self, decision: Initialize, principal: Any, peer: Peer, outlet: ResponseSink
+        self, decision: Initialize, head: RequestHead, principal: Any, peer: Peer, outlet: ResponseSink
     ) -> HttpResponse | None:
         form, transport, stateless = self._forms[decision.accepted]
         transport = stateless if self._stateless else transport
         context = RequestContext(
-            decision.request, decision.routing, decision.revision, transport, peer, principal=principal
+            decision.request,
+            decision.routing,
+            decision.revision,
+            transport,
+            peer,
+            principal=principal,
+            head=head,
         )
         bus = self._bus
         if self._stateless:

@@ -12,7 +12,7 @@ from mcpbus.client.errors import ClientError, SessionLostError
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.core import notification
 from mcpbus.core.context import Context
-from mcpbus.core.notification import MESSAGE, PROGRESS, OutboundNotification, Progress
+from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.open_count import ActiveCounter
 from mcpbus.features.asking.errors import InputUnavailableError, cannot_ask
 from mcpbus.features.asking.questions import InputRequest
@@ -31,7 +31,6 @@ from mcpbus.protocol.errors import (
     quoted,
 )
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, SERVER_INFO
-from mcpbus.protocol.routes import MessageKind
 from mcpbus.upstream.errors import UpstreamError, told
 from mcpbus.upstream.hearing import OF_NO_CALL, NotificationRelay
 from mcpbus.upstream.pipe import UpstreamConnection
@@ -290,17 +289,8 @@ class _RelayedCall:
             self._hearing.drop(method)
 
     def _draft(self, method: str, params: dict[str, Any]) -> OutboundNotification | Progress | None:
-        ledger = self._context.bus.ledger
         try:
-            if method == PROGRESS:
-                return notification.progress(
-                    ledger, params["progress"], params.get("total"), params.get("message")
-                )
-            if method == MESSAGE:
-                return notification.log(
-                    ledger, MessageKind.LOG, params["level"], params.get("data"), params.get("logger")
-                )
-            return notification.custom(ledger, MessageKind.CUSTOM, method, params)
+            return notification.relayed(self._context.bus.ledger, method, params)
         except (KeyError, TypeError, ValueError, RecursionError):
             return None
 

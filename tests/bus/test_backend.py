@@ -1,15 +1,27 @@
 """A backend that has no features: what answers need not be what an author registered with decorators."""
 
 import json
+import math
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 from staging import settle
 
-from mcpbus import FateKind, Limits, Reason, RegistrationError, Server, UnauthorizedError
+from mcpbus import (
+    Context,
+    FateKind,
+    InputTimeoutError,
+    Limits,
+    ListRoots,
+    Reason,
+    RegistrationError,
+    Server,
+    UnauthorizedError,
+)
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
+from mcpbus.core.notification import relayed
 from mcpbus.core.receipt import Location
 from mcpbus.core.session import SessionStage
 from mcpbus.protocol.messages import Implementation, SubscriptionFilter
@@ -26,11 +38,40 @@ class Echo:
 
     replayable = False
     rounds = False
+    own_rounds = False
     task_support = None
 
     async def run(self, call):
         principal = repr(call.context.principal)
         return json.dumps({"asked": json.loads(bytes(call.context.request.params)), "by": principal}).encode()
+
+
+class SealsItself(Echo):
+    """Asks with a state of the bus first, and takes what other states there are for its own."""
+
+    rounds = True
+    own_rounds = True
+
+    async def run(self, call):
+        if call.context.routing.retry is None:
+            await Context(call).list_roots()
+            return b'{"asked":"by the bus"}'
+        return await super().run(call)
+
+
+class Roots(Echo):
+    """Asks for roots, within the request or outside, for three seconds."""
+
+    async def run(self, call):
+        reports = []
+        within = json.loads(bytes(call.context.request.params))["within"]
+        asker = Context(call) if within == "request" else call.context.legacy_session
+        asked = {None: ListRoots()}
+        try:
+            [roots] = await asker.relay_questions(asked, 3, lambda *report: reports.append(report[0]))
+        except InputTimeoutError:
+            return b'{"roots":null}'
+        return json.dumps({"roots": [root.uri for root in roots], "reports": reports}).encode()
 
 
 class Acme:
@@ -45,7 +86,9 @@ class Acme:
         self.authenticate = authenticate
         self.tails = {row: tail_for(Implementation("acme", "1"), row) for row in REVISIONS.values()}
         self.seen = []
+        self.handshakes = []
         self.heard = trio.Event()
+        self.tokens_last = math.inf
 
     @asynccontextmanager
     async def open(self, bus):
@@ -58,24 +101,31 @@ class Acme:
             raise RegistrationError("nobody would be asked")
 
     def offers(self, method, era):
-        return method in {"acme/echo", "acme/now", "subscriptions/listen"}
+        return method != "acme/other"
 
     def mirrored_parameters(self, tool, principal):
         return ()
 
     def may_wait(self, method, name, era):
-        return method == "acme/echo"
+        return method != "acme/now"
 
     def begin(self, context):
         match context.request.method:
             case "acme/echo":
                 return Echo()
+            case "acme/sealed":
+                return SealsItself()
+            case "acme/roots":
+                return Roots()
             case "acme/now":
                 return b'{"now":1}'
         return None
 
     def needed_scopes(self, request, routing, session, principal):
         return ("acme:now",) if request.method == "acme/now" else ()
+
+    def seconds_left(self, principal):
+        return self.tokens_last if self.auth is None else self.auth.seconds_left(principal)
 
     def opened(self, session):
         self.seen.append(session.stage)
@@ -84,8 +134,9 @@ class Acme:
         info = {"name": "acme", "version": "1"}
         return json.dumps({"protocolVersion": revision.name, "capabilities": {}, "serverInfo": info}).encode()
 
-    async def register(self, session):
+    async def register(self, session, context):
         self.seen.append(session.client_info["name"])
+        self.handshakes.append(context)
 
     def farewell(self, session):
         async def wave():
@@ -149,6 +200,7 @@ async def test_it_is_opened_first_says_what_an_initialize_is_answered_and_is_lef
             "opened",
             SessionStage.REGISTERING,
             "mcpbus test client",
+            "notifications/initialized",
             "notifications/acme",
         ]
     assert backend.seen[-2:] == ["mcpbus test client has gone", "left with 0 requests"]
@@ -323,3 +375,86 @@ async def test_a_state_and_answers_that_it_asked_for_itself_are_its_own_affair(a
         brought = {"requestState": "sealed elsewhere", "inputResponses": {"a": 1}}
         asked = (await probe.request("acme/echo", brought).reply())["result"]["asked"]
         assert {name: asked[name] for name in brought} == brought
+
+
+@pytest.mark.parametrize("brought", [{"requestState": "sealed elsewhere"}, {"inputResponses": {"a": 1}}])
+async def test_a_handler_that_seals_states_of_its_own_gets_them_back_beside_those_of_the_bus(
+    brought, autojump_clock
+):
+    roots = {"capabilities": {"roots": {}}}
+    async with served() as (_, bus, probe):
+        asked = (await probe.request("acme/sealed", brought, **roots).reply())["result"]["asked"]
+        assert {name: asked[name] for name in brought} == brought
+        first = (await probe.request("acme/sealed", **roots).reply())["result"]
+        [key] = first["inputRequests"]
+        answers = {"requestState": first["requestState"], "inputResponses": {key: {"roots": []}}}
+        result = (await probe.request("acme/sealed", answers, **roots).reply())["result"]
+        assert result == {"asked": "by the bus"}
+        used = await probe.request("acme/sealed", answers, **roots).reply()
+        assert used["error"]["code"] == -32602, "a state of the bus can be used once"
+        assert len(bus.parked_calls) == 0
+
+
+async def test_it_is_given_the_initialize_request_with_its_head(autojump_clock):
+    async with served() as (backend, _, probe):
+        await probe.initialize(headers={"x-name": "ada"})
+        [context] = backend.handshakes
+        assert json.loads(bytes(context.request.params))["clientInfo"]["name"] == "mcpbus test client"
+        assert (context.head.verb, context.head.path, context.headers.get("x-name")) == (
+            "POST",
+            "/mcp",
+            "ada",
+        )
+
+
+@pytest.mark.parametrize("within", ["request", "session"])
+async def test_what_it_relays_to_a_client_has_a_time_limit_and_reports_of_progress(within, autojump_clock):
+    async with served() as (_, bus, probe):
+        session = await probe.initialize(capabilities={"roots": {}})
+        stream = session.get()
+        for answered in (True, False):
+            call = session.request("acme/roots", {"within": within})
+            question = await (call if within == "request" else stream).message()
+            if answered:
+                token = question["params"]["_meta"]["progressToken"]
+                report = {"progressToken": token, "progress": 1}
+                await session.notify("notifications/progress", report).ended()
+                await settle(bus)
+                await session.answer(question["id"], {"roots": [{"uri": "file:///a"}]}).ended()
+                expected = {"roots": ["file:///a"], "reports": [1]}
+            else:
+                began = trio.current_time()
+                withdrawn = await (call if within == "request" else stream).message()
+                assert withdrawn["method"] == "notifications/cancelled"
+                assert trio.current_time() - began == 3
+                expected = {"roots": None}
+            assert (await call.reply())["result"] == expected
+
+
+async def test_it_says_how_long_a_token_lasts(autojump_clock):
+    async def authenticate(_head):
+        return "ada"
+
+    async with served(authenticate=authenticate) as (backend, _, probe):
+        backend.tokens_last = 2
+        began = trio.current_time()
+        listen = probe.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
+        await listen.message()
+        assert "result" in await listen.message()
+        assert trio.current_time() - began == 2
+
+
+async def test_a_session_passes_on_what_was_drafted(autojump_clock):
+    async with served() as (_, bus, probe):
+        client = await probe.initialize()
+        stream = client.get()
+        await settle(bus)
+        session, meta = bus.sessions[client.id], {"com.example/trace": 1}
+        for method, params in {
+            "notifications/message": {"level": "error", "data": "x", "_meta": meta},
+            "notifications/acme": {"y": 1, "_meta": meta},
+        }.items():
+            receipt = session.pass_on(relayed(bus.ledger, method, params, in_request=False))
+            said = await stream.message()
+            assert (said["method"], said["params"]) == (method, params)
+            assert (await receipt.settled()).verdict is FateKind.DELIVERED

@@ -5,6 +5,7 @@ import trio
 from staging import CLAIM, staged
 
 from mcpbus import ClientNotification, Server
+from mcpbus.core.session import SessionStage
 from mcpbus.features.errors import RegistrationError
 
 ROOTS = "notifications/roots/list_changed"
@@ -41,6 +42,20 @@ async def test_what_a_client_says_in_its_session_is_given_with_that(method, auto
         (notification,) = told
         assert (notification.method, notification.params, notification.principal) == (method, PARAMS, "ann")
         assert notification.session is stage.bus.sessions[session.id]
+        await stage.assert_nothing_is_left()
+
+
+async def test_initialized_is_given_once_the_session_is_ready(autojump_clock):
+    async with staged() as stage:
+        stages = []
+
+        @stage.server.on_notification("notifications/initialized")
+        async def hear(notification: ClientNotification) -> None:
+            stages.append(notification.session.stage)
+
+        await stage.probe.initialize()
+        await stage.quiet()
+        assert stages == [SessionStage.READY]
         await stage.assert_nothing_is_left()
 
 
@@ -214,7 +229,6 @@ def test_what_cannot_be_registered_is_refused_when_it_is():
     server = Server("s")
     listen(server)
     for method, options in [
-        ("notifications/initialized", {}),
         ("notifications/cancelled", {}),
         ("tools/call", {}),
         (CUSTOM, {}),

@@ -471,6 +471,31 @@ async def test_a_server_that_has_ended_its_session_is_told_again_which_log_lines
         assert scripted.asked("logging/setLevel") == [{"level": "info"}] * 2
 
 
+@BOTH
+async def test_the_meta_of_a_notification_is_passed_on(here, autojump_clock):
+    meta = {"com.example/trace": [1, "two"]}
+
+    def call(wire, request, params):
+        token = params["_meta"]["progressToken"]
+        for method, own in {
+            "notifications/message": {"level": "info", "data": "hello", "logger": "acme"},
+            "notifications/progress": {"progressToken": token, "progress": 1, "total": 2, "message": "half"},
+            "notifications/acme": {"x": 1},
+        }.items():
+            wire.say(method, own | {"_meta": meta}, within=request)
+        return SAID
+
+    said = []
+    async with open_client(Scripted(OLD, scoped=True, tools_call=call).proxy(), revision=here) as client:
+        await client.call_tool("t", on_notification=lambda *each: said.append(each), log_level="info")
+    assert [(method, params["_meta"]) for method, params in said] == [
+        ("notifications/message", meta),
+        ("notifications/progress", meta),
+        ("notifications/acme", meta),
+    ]
+    assert said[0][1] == {"level": "info", "data": "hello", "logger": "acme", "_meta": meta}
+
+
 TEXT = {"content": [{"type": "text", "text": "5"}]}
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}}
 

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Hashable
 from contextvars import copy_context
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from mcpbus_actors import ActorContext, Address, Stopped, StopReason, TaskEnded
+from mcpbus_actors import ActorContext, Address, Failed, Stopped, StopReason, TaskEnded
 
 from mcpbus.core.admission import RequestSlot
 from mcpbus.core.hub import Hub
@@ -23,17 +23,20 @@ from mcpbus.core.signals import Cancel, DropRequest, FailRequest, InputEnded, Pu
 from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.tasks.messages import Follow
-from mcpbus.core.topics import weigh_uri
+from mcpbus.core.topics import weigh_canonical, weigh_names
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
+from mcpbus.protocol.uris import UriSet
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
 _EXPIRED = "The token with which it was begun has expired"
 _LONG_ENOUGH = "It has lasted for max_listen_seconds"
+_MOST_AT_ONCE: Final = 100
+"""Resources of a listen that begins without waiting. A thousand take a millisecond, so listens to many take turns."""
 _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 
 
@@ -50,6 +53,7 @@ class SubscriptionActor:
         "_granted",
         "_slot",
         "_stream",
+        "_uris",
     )
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -73,26 +77,21 @@ class SubscriptionActor:
         self._account = bus.budget.account(
             "a listen", partial(cell.address.tell, FailRequest(_TOO_MUCH)), owner=stream.owner
         )
-        self._account.hold(sum(map(weigh_uri, (*granted.resource_subscriptions, *granted.task_ids))))
-        # What was told before the acknowledgement, the newest of each kind; None once that is said.
+        named = granted.resource_subscriptions
+        self._account.hold(weigh_names(named) + weigh_names(granted.task_ids))
+        self._uris = UriSet()
+        # The notifications before the acknowledgement, the newest of each kind. None once it has been sent.
         self._early: dict[Hashable, OutboundNotification] | None = None
         self._early_bytes = 0
-        elsewhere = granted.resource_subscriptions and bus.backend.hears_elsewhere
-        key = context.state_key if bus.backend.hears_elsewhere else None
-        if not elsewhere:
-            self._acknowledge()
-        bus.topics.add(
-            cell.address,
-            lists=lists_of(granted),
-            uris=granted.resource_subscriptions,
-            tasks=granted.task_ids,
-            key=key,
-            owner=stream.owner if key is None else Subscriber(key, stream.owner, context),
-        )
-        if elsewhere:
+        many, elsewhere = len(named) > _MOST_AT_ONCE, named and bus.backend.hears_elsewhere
+        if many or elsewhere:
             self._early = {}
-            heard = partial(bus.backend.until_heard, granted.resource_subscriptions, key)
-            cell.start_task(heard, context=copy_context())
+        else:
+            self._acknowledge()
+        if not many:
+            self._enter()
+        if many or elsewhere:
+            cell.start_task(partial(self._begin, in_turn=many), context=copy_context())
         left = bus.seconds_left(context.principal)
         if left < math.inf:
             cell.after(left, FailRequest(_EXPIRED))
@@ -110,13 +109,41 @@ class SubscriptionActor:
         """Handle one message; see `mcpbus_actors.Actor`."""
         self._HANDLERS[type(message)](self, message)
 
+    async def _begin(self, *, in_turn: bool) -> None:
+        """Wait until changes are heard of, after entering the interests if that takes a turn."""
+        bus = self._bus
+        if in_turn:
+            await bus.budget.take_turn()
+            if self._cell.address.stopped:
+                return
+            self._enter()
+        if bus.backend.hears_elsewhere:
+            await bus.backend.until_heard(self._granted.resource_subscriptions, self._context.state_key)
+
+    def _enter(self) -> None:
+        """Enter the interests, from which on changes come."""
+        bus, granted, stream, context = self._bus, self._granted, self._stream, self._context
+        self._uris = UriSet(granted.resource_subscriptions)
+        self._account.hold(weigh_canonical(self._uris))
+        key = context.state_key if bus.backend.hears_elsewhere else None
+        bus.topics.add(
+            self._cell.address,
+            lists=lists_of(granted),
+            uris=self._uris,
+            tasks=granted.task_ids,
+            key=key,
+            owner=stream.owner if key is None else Subscriber(key, stream.owner, context),
+        )
+
     def _acknowledge(self) -> None:
         self._put(
             MessageKind.ACKNOWLEDGED, ACKNOWLEDGED, {"notifications": self._granted, "_meta": self._meta()}
         )
 
-    def _heard(self, _message: TaskEnded) -> None:
-        """Say that it has begun, and what was told meanwhile."""
+    def _heard(self, message: TaskEnded) -> None:
+        """Acknowledge the listen, and send the notifications that came before."""
+        if isinstance(message.outcome, Failed):
+            raise message.outcome.exception
         self._acknowledge()
         early, self._early = self._early or {}, None
         for said in early.values():
@@ -177,7 +204,7 @@ class SubscriptionActor:
         self._bus.topics.remove(
             self._cell.address,
             lists=lists_of(granted),
-            uris=granted.resource_subscriptions,
+            uris=self._uris,
             tasks=granted.task_ids,
         )
         if reason is StopReason.FAILED:

@@ -1,13 +1,12 @@
 """Who wants to hear of which change: an index from lists, resources and tasks to actors."""
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Final
 
 from mcpbus_actors import Address
 
 from mcpbus.core.subscriber import Subscriber
-from mcpbus.protocol.uris import canonical_uri
+from mcpbus.protocol.uris import UriSet, canonical_uri
 
 _Address = Address[object]
 _ENTRY_BYTES: Final = 512
@@ -38,8 +37,17 @@ def covers(subscribed: Iterable[str], uri: str) -> bool:
 
 def weigh_uri(uri: str) -> int:
     """Return how many bytes it takes to keep somebody's interest in a resource, roughly."""
-    canonical = canonical_uri(uri)
-    return len(uri) + (len(canonical) if canonical != uri else 0) + _ENTRY_BYTES
+    return weigh_names([uri]) + weigh_canonical(UriSet([uri]))
+
+
+def weigh_names(names: Collection[str]) -> int:
+    """Return roughly how many bytes an interest in these URIs or tasks takes, without the canonical forms of URIs."""
+    return sum(map(len, names)) + _ENTRY_BYTES * len(names)
+
+
+def weigh_canonical(uris: UriSet) -> int:
+    """Return how many bytes those canonical forms take that are no spelling."""
+    return sum(len(canonical) for canonical, uri in uris.spellings.items() if canonical != uri)
 
 
 class Topics:
@@ -54,8 +62,8 @@ class Topics:
         self._uris: dict[str, dict[_Address, Hashable]] = {}
         # How the first subscriber spelled each.
         self._spellings: dict[str, str] = {}
-        # How many actors of an owner subscribe to a resource.
-        self._owners: Counter[tuple[str, Hashable]] = Counter()
+        # The number of an owner's actors that subscribe to each resource.
+        self._owners: dict[Hashable, dict[str, int]] = {}
         self._tasks: dict[str, dict[_Address, None]] = {}
         self._keys: dict[_Address, Hashable] = {}
 
@@ -64,7 +72,7 @@ class Topics:
         address: _Address,
         *,
         lists: Iterable[str] = (),
-        uris: Iterable[str] = (),
+        uris: Collection[str] = (),
         tasks: Iterable[str] = (),
         key: Hashable = None,
         owner: Hashable = None,
@@ -83,26 +91,36 @@ class Topics:
             self._keys[address] = key
         for kind in lists:
             self._lists.setdefault(kind, {})[address] = None
-        for uri in uris:
-            canonical = canonical_uri(uri)
+        if uris:
+            self._add_uris(address, _uri_set(uris), owner)
+        for task_id in tasks:
+            self._tasks.setdefault(task_id, {})[address] = None
+
+    def _add_uris(self, address: _Address, uris: UriSet, owner: Hashable) -> None:
+        # A listen may name a thousand resources, so a step of this loop hashes no owner.
+        counts, new = self._owners.setdefault(owner, {}), []
+        for canonical, uri in uris.spellings.items():
             interested = self._uris.get(canonical)
             if interested is None:
                 interested = self._uris[canonical] = {}
                 self._spellings[canonical] = uri
-            if address not in interested:
-                interested[address] = owner
-                self._owners[canonical, owner] += 1
-                if self._owners[canonical, owner] == 1:
-                    self._tell_watched(self._spellings[canonical], owner, True)
-        for task_id in tasks:
-            self._tasks.setdefault(task_id, {})[address] = None
+            elif address in interested:
+                continue
+            interested[address] = owner
+            count = counts[canonical] = counts.get(canonical, 0) + 1
+            if count == 1:
+                new.append(self._spellings[canonical])
+        if not counts:
+            del self._owners[owner]
+        for uri in new if self.on_watched is not None else ():
+            self._tell_watched(uri, owner, True)
 
     def remove(
         self,
         address: _Address,
         *,
         lists: Iterable[str] = (),
-        uris: Iterable[str] = (),
+        uris: Collection[str] = (),
         tasks: Iterable[str] = (),
     ) -> None:
         """Take back an actor's interest. Harmless where there is none."""
@@ -114,21 +132,30 @@ class Topics:
                     interested.pop(address, None)
                     if not interested:
                         del index[key]
-        for uri in uris:
-            self._remove_uri(address, canonical_uri(uri))
+        if uris:
+            self._remove_uris(address, _uri_set(uris))
 
-    def _remove_uri(self, address: _Address, canonical: str) -> None:
-        subscribed = self._uris.get(canonical, {})
-        if address not in subscribed:
-            return
-        owner = subscribed.pop(address)
-        spelling = self._spellings[canonical]
-        if not subscribed:
-            del self._uris[canonical], self._spellings[canonical]
-        self._owners[canonical, owner] -= 1
-        if not self._owners[canonical, owner]:
-            del self._owners[canonical, owner]
-            self._tell_watched(spelling, owner, False)
+    def _remove_uris(self, address: _Address, uris: UriSet) -> None:
+        last: Hashable = None
+        counts: dict[str, int] = {}
+        old = []
+        for canonical in uris.canonical:
+            interested = self._uris.get(canonical)
+            if interested is None or address not in interested:
+                continue
+            owner = interested.pop(address)
+            if owner is not last or not counts:
+                last, counts = owner, self._owners[owner]
+            count = counts[canonical] = counts[canonical] - 1
+            if not count:
+                del counts[canonical]
+                old.append((self._spellings[canonical], owner))
+                if not counts:
+                    del self._owners[owner]
+            if not interested:
+                del self._uris[canonical], self._spellings[canonical]
+        for uri, owner in old if self.on_watched is not None else ():
+            self._tell_watched(uri, owner, False)
 
     def _tell_watched(self, uri: str, owner: Hashable, wanted: bool) -> None:
         if self.on_watched is not None:
@@ -146,7 +173,11 @@ class Topics:
     @property
     def subscriptions(self) -> list[tuple[str, Hashable]]:
         """The resources that have subscribers, as the first subscriber spelled each, with every owner of a subscription to it."""
-        return [(self._spellings[canonical], owner) for canonical, owner in self._owners]
+        return [
+            (self._spellings[canonical], owner)
+            for owner, counts in self._owners.items()
+            for canonical in counts
+        ]
 
     def in_list(self, kind: str) -> list[_Address]:
         """Return who wants to hear of changes of one list."""
@@ -178,3 +209,7 @@ class Topics:
             for index in (self._lists, self._uris, self._tasks)
             for interested in index.values()
         )
+
+
+def _uri_set(uris: Collection[str]) -> UriSet:
+    return uris if isinstance(uris, UriSet) else UriSet(uris)

@@ -117,6 +117,11 @@ class UriSet(MutableSet[str]):
         """The canonical forms."""
         return self._spellings.keys()
 
+    @property
+    def spellings(self) -> Mapping[str, str]:
+        """The URIs by their canonical forms."""
+        return self._spellings
+
     def add(self, value: str) -> None:
         """Add a URI, unless it is there in some spelling."""
         self._spellings.setdefault(canonical_uri(value), value)

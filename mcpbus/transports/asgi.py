@@ -23,7 +23,7 @@ from mcpbus.transports.asgi_arrived import arrived_in
 from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocketServer, say
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import InlineRunner
-from mcpbus.transports.unfinished import last_look, read_unfinished, take_turn
+from mcpbus.transports.unfinished import last_look, read_unfinished
 
 _ENDING_SECONDS: Final = 1.0
 """How long the end of an answer may take at most where its client has gone, or seems to have, or accepts nothing."""
@@ -204,7 +204,7 @@ class _AsgiRequest:
                     body, received = body + rest, len(rest)
         if not more and (len(body) < LARGE_BYTES or not self._bus.budget.line.locked()):
             if len(body) >= LARGE_BYTES:
-                await take_turn(self._bus.budget.line)
+                await self._bus.budget.take_turn()
             return body if len(body) <= limit else None
         return await read_unfinished(
             body,

@@ -13,7 +13,6 @@ from mcpbus.core.budget import MemoryBudget
 from mcpbus.protocol.jsonrpc import is_batch
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.transports.duplex import IN_A_ROW, DuplexChannel
-from mcpbus.transports.unfinished import take_turn
 
 
 class InboundQueue:
@@ -72,7 +71,7 @@ class InboundQueue:
     async def _take_apart(self, message: bytes) -> None:
         """Take a message that is long, or an array: others that bring much have their turn first, or its parts wait for room."""
         if len(message) >= LARGE_BYTES:
-            await take_turn(self._budget.line)
+            await self._budget.take_turn()
         if not self._over:
             await self._channel.take(message)
         self.advance()

@@ -67,16 +67,10 @@ async def read_unfinished(
             if len(data) > limit:
                 return None
             if len(data) >= LARGE_BYTES:
-                await take_turn(budget.line)
+                await budget.take_turn()
             return bytes(data)
         finally:
             account.close()
     raise ServerOverloaded(
         "Too much is kept in memory, and of what is unfinished this is among the longest; try again later"
     )
-
-
-async def take_turn(line: trio.Lock) -> None:
-    """Let others that bring much have their turn first, and everybody else one in between."""
-    async with line:
-        await trio.lowlevel.checkpoint()

@@ -306,6 +306,16 @@ async def test_a_listen_that_ends_before_it_is_confirmed_leaves_nothing_open(end
         assert len(bus.topics) == 0
 
 
+@pytest.mark.failing
+async def test_a_listen_whose_resources_cannot_be_heard_of_is_answered_with_an_error(autojump_clock):
+    async with served() as (backend, bus, probe):
+        backend.hears_elsewhere = True
+        backend.heard = None  # waiting for it fails
+        listen = probe.request("subscriptions/listen", LISTEN)
+        assert (await listen.reply())["error"]["code"] == -32603
+        assert len(bus.topics) == 0
+
+
 async def test_a_listen_that_names_no_resources_waits_for_nothing(autojump_clock):
     async with served() as (backend, _, probe):
         backend.hears_elsewhere = True

@@ -1,10 +1,13 @@
 """What is kept for a client whose stream is not open yet, and what a session's hooks change."""
 
+from itertools import pairwise
+
 import pytest
 import trio
 from staging import CLAIM, HELLO, methods, short, staged, tool
 
 from mcpbus import ProtocolError, Server
+from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.routes import Reason
@@ -263,6 +266,45 @@ async def test_a_change_of_the_same_moment_comes_after_the_acknowledgement(autoj
         stage.probe.disconnect()
         await stage.assert_nothing_is_left()
         assert len(stage.bus.topics) == 0
+
+
+async def test_listens_to_many_resources_take_turns(autojump_clock):
+    named = [f"res://{n}" for n in range(1000)]
+    async with staged() as stage:
+        for n in range(5):
+            stage.probe.request(
+                "subscriptions/listen", {"notifications": {"resourceSubscriptions": named}}, id=n
+            )
+        entered = [0]
+        while entered[-1] < 5 * len(named):
+            await trio.lowlevel.checkpoint()
+            entered.append(len(stage.bus.topics))
+        assert max(after - before for before, after in pairwise(entered)) == len(named)
+        stage.probe.disconnect()
+        await stage.assert_nothing_is_left()
+        assert len(stage.bus.topics) == 0
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_listen_that_ends_in_its_turn_leaves_nothing(late, monkeypatch, autojump_clock):
+    gone = trio.Event()
+
+    async def take_turn(_budget):
+        with trio.CancelScope(shield=late):  # its turn can come in the moment in which its client leaves
+            await gone.wait()
+
+    monkeypatch.setattr(MemoryBudget, "take_turn", take_turn)
+    async with staged() as stage:
+        named = [f"res://{n}" for n in range(1000)]
+        listen = stage.probe.request(
+            "subscriptions/listen", {"notifications": {"resourceSubscriptions": named}}
+        )
+        await stage.quiet()
+        listen.disconnect()
+        await stage.quiet()
+        gone.set()
+        await stage.assert_nothing_is_left()
+        assert (len(stage.bus.topics), stage.bus.budget.held) == (0, 0)
 
 
 async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_anything(

@@ -53,7 +53,61 @@ def test_nothing_is_kept_of_what_nobody_wants_to_hear_of_any_more():
     index.remove("a", **wanted)
     assert (index.in_list("tools"), index.in_uri("res://a/b"), index.in_task("1")) == (["b"],) * 3
     index.remove("b", **wanted)
-    assert (index._lists, index._uris, index._tasks) == ({}, {}, {})
+    assert (index._lists, index._uris, index._tasks, index._owners) == ({}, {}, {}, {})
+
+
+class Counting(str):
+    """An owner that counts how often it is hashed."""
+
+    __slots__ = ()
+    hashed = 0
+
+    def __hash__(self):
+        Counting.hashed += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("number", [10, 1000])
+def test_an_owner_is_hashed_as_often_for_a_thousand_uris_as_for_ten(number):
+    index, names, Counting.hashed = Topics(), [f"res://{n}" for n in range(number)], 0
+    index.add("a", uris=names, owner=Counting("owner"))
+    assert Counting.hashed <= 2
+    index.remove("a", uris=names)
+    assert Counting.hashed <= 4
+
+
+steps = st.lists(
+    st.tuples(
+        st.booleans(), st.integers(0, 3), st.lists(st.sampled_from(["x://a", "X://a", "x://%61", "x://b"]))
+    ),
+    max_size=30,
+)
+
+
+def _last(uri):
+    return uri[-1].replace("1", "a")
+
+
+@given(steps)
+def test_the_first_and_the_last_subscription_of_each_owner_are_noted(program):
+    index, held, watched = Topics(), set(), []
+    index.on_watched = lambda uri, owner, wanted: watched.append((_last(uri), owner, wanted))
+    for adds, who, named in program:
+        owner = "even" if who % 2 == 0 else "odd"
+        before = {(last, each) for last, _, each in held}
+        entries = {(_last(uri), who, owner) for uri in named}
+        if adds:
+            index.add(who, uris=named, owner=owner)
+            held |= entries
+        else:
+            index.remove(who, uris=named)
+            held -= entries
+        after = {(last, each) for last, _, each in held}
+        assert sorted(watched) == sorted(
+            [(*each, True) for each in after - before] + [(*each, False) for each in before - after]
+        )
+        assert sorted((_last(uri), each) for uri, each in index.subscriptions) == sorted(after)
+        watched.clear()
 
 
 entries = st.lists(

@@ -1,7 +1,7 @@
 """A client's request with all that is known of it: how it came, who sent it, and under which rules."""
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -9,7 +9,6 @@ from mcpbus.core.admission import InFlight
 from mcpbus.core.session import LogThreshold, Session
 from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.http.headers import NO_HEADERS, Headers
-from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import decode_params
@@ -19,6 +18,9 @@ from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind, TransportKind
+
+if TYPE_CHECKING:  # a server on stdio starts sooner without it
+    from mcpbus.protocol.http.messages import RequestHead
 
 # For all requests whose client cannot change its mind meanwhile: those without a session.
 _THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
@@ -56,7 +58,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     claim: ModernClaim | None = None
     session: Session | None = None
     principal: Any = None
-    head: RequestHead | None = None
+    head: "RequestHead | None" = None
 
     @property
     def headers(self) -> Headers:

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
@@ -14,6 +14,10 @@ from mcpbus_actors._messages import DeadLetterReason, Failed
 from mcpbus_actors._tasks import TaskEnded
 
 logger = logging.getLogger("mcpbus.actors")
+
+
+Exceptions: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+"""Types of exceptions, as for `isinstance`."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -31,11 +35,12 @@ class DeadLetters:
         counts: How many there were of each reason.
     """
 
-    __slots__ = ("_surface", "_tapping", "_taps", "counts")
+    __slots__ = ("_expected", "_surface", "_tapping", "_taps", "counts")
 
-    def __init__(self, surface: Callable[[BaseException], None]) -> None:
+    def __init__(self, surface: Callable[[BaseException], None], expected: Exceptions) -> None:
         self.counts: Counter[DeadLetterReason] = Counter()
         self._surface = surface
+        self._expected = expected
         self._taps: dict[object, Callable[[DeadLetter], object]] = {}
         self._tapping = False
 
@@ -57,13 +62,19 @@ class DeadLetters:
     def post(self, recipient: Address[Any], message: Any, reason: DeadLetterReason) -> None:
         """Take a message that will not be handled; a question among them ends here.
 
-        The failure of a task is logged, as its owner will not see to it.
+        The failure of a task is logged, as its owner will not see to it, unless it was an expected one.
         """
         self.counts[reason] += 1
         if isinstance(message, Ask):
             message.fail(reason)
-        elif isinstance(message, TaskEnded) and isinstance(message.outcome, Failed):
-            logger.error("a task of %s raised, unheard", recipient.name, exc_info=message.outcome.exception)
+        elif isinstance(message, TaskEnded):
+            message.task.forget()
+            if isinstance(message.outcome, Failed) and not isinstance(
+                message.outcome.exception, self._expected
+            ):
+                logger.error(
+                    "a task of %s raised, unheard", recipient.name, exc_info=message.outcome.exception
+                )
         # A tap that itself tells a dead address would go on for ever: such letters are only counted.
         if self._taps and not self._tapping:
             self._tapping = True

@@ -13,7 +13,7 @@ import trio
 
 from mcpbus_actors._address import Address
 from mcpbus_actors._messages import Outcome, Succeeded
-from mcpbus_actors._tasks import Task, judge
+from mcpbus_actors._tasks import CANCELLED, Task, judge
 
 
 async def _sleep_on() -> None:
@@ -64,6 +64,10 @@ class EagerTask(Task, kw_only=True, eq=False):
         if self.outcome is None:
             self._cancelled = True
         super().cancel()
+
+    def forget(self) -> None:
+        """See `Task.forget`. The traceback of a failure holds the arguments of the task, and often the task."""
+        self.outcome = CANCELLED
 
     def move(self, owner: Address[Any]) -> bool:
         """Belong to an actor from now on, which is told of the end; for this package.
@@ -137,6 +141,9 @@ class EagerTask(Task, kw_only=True, eq=False):
                 return
 
     def _fail(self, error: BaseException, *, waited: bool = True) -> None:
+        if error.__traceback__ is not None:
+            # The frame of this task's own step holds the frames of its host, which may hold the outcome: without this, a cycle.
+            error.__traceback__ = error.__traceback__.tb_next
         outcome, rest = judge(error, waited=waited)
         self._conclude(outcome)
         if rest is not None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 import trio
 
 from mcpbus_actors._address import Address, Stopped
-from mcpbus_actors._dead_letters import DeadLetters
+from mcpbus_actors._dead_letters import DeadLetters, Exceptions
 from mcpbus_actors._dispatch import Dispatcher, anything
 from mcpbus_actors._errors import LifecycleError
 from mcpbus_actors._lifecycle import STARTING
@@ -50,12 +50,16 @@ class SystemServices:
     )
 
     def __init__(
-        self, name: str, nursery: trio.Nursery, expendable: Callable[[Any], bool] = anything
+        self,
+        name: str,
+        nursery: trio.Nursery,
+        expendable: Callable[[Any], bool] = anything,
+        expected: Exceptions = (),
     ) -> None:
         self.name = name
         self.registry = NameRegistry()
         self.dispatcher = Dispatcher(nursery, expendable)
-        self.dead_letters = DeadLetters(self.surface)
+        self.dead_letters = DeadLetters(self.surface, expected)
         self.timers = Timers(self.dispatcher)
         self.tombstones: Mapping[StopReason, ClosedMailbox] = {
             reason: ClosedMailbox(self, reason) for reason in StopReason

@@ -42,6 +42,9 @@ class Task(msgspec.Struct, eq=False):
         self._mailbox = None
         self.cancel()
 
+    def forget(self) -> None:
+        """Hold the outcome no longer, since no actor gets it; for this package."""
+
     def move(self, owner: Address[Any]) -> bool:
         """Belong to another actor from now on, which is told of the end; for this package.
 

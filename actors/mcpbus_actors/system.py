@@ -11,7 +11,7 @@ import trio
 from mcpbus_actors import _cell, _ending
 from mcpbus_actors._address import Address
 from mcpbus_actors._cell import ActorContext
-from mcpbus_actors._dead_letters import DeadLetter
+from mcpbus_actors._dead_letters import DeadLetter, Exceptions
 from mcpbus_actors._dispatch import anything
 from mcpbus_actors._life import Strategy, SystemServices
 from mcpbus_actors._mailbox import CAPACITY, Actor
@@ -158,6 +158,7 @@ async def open_system(
     name: str = "actors",
     dead_letter: Callable[[DeadLetter], object] | None = None,
     expendable: Callable[[Any], bool] = anything,
+    expected: Exceptions = (),
 ) -> AsyncIterator[ActorSystem]:
     """Open a system of actors; leaving the block ends it and leaves nothing running.
 
@@ -176,13 +177,14 @@ async def open_system(
         expendable: Tells which messages a full mailbox refuses: all, unless given. The others are accepted
             however many wait, in the same order. So it is for what something else bounds the number of, such
             as one reply for each request; and where such a message was lost, somebody would wait for ever.
+        expected: Exceptions of tasks that are no faults, such as refusals. They are not logged if the actor of the task has ended.
 
     Raises:
         BaseExceptionGroup: A root actor escalated, an actor or a task raised a
             `KeyboardInterrupt`. The block is cancelled then.
     """
     async with trio.open_nursery() as nursery:
-        system = ActorSystem(name, nursery, expendable)
+        system = ActorSystem(name, nursery, expendable, expected)
         if dead_letter is not None:
             system.tap_dead_letters(dead_letter)
         try:

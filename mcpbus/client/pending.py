@@ -173,10 +173,13 @@ class PendingRequest:
     def decode(self) -> dict[str, Any]:
         """Decode the result object, which is there, and hold it no longer; as `wait` in all else."""
         result = self.result
-        if isinstance(result, Exception):
-            raise result
-        assert result is not None  # noqa: S101 - settled
         self._drop()
+        if isinstance(result, Exception):
+            try:
+                raise result
+            finally:
+                del result  # each would hold the other, and so the arguments of the call, until the garbage is collected
+        assert result is not None  # noqa: S101 - settled
         try:
             return _members.decode(result) if self.shallow else decode_large(_results.decode, result)
         except (msgspec.DecodeError, RecursionError) as fault:

@@ -33,6 +33,7 @@ from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.core.stream import MessageStream
 from mcpbus.core.tasks.directory import TaskManager
 from mcpbus.core.time_slice import TimeSlice
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.owners import Peer
@@ -353,7 +354,7 @@ async def open_hub(
     raised: Exception | None = None
     tasks: TaskManager | None = None
     try:
-        async with open_system(backend.name, mailboxes.settle, mailboxes.expendable) as system:
+        async with open_system(backend.name, mailboxes.settle, mailboxes.expendable, ProtocolError) as system:
             hub = kind(
                 backend,
                 system,

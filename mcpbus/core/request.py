@@ -57,7 +57,6 @@ from mcpbus.protocol.routes import ASKING, MessageKind, Reason, StreamKind, Stre
 
 _log = logging.getLogger("mcpbus")
 
-_TOLD = Succeeded(None)
 # Before Python 3.12 each look-up by a class's name is a search.
 _FINISHED, _RESPONSE, _ENDED = Reason.FINISHED, StreamKind.RESPONSE, SessionStage.ENDED
 _MAILBOX = Location.MAILBOX
@@ -207,6 +206,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
                 return result
         self.system.catch_up()  # the reply counts only once the stream has heard of it, and it may be long
         self.tell(TaskEnded(task, outcome))
+        task.forget()
         unsent, self._unsent = self._unsent, None
         return unsent
 
@@ -417,7 +417,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             return
         if self._cell is not None and isinstance(message.task, EagerTask):
             # Its host stays with it for as long as the reply is written, which has all of it.
-            message.task.outcome = _TOLD
+            message.task.forget()
         self._reply(result)
 
     def _finished(self, message: Finished) -> None:

@@ -113,7 +113,10 @@ class ToolCall(msgspec.Struct, frozen=True):
         if isinstance(cause, CallTimeoutError):
             return error_result(f"Tool {name} {cause}", tail)
         if isinstance(cause, ProtocolError):
-            raise cause from error
+            try:
+                _raise_sole(cause)
+            finally:
+                del error, cause  # the traceback holds this frame: without this, a cycle
         _log_failure(self.label, error)
         return error_result(f"Tool {name} failed", tail)
 
@@ -173,9 +176,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
             try:
                 answers[owner] = await self._read(call, resource, variables)
             except BaseException as error:  # noqa: BLE001  # translated
-                failure = _failure(error, self.label)
-                if not isinstance(sole_cause(failure), ResourceNotFoundError) or not (left or answers):
-                    self._raise_translated(failure, call.context.revision)
+                self._tell(_failure(error, self.label), call.context.revision, last=not (left or answers))
         if len(answers) == 1:
             return next(iter(answers.values()))
         # Of several none is believed: a server must not answer for what is another one's.
@@ -191,11 +192,16 @@ class ResourceRead(msgspec.Struct, frozen=True):
             return value
         return resource.encode_result(value, self.uri, call.context.revision, call.tail)
 
-    def _raise_translated(self, error: BaseException, revision: Revision) -> Never:
+    def _tell(self, error: BaseException, revision: Revision, *, last: bool) -> None:
+        """Raise the error that the client gets, unless another resource may have the URI."""
         cause = sole_cause(error)
-        if isinstance(cause, ResourceNotFoundError):
+        if not isinstance(cause, ResourceNotFoundError):
+            try:
+                _raise_translated(error, self.label)
+            finally:
+                del error, cause  # the traceback holds this frame: without this, a cycle
+        if last:
             raise resource_not_found(self.uri, revision.resource_not_found, str(cause)) from error
-        _raise_translated(error, self.label)
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -309,11 +315,24 @@ def _failure(error: BaseException, label: str) -> BaseException:
 def _raise_translated(error: BaseException, label: str) -> Never:
     cause = sole_cause(error)
     if isinstance(cause, ProtocolError):
-        raise cause from error
+        try:
+            _raise_sole(cause)
+        finally:
+            del error, cause  # the traceback holds this frame: without this, a cycle
     if isinstance(cause, CallTimeoutError):
         raise ProtocolError(INTERNAL_ERROR, f"{label} {cause}") from error
     _log_failure(label, error)
     raise internal_error() from error
+
+
+def _raise_sole(cause: ProtocolError) -> Never:
+    """Raise an exception that was found in a group, or is all that there was."""
+    context = cause.__context__
+    try:
+        raise cause
+    finally:
+        cause.__context__ = context  # and not the group, which holds it
+        del cause, context  # as above
 
 
 def _log_failure(label: str, error: BaseException) -> None:

@@ -195,6 +195,25 @@ async def test_a_failure_that_nobody_hears_is_logged_and_a_dead_letter(caplog):
     assert record.exc_info[0] is ValueError
 
 
+@pytest.mark.parametrize(("error", "logged"), [(KeyError(), 0), (IndexError(), 0), (ValueError(), 1)])
+async def test_an_expected_failure_that_nobody_hears_is_a_dead_letter_only(error, logged, caplog):
+    async def fail():
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise error
+
+    letters = []
+    async with actors.open_system("test", letters.append, expected=LookupError) as system:
+        recorder = system.spawn(Recorder, [])
+        recorder.tell(starter(fail))
+        await testing.settle(system)
+        recorder.tell(stop)
+        await testing.settle(system)
+    assert len(letters) == 1
+    assert len(caplog.records) == logged
+
+
 async def test_a_value_that_nobody_hears_is_a_dead_letter_only(caplog):
     async def stubborn():
         with trio.CancelScope(shield=True):

@@ -2,13 +2,15 @@
 
 import gc
 import weakref
+from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
 from mcpbus_actors import TaskEnded
 from staging import staged
 
-from mcpbus import Context, Elicit, InputRequired, ProtocolError, ToolError
+from mcpbus import Context, Elicit, InputRequired, ProtocolError, ResourceNotFoundError, ToolError
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
@@ -19,6 +21,27 @@ from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from tests.at_home import ONE_PIECE
+
+
+@asynccontextmanager
+async def failing(failure, *, waits):
+    """A stage, a function that raises this, and weak references to all that the function held."""
+
+    class Held:
+        pass
+
+    async with staged() as stage:
+        held = []
+
+        async def fails() -> str:
+            mine = Held()
+            held.append(weakref.ref(mine))
+            if waits:
+                await trio.sleep(1)
+            raise failure()
+
+        yield stage, fails, held
+
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -350,20 +373,21 @@ async def test_a_whole_answer_says_how_long_it_is(name, era, autojump_clock):
         await stage.assert_nothing_is_left()
 
 
+def grouped():
+    return ExceptionGroup("of a nursery", [ProtocolError(-32000, "not today")])
+
+
+FAILURES = [partial(ToolError, "not today"), partial(ProtocolError, -32000, "not today"), grouped]
+
+
 @ERAS
-async def test_what_a_tool_that_failed_held_is_not_left_to_the_garbage_collector(era, autojump_clock):
-    class Held:
-        pass
-
-    async with staged() as stage:
-        held = []
-
-        @stage.server.tool
-        async def fails() -> str:
-            mine = Held()
-            held.append(weakref.ref(mine))
-            raise ToolError("not today")
-
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("waits", [False, True])
+async def test_what_a_tool_that_failed_held_is_not_left_to_the_garbage_collector(
+    era, failure, waits, autojump_clock
+):
+    async with failing(failure, waits=waits) as (stage, fails, held):
+        stage.server.tool(fails, name="fails")
         gc.disable()
         try:
             await (await call(stage, era, "fails")).reply()
@@ -371,6 +395,61 @@ async def test_what_a_tool_that_failed_held_is_not_left_to_the_garbage_collector
             assert [mine() for mine in held] == [None]
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "failure"),
+    [
+        *(("prompts/get", {"name": "fails"}, failure) for failure in FAILURES[1:]),
+        *(
+            ("resources/read", {"uri": "res://fails"}, failure)
+            for failure in [*FAILURES[1:], ResourceNotFoundError]
+        ),
+    ],
+)
+async def test_what_a_prompt_or_a_resource_that_failed_held_is_not_left_to_the_garbage_collector(
+    method, params, failure, autojump_clock
+):
+    async with failing(failure, waits=True) as (stage, fails, held):
+        stage.server.prompt(fails, name="fails")
+        stage.server.resource("res://fails")(fails)
+        gc.disable()
+        try:
+            assert "error" in await stage.probe.request(method, params).reply()
+            await stage.quiet()
+            assert [mine() for mine in held] == [None]
+        finally:
+            gc.enable()
+
+
+async def test_a_refusal_for_a_client_that_has_left_is_not_logged_and_not_left_to_the_garbage_collector(
+    autojump_clock, caplog
+):
+    class Held:
+        pass
+
+    async with staged() as stage:
+        held = []
+
+        @stage.server.tool
+        async def refuses() -> str:
+            mine = Held()
+            held.append(weakref.ref(mine))
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ProtocolError(-32000, "the other server has gone")
+
+        post = await call(stage, "modern", "refuses")
+        await stage.quiet()
+        gc.disable()
+        try:
+            post.disconnect()
+            await stage.quiet()
+            assert [mine() for mine in held] == [None]
+        finally:
+            gc.enable()
+    assert caplog.records == []
 
 
 @ERAS

@@ -1,5 +1,9 @@
 """The queue of messages that a server has not taken yet."""
 
+import gc
+import weakref
+from contextlib import suppress
+
 import attrs
 import pytest
 import trio
@@ -47,6 +51,23 @@ async def test_a_request_leaves_the_queue_when_its_call_ends(queue, sizes):
     pending.settle(DisconnectedError("it was cancelled"))
     assert (queue.size, len(queue), await queue.take()) == (1, 1, last)
     assert sizes == [100, 101, 1, 1]
+
+
+async def test_the_failure_of_a_request_is_not_left_to_the_garbage_collector():
+    async def fail():
+        pending = PendingRequest()
+        pending.settle(DisconnectedError("it reads nothing"))
+        error = weakref.ref(pending.result)
+        with suppress(DisconnectedError):
+            await pending.wait()
+        return error
+
+    gc.disable()
+    try:
+        error = await fail()
+        assert error() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_request_that_was_taken_is_not_counted_again_when_its_call_ends(queue, sizes):

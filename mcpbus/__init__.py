@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from mcpbus.features.depends import Depends
     from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
     from mcpbus.features.tool import Tool, tool
+    from mcpbus.hosted import Hosted, host
     from mcpbus.protocol.errors import ProtocolError
     from mcpbus.protocol.http.authentication import UnauthorizedError
     from mcpbus.protocol.http.messages import RequestHead
@@ -123,6 +124,7 @@ else:
             "mcpbus.features.depends": ("Depends",),
             "mcpbus.features.errors": ("RegistrationError", "ResourceNotFoundError", "ToolError"),
             "mcpbus.features.tool": ("Tool", "tool"),
+            "mcpbus.hosted": ("Hosted", "host"),
             "mcpbus.protocol.errors": ("ProtocolError",),
             "mcpbus.protocol.http.authentication": ("UnauthorizedError",),
             "mcpbus.protocol.http.messages": ("RequestHead",),
@@ -178,6 +180,7 @@ __all__ = [
     "Fate",
     "FateKind",
     "File",
+    "Hosted",
     "HttpOptions",
     "Icon",
     "Image",
@@ -224,6 +227,7 @@ __all__ = [
     "ToolUseResult",
     "UnauthorizedError",
     "__version__",
+    "host",
     "shutdown_on_signals",
     "tool",
 ]

@@ -20,6 +20,7 @@ BELOW = {
     "features": ["protocol"],
     "core": ["actors", "features", "protocol"],
     "dispatch": ["actors", "core", "features", "protocol"],
+    "hosting": ["core", "dispatch", "features", "protocol"],
     "middleware": ["actors", "core", "dispatch", "features", "protocol"],
     "transports": ["actors", "client", "core", "dispatch", "protocol"],
     "cluster": ["actors", "core", "dispatch", "protocol", "transports"],
@@ -33,6 +34,7 @@ BELOW = {
         "core",
         "dispatch",
         "features",
+        "hosting",
         "protocol",
         "serving",
         "transports",
@@ -44,12 +46,12 @@ BELOW = {
 OF_FEATURES = ["asking", "schemas", "handler_context", "session_features"]
 """What the core knows of the features: what clients are asked, and how a signature knows a context. It names none of them."""
 
-ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* ending examples* gateway gateway.* host_processes http_keywords lifespans membership metrics metrics_address program openable proxy reachable_buses server server_arguments standard_error stores tasks testing* worker worker_folder worker_process workers"
+ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* ending examples* gateway gateway.* host_processes hosted http_keywords lifespans membership metrics metrics_address program openable proxy reachable_buses server server_arguments standard_error stores tasks testing* worker worker_folder worker_process workers"
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {
     "annotated_types": ["mcpbus.features.schemas.*"],
-    "anyio": ["mcpbus.core.stores.redis_library"],
+    "anyio": ["mcpbus.core.stores.redis_library", "mcpbus.hosting.*"],
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],
     "click": ["mcpbus.cli", "mcpbus.cli.*"],
@@ -77,10 +79,12 @@ DOORS = {
         "mcpbus.testing.issuer",
     ],
     "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
+    "mcp": ["mcpbus.hosting.*"],
+    "mcp_types": ["mcpbus.hosting.*"],
     "msgspec": ["*"],
     "orjson": ["mcpbus.features.schemas.jsontypes"],
     "pydantic": ["mcpbus.features.schemas.*"],
-    "pydantic_core": ["mcpbus.features.schemas.*"],
+    "pydantic_core": ["mcpbus.features.schemas.*", "mcpbus.hosting.*"],
     "sniffio": ["mcpbus.core.worker_threads", "mcpbus.program"],
     "trio": [
         "actors",
@@ -88,6 +92,7 @@ DOORS = {
         "client",
         "core",
         "dispatch",
+        "hosting",
         "middleware",
         "transports",
         "serving",

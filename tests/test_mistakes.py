@@ -708,6 +708,7 @@ MADE_BY_THE_BUS = {
         "AsyncioApp",
         "Broadcast",
         "Bus",
+        "Hosted",
         "CancelledElicitation",
         "Client",
         "ClientInfo",

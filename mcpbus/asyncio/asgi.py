@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 import trio
 
@@ -14,9 +14,9 @@ from mcpbus.asyncio.guest import trio_guest
 from mcpbus.bus import Bus
 from mcpbus.core.limits import Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
+from mcpbus.openable import ServerBase
 from mcpbus.protocol.http.origin import HttpFields
 from mcpbus.protocol.keywords import explained
-from mcpbus.server import Server
 from mcpbus.transports.asgi import Receive, Scope, Send
 from mcpbus.transports.lifespan import NO_LIFESPAN, LifespanApp, refuse, speak_lifespan
 from mcpbus.transports.responder import ResponseMode
@@ -114,7 +114,7 @@ class AsyncioApp:
 
 @explained
 def asgi(
-    server: Server,
+    server: ServerBase[Any],
     *,
     limits: Limits | None = None,
     event_store: EventStore | None = None,
@@ -130,7 +130,7 @@ def asgi(
     The handlers run on trio, in the loop's own thread; what only asyncio can await, they await through `to_asyncio`.
 
     Args:
-        server: What is served.
+        server: A `Server`, or the result of `mcpbus.host`.
         limits: As for `Server.asgi`, like the others.
         event_store: Keeps what legacy clients can come back for.
         task_store: Keeps tasks.

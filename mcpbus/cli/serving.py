@@ -15,10 +15,9 @@ from mcpbus.cli.isolation_option import isolation_option
 from mcpbus.cli.logs import log_options
 from mcpbus.cli.reloading import reload_option
 from mcpbus.cli.revision_option import revision_option
-from mcpbus.cli.targets import find_server, target_argument
+from mcpbus.cli.targets import Target, find_server, target_argument
 from mcpbus.metrics_address import addresses_of
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.server import Server
 from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.worker import is_worker
 from mcpbus.workers import run_workers
@@ -48,7 +47,7 @@ def demo(**given: Any) -> None:
     _serve_http(_DEMO, given)
 
 
-def _authorize(server: Server, resource: str | None, issuers: Sequence[str], scopes: Sequence[str]) -> None:
+def _authorize(server: Target, resource: str | None, issuers: Sequence[str], scopes: Sequence[str]) -> None:
     """Make a server ask for tokens, if that is wanted."""
     if resource is None and not issuers and not scopes:
         return

@@ -1,5 +1,6 @@
 """Which server a command line means: `weather.py`, `weather.py:server`, `weather` or `weather:server`; or one elsewhere, by its URL or command."""
 
+import logging
 import os
 import re
 import shlex
@@ -8,17 +9,25 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
 
 from mcpbus.cli.importing import load_file, load_module
+from mcpbus.hosting.detect import is_foreign
+from mcpbus.openable import ServerBase
 from mcpbus.program import LOADING
 from mcpbus.server import Server
 
 if TYPE_CHECKING:
+    from mcpbus.hosted import Hosted
     from mcpbus.upstream.pool import Isolation
+
+Target: TypeAlias = "Server | Hosted"
+"""A server that a command serves: one of mcpbus, or one of another SDK that runs on it."""
+
+_log = logging.getLogger("mcpbus")
 
 
 def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -79,7 +88,7 @@ def find_server(
     *,
     isolation: "Isolation | None" = None,
     follow: bool = False,
-) -> Server:
+) -> Target:
     """Import the server that a command was given, or make one that stands for others elsewhere.
 
     Args:
@@ -121,8 +130,10 @@ def find_server(
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error
 
 
-def load_server(target: str) -> Server:
+def load_server(target: str) -> Target:
     """Import the server that a file or a module has, or make one for those that a client names in a file; a module is searched in the current directory first.
+
+    A server of another SDK is hosted in this process, which the log reports.
 
     What it prints while it is imported goes to standard error, because standard output may be the protocol's.
 
@@ -166,10 +177,10 @@ def is_file(place: str) -> bool:
     return place.endswith(".py") or os.sep in place
 
 
-def _named(module: ModuleType, place: str, name: str) -> Server:
+def _named(module: ModuleType, place: str, name: str) -> Target:
     found = getattr(module, name, None)
-    if isinstance(found, Server):
-        return found
+    if _is_server(found):
+        return _serve(found, f"{place}:{name}")
     servers = _servers(module, place)
     hint = f"it has {', '.join(servers)}" if servers else _MAKE_ONE
     if found is None:
@@ -177,19 +188,42 @@ def _named(module: ModuleType, place: str, name: str) -> Server:
     raise LookupError(f"{place}:{name} is of type {type(found).__name__}, not a mcpbus.Server; {hint}")
 
 
-def _only(module: ModuleType, place: str) -> Server:
+def _only(module: ModuleType, place: str) -> Target:
     servers = _servers(module, place)
-    within = {id(other) for server in servers.values() for other in server.mounted()}
-    different = {id(server): server for server in servers.values() if id(server) not in within}
+    within = {id(other) for server in servers.values() for other in _parts(server)}
+    different = {id(server): name for name, server in servers.items() if id(server) not in within}
     if len(different) == 1:
-        return next(iter(different.values()))
+        name = next(iter(different.values()))
+        return _serve(servers[name], name)
     if servers:
         raise LookupError(f"{place} has several servers: name one of {', '.join(servers)}")
     raise LookupError(f"{place} has no server; {_MAKE_ONE}")
 
 
-def _servers(module: ModuleType, place: str) -> dict[str, Server]:
-    return {f"{place}:{name}": value for name, value in vars(module).items() if isinstance(value, Server)}
+def _parts(server: Any) -> list[object]:
+    """Return the servers that one serves besides itself, which need not be chosen."""
+    if isinstance(server, Server):
+        return list(server.mounted())
+    found = getattr(server, "found", None)  # a `Hosted` has the server that it hosts
+    return [] if found is None else [found.author, found.lowlevel]
+
+
+def _servers(module: ModuleType, place: str) -> dict[str, Any]:
+    return {f"{place}:{name}": value for name, value in vars(module).items() if _is_server(value)}
+
+
+def _is_server(value: object) -> bool:
+    return isinstance(value, ServerBase) or is_foreign(value)
+
+
+def _serve(server: Any, name: str) -> Target:
+    """Return a server that was found, and host it if it is one of another SDK."""
+    if not isinstance(server, ServerBase):
+        from mcpbus.hosted import host  # noqa: PLC0415 - most servers need no host
+
+        server = host(server)
+        _log.info("%s is a %s: mcpbus hosts it in this process, on asyncio", name, server.found.family)
+    return server  # type: ignore[no-any-return]  # there are no other kinds
 
 
 def _load(place: str) -> ModuleType:

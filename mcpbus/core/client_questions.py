@@ -14,7 +14,14 @@ from mcpbus.core.session import Session
 from mcpbus.core.signals import InputProgressReceived, InputResponseReceived
 from mcpbus.features.asking.errors import InputRefusedError, InputRequestError, cannot_ask, invalid_answer
 from mcpbus.features.schemas import jsontypes
-from mcpbus.protocol.jsonrpc import JsonRpcResponse, RequestId, encode_id, encode_notification, encode_request
+from mcpbus.protocol.jsonrpc import (
+    JsonRpcResponse,
+    RequestId,
+    encode_id,
+    encode_notification,
+    encode_request,
+    encode_value,
+)
 from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.nesting import TOO_DEEP, nests_too_deeply
@@ -175,7 +182,12 @@ class LegacyInputRequests:
 
 
 def _with_token(params: msgspec.Raw, token: RequestId) -> msgspec.Raw:
-    """Return the params of a question, which have no ``_meta``, with a token for progress."""
+    """Return the params of a question with a token for progress."""
+    if b'"_meta"' in bytes(params):
+        decoded = msgspec.json.decode(params, type=dict[str, Any])
+        meta_of = decoded.get("_meta")
+        decoded["_meta"] = (meta_of if isinstance(meta_of, dict) else {}) | {"progressToken": token}
+        return msgspec.Raw(encode_value(decoded))
     meta = b'"_meta":{"progressToken":%b}}' % encode_id(token)
     members = bytes(params)[:-1]
     return msgspec.Raw(members + (meta if members == b"{" else b"," + meta))

@@ -104,6 +104,7 @@ class Session(SessionFeatures, InputRequests):
         principal: Whom `authenticate` found when the session was opened; nobody else may use it.
         owner: To whom the session is counted, with all that is done in it.
         transport: How the client is connected.
+        backend_state: The state of the backend for this client; None if it has none. For the bus.
         revision: The negotiated protocol revision; None on a shared channel before initialize.
         client_info: The client's name and version, as it sent them.
         client_capabilities: What the client declared, as it sent it.
@@ -126,6 +127,7 @@ class Session(SessionFeatures, InputRequests):
         "_state",
         "account",
         "address",
+        "backend_state",
         "bus",
         "client_capabilities",
         "client_info",
@@ -165,6 +167,7 @@ class Session(SessionFeatures, InputRequests):
         self._open = InputRequestQuota()
         self._awaited: trio.Event | None = None
         self._state: dict[str, Any] | None = None
+        self.backend_state: Any = None
         self.revision: Revision | None = None
         self.client_info: dict[str, Any] = {}
         self.client_capabilities: dict[str, Any] = {}
@@ -344,10 +347,19 @@ class Session(SessionFeatures, InputRequests):
         Until then a client should be sent no requests (2025-11-25, Lifecycle, "Initialization"), yet over HTTP
         its first call may overtake what it said before.
         """
-        if self.stage not in {SessionStage.READY, SessionStage.ENDED} and self.input_ended is None:
-            if self._awaited is None:
-                self._awaited = trio.Event()
-            await self._awaited.wait()
+        while self.stage not in {SessionStage.READY, SessionStage.ENDED} and self.input_ended is None:
+            await self._stirred()
+
+    async def until_registered(self) -> None:
+        """Wait until `initialize` is answered, if it has come. For the bus."""
+        while self.stage is SessionStage.REGISTERING:
+            await self._stirred()
+
+    async def _stirred(self) -> None:
+        """Wait until the stage changes, or the input ends."""
+        if self._awaited is None or self._awaited.is_set():
+            self._awaited = trio.Event()
+        await self._awaited.wait()
 
     def enter(self, stage: SessionStage) -> None:
         """Come to a later stage. For the session's actor."""

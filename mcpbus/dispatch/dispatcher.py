@@ -155,7 +155,7 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     method, session = context.request.method, context.legacy_session
     if method == LISTEN and context.revision.era is Era.MODERN:
         return _listen(bus, context, open_stream)
-    of_session = _SESSION_METHODS.get(method)
+    of_session = SESSION_METHODS.get(method)
     if of_session is None or session is None:
         raise method_not_found(method)
     records = bus.session_directory.records_of(session)
@@ -396,7 +396,7 @@ def _unsubscribe(bus: Hub, session: Session, context: RequestContext) -> bytes:
     return _EMPTY
 
 
-_SESSION_METHODS: Mapping[str, _OfSession] = {
+SESSION_METHODS: Mapping[str, _OfSession] = {
     "logging/setLevel": _set_level,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,

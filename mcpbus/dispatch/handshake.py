@@ -65,8 +65,8 @@ class Registration:
     def abandon(self) -> None:
         """Keep nothing of the session; a shared channel is as it was before."""
         if self._session.transport is TransportKind.DUPLEX:
-            self._session.stage = SessionStage.CONNECTED
             self._session.revision = None
+            self._session.enter(SessionStage.CONNECTED)
             if not self._session.address.stopped:
                 self._session.account.release(self._size)
         else:

@@ -19,6 +19,7 @@ from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request import RequestActor as Admitted
+from mcpbus.core.session import SessionStage
 from mcpbus.core.session_messages import CloseSession
 from mcpbus.core.signals import InputEnded
 from mcpbus.core.stream import MessageStream
@@ -260,6 +261,11 @@ class DuplexChannel:
             await trio.lowlevel.checkpoint()
         while self.full:
             await self._stream.relieved()
+
+    @property
+    def registering(self) -> bool:
+        """Whether `initialize` has come, and is not answered yet: what follows it waits for that."""
+        return self.session.stage is SessionStage.REGISTERING
 
     @property
     def full(self) -> bool:

@@ -48,7 +48,7 @@ class InboundQueue:
         """Take messages until there is none, a handler waits, which is returned, or something has to be waited for."""
         for _ in range(IN_A_ROW):
             message = self.next
-            if message is None or self._channel.full or _is_apart(message):
+            if message is None or self._channel.full or self._channel.registering or _is_apart(message):
                 return None
             eager = self._channel.take_now(message, scope)
             self.advance()
@@ -59,6 +59,8 @@ class InboundQueue:
 
     async def make_way(self) -> None:
         """Wait until the next message can be taken in a row; what cannot be is taken here. There may be none then."""
+        if self._channel.registering and self.next is not None:
+            await self._channel.session.until_registered()
         while self._channel.full:
             await self._channel.room()
         apart = self.next is not None and _is_apart(self.next)

@@ -10,6 +10,7 @@ from mcpbus_actors import EagerTask
 
 from mcpbus import Context, Server
 from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.session import SessionStage
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus
 from mcpbus.transports.duplex import DuplexChannel
@@ -250,6 +251,33 @@ async def test_what_a_session_has_of_its_own_no_request_of_2026_07_28_on_its_con
     assert listed == {"old": ["common", "own"], "new": ["common"]}
     assert "result" in said["old tools/call"]
     assert said["new tools/call"]["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_messages_behind_initialize_wait_until_it_is_answered(refused, autojump_clock):
+    server = Server("s")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.on_session
+    async def prepare(_session):
+        await trio.sleep(5)
+        if refused:
+            raise ValueError("no session today")
+
+    async with open_bus(server) as bus:
+        home = House(bus, None, None)
+        async with lines(home) as client:
+            client.say(call(1, "add", {"a": 1, "b": 2}))
+            assert client.got == []
+            await trio.sleep(6)
+            await home.quiet()
+            outcomes = [(message["id"], "result" in message) for message in client.got]
+            assert outcomes == [(0, not refused), (1, not refused)]
+            stage = next(iter(bus.session_directory.shares)).stage
+            assert stage is (SessionStage.CONNECTED if refused else SessionStage.READY)
 
 
 async def test_a_receiver_in_process_that_asks_again_for_each_response_lets_other_tasks_run(autojump_clock):

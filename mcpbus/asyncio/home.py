@@ -1,0 +1,111 @@
+"""An asyncio loop as the home of a hosted server; see `mcpbus.hosting.home.Home`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar, TypeVarTuple
+
+import trio
+
+from mcpbus.asyncio.crossing import to_asyncio, to_trio
+from mcpbus.asyncio.loop_thread import start_loop
+from mcpbus.asyncio.pairs import loop_of_this_run
+from mcpbus.core.containment import ReportErrors
+from mcpbus.hosting.home import Home, log_failure
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class AsyncioHome:
+    """The asyncio loop beside this trio run: a loop in a thread, or the host of a guest run.
+
+    Create it in trio. The loop starts with the first home of a run, and ends with the run.
+    """
+
+    name = "asyncio"
+
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._loop = loop_of_this_run() or start_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        return await to_asyncio(function, *args)
+
+    def spawn(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+        async def run() -> None:
+            try:
+                await function(*args)
+            except Exception as error:  # noqa: BLE001 - no task waits for it
+                log_failure(function, error)
+
+        def start() -> None:
+            task = self._loop.create_task(run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._loop.call_soon_threadsafe(start)
+
+    def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
+        with suppress(trio.RunFinishedError):  # no client is left
+            self._token.run_sync_soon(self._call, function, args)
+
+    @staticmethod
+    def _call(function: Callable[..., object], args: tuple[Any, ...]) -> None:
+        with ReportErrors(partial(log_failure, function)):  # an exception here would end trio
+            function(*args)
+
+    async def ask(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
+        return await to_trio(function, *args)
+
+    async def flush(self) -> None:
+        done = self._loop.create_future()
+
+        def settle() -> None:
+            if not done.done():  # its task may be cancelled
+                done.set_result(None)
+
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._loop.call_soon_threadsafe, settle)
+            await done
+
+    @asynccontextmanager
+    async def enter(self, manager: AbstractAsyncContextManager[Any]) -> AsyncIterator[tuple[Home, Any]]:
+        entered, closing, values = trio.Event(), asyncio.Event(), []
+
+        def note(value: Any) -> None:
+            values.append(value)
+            entered.set()
+
+        async def hold() -> None:
+            async with manager as value:
+                self.post(note, value)
+                await closing.wait()
+
+        failed: list[Exception] = []
+        raised: Exception | None = None
+
+        async def run() -> None:
+            try:
+                await to_asyncio(hold)
+            except Exception as error:  # noqa: BLE001 - raised again below, without a group around it
+                failed.append(error)
+            if not closing.is_set():
+                nursery.cancel_scope.cancel()
+            entered.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await entered.wait()
+            if values and not failed:
+                try:
+                    yield self, values[0]
+                except Exception as error:  # noqa: BLE001 - raised again below; the manager is left in good order first
+                    raised = error
+                finally:
+                    self._loop.call_soon_threadsafe(closing.set)
+        for failure in (raised, *failed):
+            if failure is not None:
+                raise failure

@@ -1,0 +1,118 @@
+"""Servers of other SDKs on this bus, unchanged: `host` makes a `Hosted` of one, which is opened and served like a `Server`."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+import attrs
+
+from mcpbus.core.backend import Backend
+from mcpbus.core.limits import Limits
+from mcpbus.hosting.detect import FoundServer, find
+from mcpbus.hosting.home import Home, TrioHome
+from mcpbus.openable import ServerBase
+from mcpbus.protocol.http.authentication import Authorizer
+from mcpbus.protocol.keywords import explained
+from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.request_state import StateSealer
+from mcpbus.reachable_buses import BusSet
+from mcpbus.server_arguments import OpenOptions
+
+if TYPE_CHECKING:
+    from mcpbus.bus import Bus
+    from mcpbus.worker import Worker
+
+Loop = Literal["asyncio", "trio"]
+Stray = Literal["adopt", "session"]
+
+_ALL_LEVELS: Final = Limits(log_level=LogLevel.DEBUG)
+"""Servers of other SDKs filter their log lines themselves."""
+
+
+class Hosted(ServerBase[Any]):
+    """A server of another SDK, which is opened and served like a `Server`. Made by `host`.
+
+    Attributes:
+        found: The server, as its SDK has it.
+        auth: The resource server of mcpbus that lets clients in; None if there is none.
+    """
+
+    def __init__(
+        self, found: FoundServer, loop: Loop, stray: Stray, state_keys: Sequence[bytes | str]
+    ) -> None:
+        self.name = found.name
+        self.found = found
+        self.sealer = StateSealer(state_keys)
+        self.auth: Authorizer | None = None
+        self._buses = BusSet(found.name)
+        self._loop = loop
+        self._stray = stray
+        self._home: Home | None = None
+        self._state: Any = None
+
+    @property
+    def knows_principals(self) -> bool:
+        """Whether it lets in only clients that it knows."""
+        return self.auth is not None
+
+    @asynccontextmanager
+    async def _open(self, opening: OpenOptions, worker: "Worker | None" = None) -> "AsyncIterator[Bus[Any]]":
+        if opening.limits is None:
+            opening = attrs.evolve(opening, limits=_ALL_LEVELS)
+        async with super()._open(opening, worker) as bus:
+            yield bus
+
+    @asynccontextmanager
+    async def _entered(self) -> AsyncIterator[tuple[Any, Mapping[object, Any]]]:
+        lowlevel = self.found.lowlevel
+        async with self._make_home().enter(lowlevel.lifespan(lowlevel)) as (home, state):
+            self._home, self._state = home, state
+            try:
+                yield state, {}
+            finally:
+                self._home = self._state = None
+
+    def _make_home(self) -> Home:
+        if self._loop == "trio":
+            return TrioHome()
+        from mcpbus.asyncio.home import AsyncioHome  # noqa: PLC0415 - a server on trio needs no asyncio
+
+        return AsyncioHome()
+
+    def _backend(self) -> Backend:
+        from mcpbus.hosting.kernel import KernelBackend  # noqa: PLC0415 - it imports the SDK
+
+        assert self._home is not None  # noqa: S101 - it was entered
+        return KernelBackend(self.found, self._home, self._state, self._stray, self.auth)
+
+    def __repr__(self) -> str:
+        return f"<Hosted {self.name}: {self.found.family}, on {self._loop}>"
+
+
+@explained
+def host(
+    server: object,
+    *,
+    loop: Loop = "asyncio",
+    stray: Stray = "adopt",
+    state_keys: Sequence[bytes | str] = (),
+) -> Hosted:
+    """Return a server of another SDK as one that is opened and served by mcpbus, in this process.
+
+    Args:
+        server: An `MCPServer` or a low-level `Server` of the official SDK, or a `FastMCP`. It stays as it is.
+        loop: Where its code runs: in an asyncio loop, or on trio, which is faster and needs code that uses anyio alone.
+        stray: Where a message goes that the server sends without a related request id while a request runs: "adopt" sends
+            it with that request, "session" to the GET stream of the session.
+        state_keys: As for `Server`.
+
+    Raises:
+        TypeError: It is no such server, or one of a version that cannot be hosted.
+        ValueError: An option cannot be right.
+    """
+    for option, value, choices in (("loop", loop, Loop), ("stray", stray, Stray)):
+        if value not in get_args(choices):
+            raise ValueError(
+                f"host(): {option} is one of {', '.join(map(repr, get_args(choices)))}, not {value!r}"
+            )
+    return Hosted(find(server), loop, stray, state_keys)

@@ -1,0 +1,93 @@
+"""What an object of another SDK is, and what of it is served.
+
+This is the only place that reads private names of these SDKs. Each is named here once, and nothing is imported: the
+file of the server has imported all that it needs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+_LOWLEVEL: Final[Mapping[str, str]] = {
+    "mcp.server.mcpserver.server.MCPServer": "_lowlevel_server",
+    "mcp.server.fastmcp.server.FastMCP": "_mcp_server",
+    "fastmcp.server.server.FastMCP": "_mcp_server",
+    "fastapi_mcp.server.FastApiMCP": "server",
+    "mcp.server.lowlevel.server.Server": "",
+}
+"""The classes of other SDKs, and the attribute in which each has its low-level server; none where it is one itself."""
+
+_FAMILIES: Final[Mapping[str, str]] = {
+    "mcp.server.mcpserver": "MCPServer of the official SDK",
+    "mcp.server.fastmcp": "FastMCP of the official SDK",
+    "mcp.server.lowlevel": "low-level Server of the official SDK",
+    "fastmcp": "FastMCP",
+    "fastapi_mcp": "fastapi_mcp",
+}
+
+
+@attrs.frozen
+class FoundServer:
+    """A server of another SDK.
+
+    Attributes:
+        author: The object that its author made.
+        family: What it is, for people.
+        lowlevel: The low-level server in it, which all transports of its SDK serve.
+        name: What clients call it.
+        version: Its version.
+    """
+
+    author: Any
+    family: str
+    lowlevel: Any
+    name: str
+    version: str
+
+    @property
+    def is_fastmcp(self) -> bool:
+        """Whether it is a FastMCP of the package `fastmcp`."""
+        return self.family == "FastMCP"
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether its SDK serves single requests, as version 2 of the official one does."""
+        return hasattr(self.lowlevel, "get_request_handler")
+
+
+def class_of(candidate: object) -> str | None:
+    """Return the class of another SDK that an object is an instance of; None if there is none."""
+    for base in type(candidate).__mro__:
+        name = f"{base.__module__}.{base.__qualname__}"
+        if name in _LOWLEVEL:
+            return name
+    return None
+
+
+def is_foreign(candidate: object) -> bool:
+    """Return whether an object is a server of another SDK."""
+    return class_of(candidate) is not None
+
+
+def find(candidate: object) -> FoundServer:
+    """Find what of an object is served.
+
+    Raises:
+        TypeError: It is no server of another SDK, or has no low-level server where this version of mcpbus looks for it.
+    """
+    name = class_of(candidate)
+    if name is None:
+        raise TypeError(
+            "host() takes a server of another SDK: an MCPServer or a low-level Server of `mcp`, a FastMCP, or a FastApiMCP, "
+            f"not {candidate!r}"
+        )
+    attribute = _LOWLEVEL[name]
+    lowlevel: Any = getattr(candidate, attribute, None) if attribute else candidate
+    if lowlevel is None:
+        raise TypeError(
+            f"{candidate!r} has no {attribute!r}, in which {name} has its low-level server: this version of it cannot be hosted"
+        )
+    family = next(text for module, text in _FAMILIES.items() if name.startswith(f"{module}."))
+    version = getattr(lowlevel, "version", None) or "0.0.0"
+    return FoundServer(candidate, family, lowlevel, str(lowlevel.name), str(version))

@@ -1,0 +1,407 @@
+"""A backend that answers with a server of the official SDK, version 2: each request is one call of its `ServerRunner`."""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final, Literal
+
+import anyio
+import msgspec
+import pydantic_core
+import trio
+from mcp.server.connection import Connection
+from mcp.server.runner import ServerRunner, aclose_shielded
+from mcp.server.subscriptions import (
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
+from mcp_types import Implementation, InitializeResult
+from mcp_types import methods as sdk_methods
+
+from mcpbus.core.backend import Listener
+from mcpbus.core.call import CallActor, Handler
+from mcpbus.core.client_notification import ClientNotification
+from mcpbus.core.context import Context
+from mcpbus.core.hub import Hub, hub_of
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.services import BusServices
+from mcpbus.core.session import Session
+from mcpbus.core.signals import FailRequest
+from mcpbus.dispatch.dispatcher import LISTEN, SESSION_METHODS
+from mcpbus.features.schemas import jsontypes
+from mcpbus.hosting.connections import HostedSession, enveloped_connection
+from mcpbus.hosting.detect import FoundServer
+from mcpbus.hosting.home import Home
+from mcpbus.hosting.outbound import NoOutbound, RequestOutbound, StrayOutbound, can_ask
+from mcpbus.protocol import messages as wire
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
+from mcpbus.protocol.http.authentication import Authenticate, Authorizer
+from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
+from mcpbus.protocol.jsonrpc import JsonRpcRequest
+from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.meta import PROTOCOL_VERSION, Routing
+from mcpbus.protocol.results import tail_for
+from mcpbus.protocol.revisions import LATEST_LEGACY, REVISIONS, Era, Revision
+
+_log = logging.getLogger("mcpbus")
+
+StrayMessages = Literal["adopt", "session"]
+"""Where messages go that a server sends while a request runs, without a related request id: with it, or to the session."""
+
+_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The methods that may be answered with input requests."""
+_UNKNOWN_ERROR: Final = 0
+"""The code with which the SDK reports an exception of a handler to legacy clients."""
+_NOTIFICATION_SECONDS: Final = 10.0
+_INITIALIZED: Final = "notifications/initialized"
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def read_params(raw: msgspec.Raw) -> dict[str, Any] | None:
+    """Return the params of a request, as the SDK takes them; None if it has none."""
+    return decode_large(_decode, raw) or None
+
+
+def encode(result: Mapping[str, Any]) -> bytes:
+    """Encode a result, which may hold values that only pydantic makes JSON of."""
+    try:
+        return jsontypes.encode(result)
+    except TypeError:
+        return pydantic_core.to_json(result)
+
+
+class KernelBackend:
+    """Answers with a server of the official SDK, or of FastMCP 4, which is built on it; see `mcpbus.core.backend.Backend`.
+
+    Args:
+        found: The server.
+        home: Where its code runs.
+        state: What its lifespan yielded.
+        stray: As for `mcpbus.host`.
+        auth: The resource server that lets clients in over HTTP; None if there is none.
+    """
+
+    hears_elsewhere = False
+    registers = True
+
+    def __init__(
+        self,
+        found: FoundServer,
+        home: Home,
+        state: Any,
+        stray: StrayMessages,
+        auth: Authorizer | None = None,
+    ) -> None:
+        self.name = found.name
+        self.auth = auth
+        self.authenticate: Authenticate | None = None
+        identity = wire.Implementation(found.name, found.version)
+        self.tails = {row: tail_for(identity, row) for row in REVISIONS.values()}
+        self._server = found.lowlevel
+        self._home = home
+        self._state = state
+        self._adopts = stray == "adopt"
+        entry = self._server.get_request_handler(LISTEN)
+        handler = None if entry is None else entry.handler
+        self._listens: ListenHandler | None = handler if isinstance(handler, ListenHandler) else None
+        self._filtered = self._server.get_request_handler("resources/subscribe") is not None
+
+    # -- the bus ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def open(self, bus: BusServices) -> AsyncIterator[None]:
+        """See `Backend.open`: changes that the server publishes reach all clients."""
+        hub = hub_of(bus)
+        if self._listens is None:
+            yield
+            return
+        unsubscribe = await self._home.run(self._subscribe, self._listens, hub)
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._home.run(unsubscribe)
+
+    async def _subscribe(self, listens: ListenHandler, hub: Hub) -> Callable[[], Awaitable[None]]:
+        """Subscribe to changes, and to the end of all listens. Runs in the home."""
+
+        def publish(event: ServerEvent) -> None:
+            self._home.post(_publish, hub, event)
+
+        stop = listens._bus.subscribe(publish)  # noqa: SLF001 - no public name leads to it
+        streams: set[Any] = listens._streams  # noqa: SLF001
+        ends = _ListenEnd(partial(self._home.post, _end_listens, hub))
+        streams.add(ends)
+
+        async def unsubscribe() -> None:
+            streams.discard(ends)
+            stop()
+
+        return unsubscribe
+
+    def open_to_all(self) -> None:
+        """See `Backend.open_to_all`."""
+
+    def seconds_left(self, principal: Any) -> float:
+        return math.inf if self.auth is None else self.auth.seconds_left(principal)
+
+    def offers(self, method: str, era: Era) -> bool:  # noqa: ARG002
+        """See `Backend.offers`. The kernel itself refuses what the revision or the server does not have."""
+        return (
+            method in sdk_methods.SPEC_CLIENT_METHODS or self._server.get_request_handler(method) is not None
+        )
+
+    def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:  # noqa: ARG002
+        return ()
+
+    def may_wait(self, method: str, name: object, era: Era) -> bool:  # noqa: ARG002
+        return True
+
+    def begin(self, context: RequestContext) -> Handler | None:
+        method = context.request.method
+        if method == LISTEN and self._listens is not None:
+            return None
+        return KernelCall(self, rounds=method in _ROUNDS)
+
+    def needed_scopes(
+        self,
+        request: JsonRpcRequest,  # noqa: ARG002
+        routing: Routing,  # noqa: ARG002
+        session: Session | None,  # noqa: ARG002
+        principal: object,  # noqa: ARG002
+    ) -> Collection[str]:
+        return ()
+
+    async def until_heard(self, uris: Collection[str], key: Hashable) -> None:
+        """See `Backend.until_heard`."""
+
+    def may_subscribe(self, session: Session) -> bool:  # noqa: ARG002
+        return True
+
+    def grant(self, asked: wire.SubscriptionFilter, context: RequestContext) -> wire.SubscriptionFilter:  # noqa: ARG002
+        """See `Backend.grant`: all that is asked for, as the SDK grants it."""
+        return msgspec.structs.replace(asked, task_ids=())
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def opened(self, session: Session) -> None:
+        """See `Backend.opened`."""
+
+    def initialize(self, revision: Revision, session: Session | None) -> bytes:
+        if session is not None:
+            hosted: HostedSession = session.backend_state
+            return hosted.result
+        options = self._server.create_initialization_options()
+        result = InitializeResult(
+            protocol_version=revision.name,
+            capabilities=options.capabilities,
+            server_info=Implementation(
+                name=options.server_name,
+                title=options.title,
+                description=options.description,
+                version=options.server_version,
+                website_url=options.website_url,
+                icons=options.icons,
+            ),
+            instructions=options.instructions,
+        )
+        dumped = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return encode(sdk_methods.serialize_server_result("initialize", revision.name, dumped))
+
+    async def register(self, session: Session, context: RequestContext | None) -> None:
+        """See `Backend.register`: `initialize` runs, with the middleware of the server."""
+        session.backend_state = await self._home.run(self._initialize, session, context)
+
+    async def _initialize(self, session: Session, context: RequestContext | None) -> HostedSession:
+        """Run `initialize` in the home."""
+        assert session.revision is not None  # noqa: S101 - it registers
+        hosted = HostedSession(self._home, session, filtered=self._filtered)
+        params = hosted.initialize_params() if context is None else read_params(context.request.params)
+        outbound = hosted.outbound
+        outbound.request_id = None if context is None else context.request.id
+        try:
+            runner = ServerRunner(self._server, hosted.connection, self._state)
+            result = await runner.on_request(outbound, "initialize", params)
+        except Exception as error:
+            raise self._error("initialize", error, session.revision) from error
+        finally:
+            outbound.request_id = None
+        hosted.result = encode(result)
+        return hosted
+
+    def farewell(self, session: Session) -> Callable[[], Awaitable[None]] | None:
+        """See `Backend.farewell`: the connection runs what its author wants to run then."""
+        hosted: HostedSession | None = session.backend_state
+        return None if hosted is None else partial(self._home.run, aclose_shielded, hosted.connection)
+
+    def listener(self, method: str) -> Listener | None:  # noqa: ARG002
+        """See `Backend.listener`: the kernel and its middleware get all notifications."""
+        return self._hear
+
+    async def _hear(self, told: ClientNotification) -> None:
+        with trio.move_on_after(_NOTIFICATION_SECONDS) as scope:
+            try:
+                await self._home.run(self._notify, told)
+            except Exception:  # noqa: BLE001 - nothing waits for a notification
+                _log.exception("%s failed", told.method)
+        if scope.cancelled_caught:
+            _log.warning("%s was not handled within %g s", told.method, _NOTIFICATION_SECONDS)
+
+    async def _notify(self, told: ClientNotification) -> None:
+        """Give a notification to the kernel, in the home."""
+        if told.session is None:
+            if PROTOCOL_VERSION in (told.params.get("_meta") or {}):
+                return  # the SDK, too, drops what a modern client sends without a request
+            connection = Connection.from_envelope(LATEST_LEGACY.name, None, None)
+            runner = ServerRunner(self._server, connection, self._state)
+            try:
+                await runner.on_notify(NoOutbound(), told.method, told.params or None)
+            finally:
+                await aclose_shielded(connection)
+            return
+        hosted: HostedSession = told.session.backend_state
+        if told.method != _INITIALIZED:
+            hosted.note_initialized()
+        runner = ServerRunner(self._server, hosted.connection, self._state)
+        await runner.on_notify(hosted.outbound, told.method, told.params or None)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    async def call(self, call: CallActor, *, rounds: bool) -> bytes:
+        """Run a request in the kernel, and return the encoded result. Call it in trio.
+
+        Raises:
+            ProtocolError: The error of the server.
+        """
+        context = Context(call)
+        try:
+            return await self._home.run(self._serve, context, rounds)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            _log.exception("%s failed", context.request_context.request.method)
+            raise internal_error() from error
+
+    async def _serve(self, context: Context, rounds: bool) -> bytes:
+        """Run a request in the kernel. Runs in the home."""
+        asked = context.request_context
+        request, revision = asked.request, asked.revision
+        session = asked.legacy_session
+        hosted: HostedSession | None = None if session is None else session.backend_state
+        of_session = None if hosted is None else hosted.outbound
+        outbound = RequestOutbound(
+            self._home,
+            context,
+            of_session,
+            can_ask=can_ask(context, rounds=rounds),
+            is_listen=request.method == LISTEN,
+        )
+        stray = StrayOutbound(outbound, of_session, adopts=self._adopts)
+        params = read_params(request.params)
+        if hosted is None:
+            connection = enveloped_connection(revision, params, stray)
+        else:
+            connection = hosted.of_request(stray)
+        token = asked.routing.meta.progress_token
+        if of_session is not None and token is not None:
+            of_session.requests[token] = outbound
+        try:
+            return encode(await self._run(connection, outbound, request.method, params))
+        except anyio.get_cancelled_exc_class():
+            outbound.cancel_requested.set()
+            raise
+        except Exception as error:
+            raise self._error(request.method, error, revision) from error
+        finally:
+            outbound.closed = True
+            if of_session is not None and token is not None:
+                of_session.requests.pop(token, None)
+            if hosted is None:
+                await aclose_shielded(connection)
+
+    async def _run(
+        self,
+        connection: Connection,
+        outbound: RequestOutbound,
+        method: str,
+        params: Mapping[str, Any] | None,
+    ) -> dict[str, Any]:
+        return await ServerRunner(self._server, connection, self._state).on_request(outbound, method, params)
+
+    def _error(self, method: str, error: Exception, revision: Revision) -> ProtocolError:
+        """Return the error to answer with, as the SDK maps exceptions; one that it does not know is logged."""
+        data = handler_exception_to_error_data(error)
+        if data is not None:
+            return ProtocolError(data.code, data.message, data.data)
+        _log.error("%s failed", method, exc_info=error)
+        if revision.era is Era.MODERN:
+            return ProtocolError(INTERNAL_ERROR, "Internal server error")
+        return ProtocolError(_UNKNOWN_ERROR, str(error))
+
+
+class KernelCall:
+    """One request of a hosted server; a `Handler`.
+
+    Args:
+        backend: The server.
+        rounds: Whether it may be answered with input requests.
+    """
+
+    replayable = False
+    own_rounds = True
+    task_support = None
+
+    def __init__(self, backend: KernelBackend, *, rounds: bool) -> None:
+        self._backend = backend
+        self.rounds = rounds
+
+    async def run(self, call: CallActor) -> bytes:
+        """See `Handler.run`."""
+        result = await self._backend.call(call, rounds=self.rounds)
+        session = call.context.legacy_session
+        change = SESSION_METHODS.get(call.context.request.method)
+        if change is not None and session is not None:
+            hub = hub_of(call.bus)
+            change(hub, session, call.context)
+            records = hub.session_directory.records_of(session)
+            if records is not None:
+                await records.keep(session)
+        return result
+
+
+class _ListenEnd:
+    """Stands among the streams of a `ListenHandler`, whose `close` closes each of them."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        self._end = end
+
+    def close(self) -> None:
+        """End all listens."""
+        self._end()
+
+
+def _end_listens(hub: Hub) -> None:
+    for slot in hub.listens:
+        if slot.address is not None:
+            slot.address.tell(FailRequest("The server ended all listens"))
+
+
+def _publish(hub: Hub, event: ServerEvent) -> None:
+    """Publish a change to all clients of the hub. Runs in trio."""
+    match event:
+        case ToolsListChanged():
+            hub.tools_changed()
+        case PromptsListChanged():
+            hub.prompts_changed()
+        case ResourcesListChanged():
+            hub.resources_changed()
+        case ResourceUpdated(uri=uri):
+            hub.resource_updated(str(uri))

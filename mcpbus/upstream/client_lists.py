@@ -145,12 +145,19 @@ class ClientLists:
 
     def _new(self, kind: Kind) -> dict[str, Any]:
         listed, before, own = self._shared[kind], self._own[kind], {}
-        for key, text in self._read.get(kind, {}).items():
+        left_out, bad = LeftOut(_log), set()
+        read = self._read.get(kind, {})
+        for key, text in read.items():
             if listed.taken.get(key) != text:
                 known = before.get(key)
-                made = known if known and known.text == text else _make(listed, text, LeftOut(_log))
-                if made is not None:
+                made = known if known and known.text == text else _make(listed, text, left_out)
+                if made is None:
+                    bad.add(key)
+                else:
                     own[key] = made
+        left_out.log()
+        if bad:
+            self._read[kind] = {key: text for key, text in read.items() if key not in bad}
         self._own[kind] = own
         return {key: made.item for key, made in own.items()}
 

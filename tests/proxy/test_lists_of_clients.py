@@ -534,6 +534,24 @@ async def test_no_more_is_made_of_a_list_than_fits_in_memory():
     assert (budget.held, budget.accounts()) == (0, [])
 
 
+async def test_an_item_that_only_the_client_still_has_and_that_is_bad_is_left_out_and_logged_once(caplog):
+    async def read(described):
+        return {each: each.encode() for each in described}
+
+    def make(text, left_out):
+        left_out.note("%s is bad", text.decode())
+
+    shared = {kind: SimpleNamespace(read=read, version=0, taken={}, make=make) for kind in KINDS}
+    shared["tools"].taken = {"t": b"t", "u": b"u"}
+    budget = MemoryBudget(math.inf, LimitMonitor())
+    lists = ClientLists(shared, partial(budget.account, "what an upstream server lists"))
+    assert not await lists.take("tools", [["t", "u"]])
+    for version in range(1, 4):  # the shared list loses both, and changes again and again
+        shared["tools"].taken, shared["tools"].version = {}, version
+        assert lists.difference.new["tools"] == {}
+    assert caplog.messages == ["t is bad (and 1 more items of this list)"]
+
+
 async def test_a_list_like_the_shared_one_is_kept_once(autojump_clock):
     proxy = listing(["t", "u"], ["t", "u"], size=100_000).proxy()
     async with open_bus(proxy) as bus, bus.connect(revision=OLD) as client:

@@ -6,7 +6,7 @@ client, everything else for the server's log alone.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never
+from typing import Any, Never, TypeAlias
 
 import msgspec
 import trio
@@ -33,7 +33,7 @@ from mcpbus.protocol.errors import (
 )
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.results import Tail
-from mcpbus.protocol.revisions import InvalidArguments, Revision
+from mcpbus.protocol.revisions import InvalidArguments
 from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.protocol.task_extension import TaskSupport
 
@@ -150,12 +150,34 @@ class PromptGet(msgspec.Struct, frozen=True):
             _raise_translated(_failure(error, self.label), self.label)
 
 
+_Found: TypeAlias = tuple[RegisteredResource, Mapping[str, str | list[str]]]
+
+
+class _Asked:
+    """The results of one request to read a resource.
+
+    Attributes:
+        answers: The results of the servers that have it.
+        missing: The reason of a server that has it not.
+        failure: The error of a server that may have it.
+        scope: Encloses the questions.
+    """
+
+    __slots__ = ("answers", "failure", "missing", "scope")
+
+    def __init__(self) -> None:
+        self.answers: list[bytes | InputRequired] = []
+        self.missing = ""
+        self.failure: ProtocolError | None = None
+        self.scope = trio.CancelScope()
+
+
 class ResourceRead(msgspec.Struct, frozen=True):
     """resources/read of one URI, by all resources that may have it, with its variables: one server has to know it, and no other one."""
 
     runner: Runner
     uri: str
-    found: Sequence[tuple[RegisteredResource, Mapping[str, str | list[str]]]]
+    found: Sequence[_Found]
 
     replayable = True
     rounds = True
@@ -168,19 +190,54 @@ class ResourceRead(msgspec.Struct, frozen=True):
         return f"resources/read {self.uri}"
 
     async def run(self, call: CallActor) -> bytes | InputRequired:
-        """See `Handler.run`."""
-        answers: dict[object, bytes | InputRequired] = {}
-        for left, (resource, variables) in zip(range(len(self.found) - 1, -1, -1), self.found, strict=True):
-            if (owner := resource.function.server) in answers:
-                continue
+        """See `Handler.run`. Several servers are asked at the same time: one that does not answer costs its timeout once."""
+        found: dict[object, list[_Found]] = {}
+        for each in self.found:
+            found.setdefault(each[0].function.server, []).append(each)
+        asked = _Asked()
+        if len(found) == 1:
+            await self._ask(call, self.found, asked)
+        else:
+            async with trio.open_nursery() as nursery:
+                asked.scope = nursery.cancel_scope
+                for of_server in found.values():
+                    nursery.start_soon(self._ask, call, of_server, asked)
+        failure, asked.failure = asked.failure, None
+        if failure is not None:
             try:
-                answers[owner] = await self._read(call, resource, variables)
-            except BaseException as error:  # noqa: BLE001  # translated
-                self._tell(_failure(error, self.label), call.context.revision, last=not (left or answers))
-        if len(answers) == 1:
-            return next(iter(answers.values()))
+                raise failure
+            finally:
+                del failure  # its traceback holds this frame: without this, a cycle
+        if len(asked.answers) == 1:
+            return asked.answers[0]
         # Of several none is believed: a server must not answer for what is another one's.
-        raise resource_not_found(self.uri, call.context.revision.resource_not_found, _SEVERAL)
+        why = _SEVERAL if asked.answers else asked.missing
+        raise resource_not_found(self.uri, call.context.revision.resource_not_found, why)
+
+    async def _ask(self, call: CallActor, found: Sequence[_Found], asked: "_Asked") -> None:
+        """Read what one server has; the first of its resources that exists is the answer."""
+        for resource, variables in found:
+            try:
+                asked.answers.append(await self._read(call, resource, variables))
+            except BaseException as error:  # noqa: BLE001  # translated
+                if self._is_missing(_failure(error, self.label), asked):
+                    continue
+            return
+
+    def _is_missing(self, error: BaseException, asked: "_Asked") -> bool:
+        """Return whether a resource does not exist. If it may exist, the other servers are not believed, and need not answer."""
+        cause = sole_cause(error)
+        if isinstance(cause, ResourceNotFoundError):
+            asked.missing = str(cause)
+            return True
+        try:
+            _raise_translated(error, self.label)
+        except ProtocolError as failure:
+            asked.failure = asked.failure or failure
+        finally:
+            del error, cause  # as above
+        asked.scope.cancel()
+        return False
 
     async def _read(
         self, call: CallActor, resource: RegisteredResource, variables: Mapping[str, str | list[str]]
@@ -191,17 +248,6 @@ class ResourceRead(msgspec.Struct, frozen=True):
         if isinstance(value, InputRequired):
             return value
         return resource.encode_result(value, self.uri, call.context.revision, call.tail)
-
-    def _tell(self, error: BaseException, revision: Revision, *, last: bool) -> None:
-        """Raise the error that the client gets, unless another resource may have the URI."""
-        cause = sole_cause(error)
-        if not isinstance(cause, ResourceNotFoundError):
-            try:
-                _raise_translated(error, self.label)
-            finally:
-                del error, cause  # the traceback holds this frame: without this, a cycle
-        if last:
-            raise resource_not_found(self.uri, revision.resource_not_found, str(cause)) from error
 
 
 class Complete(msgspec.Struct, frozen=True):

@@ -251,7 +251,7 @@ async def test_a_uri_of_the_server_itself_is_nobody_elses(autojump_clock):
 def unlisting(known, scheme, refusal=ResourceNotFoundError):
     """A server that reads what it does not list."""
     server = Server("unlisting", capabilities=("resources", "tools"))
-    server.read = []
+    server.read, server.slow = [], 0
 
     @server.resource(f"{scheme}://listed", name="listed")
     async def listed() -> str:
@@ -260,6 +260,7 @@ def unlisting(known, scheme, refusal=ResourceNotFoundError):
     @server.resource("ui://{name}", name="any")
     async def anything(name: str) -> str:
         server.read.append(name)
+        await trio.sleep(server.slow)
         if name not in known:
             raise refusal
         return known[name]
@@ -288,7 +289,18 @@ async def test_a_server_that_fails_to_read_is_not_passed_over(autojump_clock):
         with pytest.raises(ProtocolError) as raised:
             await client.read_resource("ui://b")
     assert raised.value.code == -32603
-    assert b.read == []
+
+
+@pytest.mark.parametrize(("slow", "lasts"), [(["a", "b"], 20), (["a"], 20), ([], 0)])
+async def test_what_is_in_no_list_is_asked_of_all_servers_at_the_same_time(slow, lasts, autojump_clock):
+    servers = {"a": unlisting({}, "ui"), "b": unlisting({}, "ui"), "c": unlisting({"x": "of c"}, "ui")}
+    async with desk(*servers.items()) as (server, _), open_client(server) as client:
+        for name in slow:
+            servers[name].slow = 20
+        began = trio.current_time()
+        assert (await client.read_resource("ui://x"))[0]["text"] == "of c"
+        assert lasts <= trio.current_time() - began < lasts + 5
+        assert servers["a"].read == servers["b"].read == ["x"]
 
 
 @BACKWARDS

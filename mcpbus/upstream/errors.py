@@ -12,7 +12,11 @@ class UpstreamError(ServingError):
     """The other server cannot be reached, or what it says is no MCP."""
 
 
-class NotYetError(UpstreamError):
+class OpenTimeoutError(UpstreamError):
+    """A connection was not open in time."""
+
+
+class NotYetError(OpenTimeoutError):
     """There is no connection yet, and one may still come of what is being done for it."""
 
 

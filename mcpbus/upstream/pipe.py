@@ -22,7 +22,7 @@ from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era
 from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.upstream.client_lists import ClientLists
-from mcpbus.upstream.errors import UpstreamError, told
+from mcpbus.upstream.errors import OpenTimeoutError, UpstreamError, told
 from mcpbus.upstream.listed import Listed
 from mcpbus.upstream.question import RelayedInputRequest
 from mcpbus.upstream.target import Upstream
@@ -229,7 +229,8 @@ class UpstreamConnection:
         """
         await self._opened.wait()
         if self.failure is not None:
-            raise UpstreamError(str(self.failure)) from self.failure
+            kind = OpenTimeoutError if isinstance(self.failure, OpenTimeoutError) else UpstreamError
+            raise kind(str(self.failure)) from self.failure
         if self.closing:
             raise UpstreamError("the connection was closed")
 
@@ -265,7 +266,7 @@ class UpstreamConnection:
             self._fail(error)
         else:
             if patience.cancelled_caught:
-                self._fail(UpstreamError(f"it did not answer within {seconds:g} s"))
+                self._fail(OpenTimeoutError(f"it did not answer within {seconds:g} s"))
         finally:
             self.leave_place()
             if self._account is not None:

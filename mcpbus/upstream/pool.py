@@ -26,7 +26,7 @@ from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.protocol.revisions import Revision
-from mcpbus.upstream.errors import NotYetError, UpstreamError, told
+from mcpbus.upstream.errors import NotYetError, OpenTimeoutError, UpstreamError, told
 from mcpbus.upstream.pipe import PLAIN, ConnectionKey, OneCall, UpstreamConnection
 from mcpbus.upstream.target import Upstream
 
@@ -41,6 +41,8 @@ _MODERN_SECONDS: Final = 300.0
 """For how long sessions go over what is everybody's, after one could have no connection of its own."""
 _MOST_LOST: Final = 3
 """How many sessions of one connection may get lost, before clients use 2026-07-28 for a while."""
+_MOST_LATE: Final = 3
+"""How many connections with a session, one after the other, may not be there in time, before the same."""
 _MOST_ERAS: Final = 3
 """For how many connections a call looks, each of which is for servers of another era than the one that it leads to."""
 
@@ -156,6 +158,9 @@ class UpstreamPool:
         self._modern: bool | None = None  # not known yet
         # From when on clients use a legacy revision at a server of 2026-07-28.
         self._legacy_from = -math.inf if upstream.negotiates else math.inf
+        # The connections with a session that were not there in time, since one was, and when that was noticed last.
+        self._late = 0
+        self._late_at = -math.inf
         # By what the clients declared for whom there was no connection: another one may be let in. They are few, see `asked_by_way`.
         self._failures: dict[bytes, _Failure] = {}
         # Connections are opened by a task of the pool's own, not in the context of whichever call was first. There are no more than calls.
@@ -181,15 +186,19 @@ class UpstreamPool:
         if self._modern is None:
             async with self.lend_plain(requester.reached):
                 pass
+        patient = True
         for _ in range(_MOST_ERAS):
-            wanted = self._wanted(requester)
+            wanted, began = self._wanted(requester, legacy=patient), trio.current_time()
             async with AsyncExitStack() as stack:
                 try:
                     pipe = await stack.enter_async_context(self._lend(wanted, to_call=True))
                 except UpstreamError as error:
                     if not wanted.legacy:
                         raise
-                    self.go_without(error)
+                    if isinstance(error, OpenTimeoutError) and not self._is_often_late(began):
+                        patient = False  # of this call alone: the next one may get a connection in time
+                    else:
+                        self.go_without(error)
                     continue
                 if wanted.legacy and (fault := _useless(pipe)) is not None:
                     self.go_without(*fault, pipe)
@@ -234,12 +243,12 @@ class UpstreamPool:
         for pipe in self.of_session(session):
             pipe.close()
 
-    def _wanted(self, requester: Requester) -> _ConnectionRequest:
-        """Return the connection that a request takes; see the module."""
+    def _wanted(self, requester: Requester, *, legacy: bool = True) -> _ConnectionRequest:
+        """Return the connection that a request takes, without a session at a server of 2026-07-28 unless `legacy`; see the module."""
         session, capabilities = requester.session, requester.capabilities
         owner, reached = requester.owner, requester.reached
         own = self._own(requester)
-        legacy = bool(self._modern) and self._isolation != "none" and self._may_be_legacy(own, owner)
+        legacy &= bool(self._modern) and self._isolation != "none" and self._may_be_legacy(own, owner)
         if self._modern and not legacy:
             use = ConnectionKey(requester.who) if self._upstream.program else PLAIN
             if self._isolation != "client":
@@ -282,6 +291,15 @@ class UpstreamPool:
         self._legacy_from = max(self._legacy_from, now + _MODERN_SECONDS)
         if useless is not None:
             useless.retire()
+
+    def _is_often_late(self, began: float) -> bool:
+        """Note that a connection with a session was not there in time. Return whether several in a row were not.
+
+        Those that were waited for at the same time count once: the machine was busy, perhaps.
+        """
+        if began >= self._late_at:
+            self._late, self._late_at = self._late + 1, trio.current_time()
+        return self._late >= _MOST_LATE
 
     @asynccontextmanager
     async def _lend(self, wanted: _ConnectionRequest, *, to_call: bool) -> AsyncIterator[UpstreamConnection]:
@@ -357,7 +375,9 @@ class UpstreamPool:
             del self._pipes[pipe.use]
 
     async def _hear_first(self, pipe: UpstreamConnection, ready: Callable[[], None]) -> None:
-        if not pipe.legacy:
+        if pipe.legacy:
+            self._late = 0
+        else:
             self._modern = pipe.modern
             self._failures.pop(_encode(pipe.capabilities), None)
         if pipe.modern and pipe.use == PLAIN:

@@ -76,6 +76,52 @@ async def test_where_it_can_have_none_it_goes_over_what_is_everybodys_and_that_i
         assert revisions(reached) == [NEW, OLD]
 
 
+async def test_one_connection_that_comes_late_leaves_other_clients_their_sessions(autojump_clock, caplog):
+    async with served() as (reached, bus), AsyncExitStack() as stack:
+        ada, bob = [await stack.enter_async_context(bus.connect(revision=OLD, **asked())) for _ in range(2)]
+        assert await called(bob) == "1"
+        reached.slow = 40
+        began = trio.current_time()
+        assert await called(ada, "ask") == "Ada"
+        assert trio.current_time() - began == 30
+        assert [each for each in caplog.messages if "without sessions" in each] == []
+        reached.slow = 0
+        cid = await stack.enter_async_context(bus.connect(revision=OLD, **asked()))
+        assert await called(cid) == "1"
+        assert await called(bob) == "2"
+        assert [await called(ada) for _ in range(2)] == ["1", "2"]
+        assert revisions(reached) == [NEW, OLD, OLD, OLD]
+
+
+async def test_connections_that_come_late_at_the_same_time_count_once(autojump_clock, caplog):
+    async with served() as (reached, bus), AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(bus.connect(revision=OLD, **asked())) for _ in range(5)]
+        assert await called(clients[0]) == "1"
+        reached.slow = 40
+        async with trio.open_nursery() as nursery:
+            for client in clients[1:]:
+                nursery.start_soon(called, client, "ask")
+        reached.slow = 0
+        assert [await called(client) for client in clients] == ["2", "1", "1", "1", "1"]
+        assert [each for each in caplog.messages if "without sessions" in each] == []
+
+
+async def test_a_server_whose_sessions_never_come_is_used_without_them(autojump_clock, caplog):
+    async with served() as (reached, bus), AsyncExitStack() as stack:
+        ada = await stack.enter_async_context(bus.connect(revision=OLD, **asked()))
+        assert await called(ada) == "1"
+        reached.slow = 1000
+        took = []
+        for _ in range(5):
+            client = await stack.enter_async_context(bus.connect(revision=OLD, **asked()))
+            began = trio.current_time()
+            assert await called(client, "ask") == "Ada"
+            took.append(trio.current_time() - began)
+        assert took == [30, 30, 30, 0, 0]
+        [line] = [each for each in caplog.messages if "without sessions" in each]
+        assert "within 30 s" in line
+
+
 @pytest.mark.parametrize("here", [OLD, NEW])
 async def test_a_server_that_opens_no_sessions_is_used_without_them(here, autojump_clock, caplog):
     async with served() as (reached, bus), bus.connect(revision=here, **asked()) as client:

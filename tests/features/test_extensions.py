@@ -19,7 +19,7 @@ from mcpbus import (
     SyncContext,
 )
 from mcpbus.client import MalformedAnswerError
-from mcpbus.dispatch.dispatcher import _SESSION_METHODS, INITIALIZE, LISTEN
+from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN, SESSION_METHODS
 from mcpbus.dispatch.methods import METHODS
 from mcpbus.middleware import RetryMiddleware
 from mcpbus.protocol.extensions import declared_settings, is_left_to_extensions
@@ -522,9 +522,7 @@ def test_a_decorator_without_its_method_says_what_to_write():
         Server("s").on_request(of_text)
 
 
-@pytest.mark.parametrize(
-    "method", [*METHODS, *_SESSION_METHODS, INITIALIZE, LISTEN, "sampling/createMessage"]
-)
+@pytest.mark.parametrize("method", [*METHODS, *SESSION_METHODS, INITIALIZE, LISTEN, "sampling/createMessage"])
 def test_no_method_of_the_protocol_is_left_to_extensions(method: str):
     assert not is_left_to_extensions(method)
 

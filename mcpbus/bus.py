@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack
 import attrs
 import trio
 
-from mcpbus.core.backend import Backend
+from mcpbus.core.backend import Backend, HasRoutes
 from mcpbus.core.hub import Hub
 from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.core.state import StateT
@@ -77,6 +77,7 @@ class Bus(Hub, Generic[StateT]):
         from mcpbus.transports.endpoint import Endpoint  # noqa: PLC0415
 
         options = read_http_options("bus.asgi()", http, self.asgi)
+        beside = self.backend.beside(options.path) if isinstance(self.backend, HasRoutes) else None
         if self.node is None:
             endpoint = Endpoint(self, options, response)
         else:
@@ -88,7 +89,7 @@ class Bus(Hub, Generic[StateT]):
             from mcpbus.transports.access_log import with_access_log  # noqa: PLC0415
 
             endpoint = with_access_log(endpoint)
-        return AsgiApp(self, endpoint)
+        return AsgiApp(self, endpoint, beside)
 
     @explained
     async def serve(

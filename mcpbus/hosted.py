@@ -38,7 +38,13 @@ class Hosted(ServerBase[Any]):
     """
 
     def __init__(
-        self, found: FoundServer, loop: Loop, stray: Stray, state_keys: Sequence[bytes | str]
+        self,
+        found: FoundServer,
+        loop: Loop,
+        stray: Stray,
+        state_keys: Sequence[bytes | str],
+        *,
+        routes: bool,
     ) -> None:
         self.name = found.name
         self.found = found
@@ -47,13 +53,14 @@ class Hosted(ServerBase[Any]):
         self._buses = BusSet(found.name)
         self._loop = loop
         self._stray = stray
+        self._routes = routes
         self._home: Home | None = None
         self._state: Any = None
 
     @property
     def knows_principals(self) -> bool:
         """Whether it lets in only clients that it knows."""
-        return self.auth is not None
+        return self.auth is not None or self.found.checks_tokens
 
     @asynccontextmanager
     async def _open(self, opening: OpenOptions, worker: "Worker | None" = None) -> "AsyncIterator[Bus[Any]]":
@@ -83,7 +90,9 @@ class Hosted(ServerBase[Any]):
         from mcpbus.hosting.kernel import KernelBackend  # noqa: PLC0415 - it imports the SDK
 
         assert self._home is not None  # noqa: S101 - it was entered
-        return KernelBackend(self.found, self._home, self._state, self._stray, self.auth)
+        return KernelBackend(
+            self.found, self._home, self._state, self._stray, self.auth, serves_routes=self._routes
+        )
 
     def __repr__(self) -> str:
         return f"<Hosted {self.name}: {self.found.family}, on {self._loop}>"
@@ -95,6 +104,7 @@ def host(
     *,
     loop: Loop = "asyncio",
     stray: Stray = "adopt",
+    routes: bool = True,
     state_keys: Sequence[bytes | str] = (),
 ) -> Hosted:
     """Return a server of another SDK as one that is opened and served by mcpbus, in this process.
@@ -104,10 +114,12 @@ def host(
         loop: Where its code runs: in an asyncio loop, or on trio, which is faster and needs code that uses anyio alone.
         stray: Where a message goes that the server sends without a related request id while a request runs: "adopt" sends
             it with that request, "session" to the GET stream of the session.
+        routes: Whether its web routes are served beside the endpoint: those of `custom_route`, of its OAuth server, and its
+            metadata.
         state_keys: As for `Server`.
 
     Raises:
-        TypeError: It is no such server, or one of a version that cannot be hosted.
+        TypeError: An option is of another type; or it is no such server, or one of a version that cannot be hosted.
         ValueError: An option cannot be right.
     """
     for option, value, choices in (("loop", loop, Loop), ("stray", stray, Stray)):
@@ -115,4 +127,6 @@ def host(
             raise ValueError(
                 f"host(): {option} is one of {', '.join(map(repr, get_args(choices)))}, not {value!r}"
             )
-    return Hosted(find(server), loop, stray, state_keys)
+    if not isinstance(routes, bool):
+        raise TypeError(f"host(): routes is True or False, not {routes!r}")
+    return Hosted(find(server), loop, stray, state_keys, routes=routes)

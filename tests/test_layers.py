@@ -85,6 +85,7 @@ DOORS = {
     "orjson": ["mcpbus.features.schemas.jsontypes"],
     "pydantic": ["mcpbus.features.schemas.*"],
     "pydantic_core": ["mcpbus.features.schemas.*", "mcpbus.hosting.*"],
+    "starlette": ["mcpbus.hosting.*"],
     "sniffio": ["mcpbus.core.worker_threads", "mcpbus.program"],
     "trio": [
         "actors",

@@ -143,6 +143,18 @@ class Backend(Protocol):
         """
 
 
+Beside: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+"""An ASGI application on trio for the requests that are not for the endpoint."""
+
+
+@runtime_checkable
+class HasRoutes(Protocol):
+    """A backend with web routes of its own."""
+
+    def beside(self, path: str, /) -> Beside | None:
+        """Return the application for all paths but those of the endpoint at `path`; None if it has no routes."""
+
+
 @runtime_checkable
 class ReadsCalls(Protocol):
     """A backend that can have a long call read together with its arguments; one that cannot is as good."""

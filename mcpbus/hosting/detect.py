@@ -27,6 +27,13 @@ _FAMILIES: Final[Mapping[str, str]] = {
 }
 
 
+_VERIFIERS: Final[Mapping[str, str]] = {
+    "MCPServer of the official SDK": "_token_verifier",
+    "FastMCP": "auth",
+}
+"""The attribute in which a server has the object that verifies tokens."""
+
+
 @attrs.frozen
 class FoundServer:
     """A server of another SDK.
@@ -44,6 +51,20 @@ class FoundServer:
     lowlevel: Any
     name: str
     version: str
+
+    @property
+    def checks_tokens(self) -> bool:
+        """Whether it lets in only clients that bring a token."""
+        attribute = _VERIFIERS.get(self.family)
+        return attribute is not None and getattr(self.author, attribute, None) is not None
+
+    def make_app(self, path: str) -> Any:
+        """Return its Starlette application with the MCP endpoint at `path`; None if it has none by itself."""
+        if self.is_fastmcp:
+            return self.author.http_app(path=path, host_origin_protection=False)
+        if self.family == "MCPServer of the official SDK":
+            return self.author.streamable_http_app(streamable_http_path=path)
+        return None
 
     @property
     def is_fastmcp(self) -> bool:

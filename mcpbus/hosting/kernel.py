@@ -22,6 +22,7 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
+from mcp.shared.message import ServerMessageMetadata
 from mcp_types import Implementation, InitializeResult
 from mcp_types import methods as sdk_methods
 
@@ -39,7 +40,8 @@ from mcpbus.features.schemas import jsontypes
 from mcpbus.hosting.connections import HostedSession, enveloped_connection
 from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.home import Home
-from mcpbus.hosting.outbound import NoOutbound, RequestOutbound, StrayOutbound, can_ask
+from mcpbus.hosting.outbound import NoOutbound, RequestOutbound, SessionOutbound, StrayOutbound, can_ask
+from mcpbus.hosting.web import Beside, HostedPrincipal, HostedWeb, as_principal, request_of
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.http.authentication import Authenticate, Authorizer
@@ -86,7 +88,8 @@ class KernelBackend:
         home: Where its code runs.
         state: What its lifespan yielded.
         stray: As for `mcpbus.host`.
-        auth: The resource server that lets clients in over HTTP; None if there is none.
+        auth: The resource server of mcpbus that lets clients in over HTTP; None if there is none.
+        serves_routes: Whether its web routes are served beside the endpoint.
     """
 
     hears_elsewhere = False
@@ -99,10 +102,13 @@ class KernelBackend:
         state: Any,
         stray: StrayMessages,
         auth: Authorizer | None = None,
+        *,
+        serves_routes: bool = True,
     ) -> None:
         self.name = found.name
         self.auth = auth
-        self.authenticate: Authenticate | None = None
+        self._web = HostedWeb(found, home, serves_routes=serves_routes)
+        self.authenticate: Authenticate | None = self._web.authenticate if found.checks_tokens else None
         identity = wire.Implementation(found.name, found.version)
         self.tails = {row: tail_for(identity, row) for row in REVISIONS.values()}
         self._server = found.lowlevel
@@ -151,7 +157,13 @@ class KernelBackend:
         """See `Backend.open_to_all`."""
 
     def seconds_left(self, principal: Any) -> float:
+        if isinstance(principal, HostedPrincipal):
+            return principal.seconds_left
         return math.inf if self.auth is None else self.auth.seconds_left(principal)
+
+    def beside(self, path: str) -> Beside | None:
+        """Return the web routes of the server, as `mcpbus.core.backend.HasRoutes`."""
+        return self._web.beside(path)
 
     def offers(self, method: str, era: Era) -> bool:  # noqa: ARG002
         """See `Backend.offers`. The kernel itself refuses what the revision or the server does not have."""
@@ -227,13 +239,14 @@ class KernelBackend:
         params = hosted.initialize_params() if context is None else read_params(context.request.params)
         outbound = hosted.outbound
         outbound.request_id = None if context is None else context.request.id
+        outbound.message_metadata = None if context is None else _metadata(context)
         try:
-            runner = ServerRunner(self._server, hosted.connection, self._state)
-            result = await runner.on_request(outbound, "initialize", params)
+            with as_principal(session.principal):
+                result = await self._run(hosted.connection, outbound, "initialize", params)
         except Exception as error:
             raise self._error("initialize", error, session.revision) from error
         finally:
-            outbound.request_id = None
+            outbound.request_id = outbound.message_metadata = None
         hosted.result = encode(result)
         return hosted
 
@@ -271,7 +284,8 @@ class KernelBackend:
         if told.method != _INITIALIZED:
             hosted.note_initialized()
         runner = ServerRunner(self._server, hosted.connection, self._state)
-        await runner.on_notify(hosted.outbound, told.method, told.params or None)
+        with as_principal(told.principal):
+            await runner.on_notify(hosted.outbound, told.method, told.params or None)
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -303,6 +317,7 @@ class KernelBackend:
             of_session,
             can_ask=can_ask(context, rounds=rounds),
             is_listen=request.method == LISTEN,
+            metadata=_metadata(asked),
         )
         stray = StrayOutbound(outbound, of_session, adopts=self._adopts)
         params = read_params(request.params)
@@ -314,7 +329,8 @@ class KernelBackend:
         if of_session is not None and token is not None:
             of_session.requests[token] = outbound
         try:
-            return encode(await self._run(connection, outbound, request.method, params))
+            with as_principal(asked.principal):
+                return encode(await self._run(connection, outbound, request.method, params))
         except anyio.get_cancelled_exc_class():
             outbound.cancel_requested.set()
             raise
@@ -330,7 +346,7 @@ class KernelBackend:
     async def _run(
         self,
         connection: Connection,
-        outbound: RequestOutbound,
+        outbound: RequestOutbound | SessionOutbound,
         method: str,
         params: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
@@ -375,6 +391,14 @@ class KernelCall:
             if records is not None:
                 await records.keep(session)
         return result
+
+
+def _metadata(context: RequestContext) -> ServerMessageMetadata | None:
+    """Return what the SDK's own transport attaches to a request over HTTP."""
+    head = context.head
+    if head is None:
+        return None
+    return ServerMessageMetadata(request_context=request_of(head, context.peer, context.principal))
 
 
 class _ListenEnd:

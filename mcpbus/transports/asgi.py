@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 import msgspec
 import trio
 
+from mcpbus.core.backend import Beside
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.containment import WrapBaseExceptions
 from mcpbus.core.hub import Hub
@@ -14,6 +15,7 @@ from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, plain_path, refusal
+from mcpbus.protocol.http.origin import is_well_known
 from mcpbus.protocol.http.sse import EVENT_STREAM
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.owners import Peer
@@ -45,11 +47,13 @@ class AsgiApp:
     Args:
         bus: The bus to attach to.
         endpoint: Its endpoint.
+        beside: The application for HTTP requests to other paths, if there is one.
     """
 
-    def __init__(self, bus: Hub, endpoint: Endpoint) -> None:
+    def __init__(self, bus: Hub, endpoint: Endpoint, beside: Beside | None = None) -> None:
         self._bus = bus
         self._endpoint = endpoint
+        self._beside = beside
         self._remembered = RecurringCache[Hashable, _Known](MOST_RECALLED)
 
     @property
@@ -62,9 +66,9 @@ class AsgiApp:
         """Where the endpoint is, below the mount point."""
         return self._endpoint.options.path
 
-    def direct(self, _path: str) -> Endpoint:
-        """Return the endpoint itself, for a server that hands in HTTP requests without ASGI; all paths are its own."""
-        return self._endpoint
+    def direct(self, path: str) -> Endpoint | None:
+        """Return the endpoint itself, for a server that hands in HTTP requests without ASGI; None for paths of another application."""
+        return self._endpoint if self._beside is None or self._endpoint.has_path(path) else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope, as ASGI 3.0 has it."""
@@ -73,7 +77,13 @@ class AsgiApp:
             return
         request: _AsgiRequest | None = None
         try:
-            if scope["type"] == "http":
+            if (
+                self._beside is not None
+                and scope["type"] == "http"
+                and not self._endpoint.has_path(_path(scope))
+            ):
+                await self._serve_beside(self._beside, scope, receive, send)
+            elif scope["type"] == "http":
                 # Here, and not in a coroutine of its own, which each wait for the server would go through.
                 request = _AsgiRequest(self._read(scope), scope, receive, send, self._bus)
                 with WrapBaseExceptions("a request"):
@@ -88,6 +98,16 @@ class AsgiApp:
             pass  # a client that goes away in the middle of its request, or does not take its answer, is nobody's fault
         if request is not None and request.unfinished:
             await request.end()
+
+    async def _serve_beside(self, beside: Beside, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the application beside, unless its Host or Origin is refused."""
+        head = _head(scope, scope["method"], scope["headers"])
+        refused = None if is_well_known(head.path) else self._endpoint.heads.judge_caller(head)
+        if refused is None:
+            await beside(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": refused.status, "headers": refused.headers})
+        await send({"type": "http.response.body", "body": refused.body})
 
     def _read(self, scope: Scope) -> "_Known":
         """Read the head of a request, or recall it: clients send the same few for ever."""
@@ -132,10 +152,13 @@ class _Known(msgspec.Struct, frozen=True):
 
 def _head(scope: Scope, verb: str, fields: Fields) -> RequestHead:
     root = scope.get("root_path", "")
-    path = plain_path(scope["path"].removeprefix(root) or "/")
     return RequestHead(
-        verb, path, Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root
+        verb, _path(scope), Headers(fields), (scope.get("query_string") or b"").decode("latin-1"), root
     )
+
+
+def _path(scope: Scope) -> str:
+    return plain_path(scope["path"].removeprefix(scope.get("root_path", "")) or "/")
 
 
 def _peer(scope: Scope) -> Peer:

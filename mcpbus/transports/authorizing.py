@@ -6,7 +6,12 @@ from typing import Any
 from mcpbus.core.backend import Backend
 from mcpbus.core.containment import WrapBaseExceptions
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.authentication import Authenticate, Authorizer, UnauthorizedError
+from mcpbus.protocol.http.authentication import (
+    Authenticate,
+    Authorizer,
+    ForeignRefusalError,
+    UnauthorizedError,
+)
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.head_judge import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
@@ -55,6 +60,8 @@ async def _authenticate(authenticate: Authenticate, head: RequestHead) -> tuple[
                     f"authenticate is awaited, and returned a {type(found).__name__}: write an async function"
                 )
             return await found, None
+    except ForeignRefusalError as refused:
+        return None, refused.response
     except UnauthorizedError as refused:
         return None, _challenge(refused)
 

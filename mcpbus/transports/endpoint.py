@@ -31,7 +31,7 @@ from mcpbus.protocol.http.messages import (
     Serve,
 )
 from mcpbus.protocol.http.origin import HttpOptions
-from mcpbus.protocol.http.resource_metadata import ResourceMetadata
+from mcpbus.protocol.http.resource_metadata import WELL_KNOWN, ResourceMetadata
 from mcpbus.protocol.http.validation import RequestValidator
 from mcpbus.protocol.owners import Peer
 from mcpbus.transports import answers
@@ -100,6 +100,13 @@ class Endpoint:
         self._responder = RequestHandler(bus, response, self._access.refusals, stateless=stateless)
         self._sse = HttpSse(bus, self.heads, self._access) if options.http_sse and not stateless else None
         self._sse_path = None if self._sse is None else options.sse_path
+        self._own_paths = {options.path, *options.health_paths}
+        if self._sse is not None:
+            self._own_paths.add(options.sse_path)
+
+    def has_path(self, path: str) -> bool:
+        """Whether a path is the endpoint's own: its address, those of HTTP+SSE and of probes, and its metadata."""
+        return path in self._own_paths or (self.heads.metadata is not None and path.startswith(WELL_KNOWN))
 
     def cors_headers(self, head: RequestHead) -> HeaderList:
         """Return the fields that a shell adds to the answer, whatever it is."""

@@ -36,6 +36,18 @@ class UnauthorizedError(Exception):
         self.status = status
 
 
+class ForeignRefusalError(UnauthorizedError):
+    """Raised by `authenticate` to refuse a request with a response that another library wrote.
+
+    Args:
+        response: The response.
+    """
+
+    def __init__(self, response: "HttpResponse") -> None:
+        super().__init__()
+        self.response = response
+
+
 @runtime_checkable
 class Authorizer(Protocol):
     """What those who serve HTTP ask a resource server; see `mcpbus.auth.ResourceServer`."""

@@ -12,6 +12,7 @@ DEV := $(VENV)/.dev
 NODE := $(VENV)/.node
 BENCH := $(VENV)/.bench
 DOCS := $(VENV)/.docs
+HOSTING := $(VENV)/.hosting
 OVER_A_LINK := $(addprefix tests/,asking bus e2e features tasks transport/test_batches.py transport/test_http_sse.py)
 BOTH_SHELLS := $(addprefix tests/,asking auth bus e2e examples tasks transport)
 CONNECTED := $(addprefix tests/,asking features middleware tasks)
@@ -22,12 +23,12 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --ed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz mutate soak attacks conformance interop bench docs lint clean
+.PHONY: help setup demo test fuzz mutate soak attacks conformance interop hosting bench docs lint clean
 
 help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
-setup: $(DEV) $(DOCS) $(NODE) ## Install what all goals but bench need
+setup: $(DEV) $(DOCS) $(NODE) $(HOSTING) ## Install what all goals but bench need
 
 demo: $(if $(AUTH),$(TOKENS),$(CORE)) ## Serve the demonstration server at http://BIND/mcp (BIND=127.0.0.1:8000; AUTH=1 for one with tokens)
 ifeq ($(AUTH),)
@@ -71,6 +72,10 @@ endif
 interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, issuers, and servers behind gateways (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=450) tests/typescript tests/issuers tests/gateways $(ARGS)
 
+hosting: $(DEV) $(HOSTING) ## Run the tests of hosted FastMCP servers, then the official SDK's own suite with its servers hosted (ARGS=--newest for its newest release)
+	$(BIN)/python -m pytest tests/fastmcp_servers
+	@$(BIN)/python -m tests.hosting.holdout $(ARGS)
+
 bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in some seven minutes with its set-up, ARGS="short-call --peer mcpbus" to choose)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -108,6 +113,11 @@ $(TOKENS): $(CORE)
 $(DEV): $(CORE)
 	@echo "Adding what tests and checks need to $(VENV) ..."
 	@$(INSTALL) '.[dev]'
+	@touch $@
+
+$(HOSTING): $(CORE)
+	@echo "Adding FastMCP to $(VENV) ..."
+	@$(INSTALL) '.[hosting]'
 	@touch $@
 
 $(NODE): $(CORE)

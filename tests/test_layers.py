@@ -58,6 +58,7 @@ DOORS = {
     "coredis": ["mcpbus.core.stores.redis_library"],
     "cryptography": ["mcpbus.auth.signatures", "mcpbus.protocol.cipher"],
     "docstring_parser": ["mcpbus.features.docstrings"],
+    "fastmcp": ["mcpbus.hosting.*"],
     "h2": ["mcpbus.testing.over_http2"],
     "httpx2": [
         "mcpbus.auth",

@@ -2,8 +2,17 @@
 
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -51,6 +60,7 @@ from mcpbus.protocol.large import decode_large
 from mcpbus.protocol.meta import PROTOCOL_VERSION, Routing
 from mcpbus.protocol.results import tail_for
 from mcpbus.protocol.revisions import LATEST_LEGACY, REVISIONS, Era, Revision
+from mcpbus.protocol.routes import TransportKind
 
 _log = logging.getLogger("mcpbus")
 
@@ -112,6 +122,12 @@ class KernelBackend:
         identity = wire.Implementation(found.name, found.version)
         self.tails = {row: tail_for(identity, row) for row in REVISIONS.values()}
         self._server = found.lowlevel
+        self._mark_call: Callable[[TransportKind], AbstractContextManager[None]] = lambda _: nullcontext()
+        if found.is_fastmcp:
+            from mcpbus.hosting import fastmcp4  # noqa: PLC0415 - it imports FastMCP
+
+            fastmcp4.prepare()
+            self._mark_call = fastmcp4.hosted_call
         self._home = home
         self._state = state
         self._adopts = stray == "adopt"
@@ -241,7 +257,7 @@ class KernelBackend:
         outbound.request_id = None if context is None else context.request.id
         outbound.message_metadata = None if context is None else _metadata(context)
         try:
-            with as_principal(session.principal):
+            with self._within_call(session.principal, session.transport):
                 result = await self._run(hosted.connection, outbound, "initialize", params)
         except Exception as error:
             raise self._error("initialize", error, session.revision) from error
@@ -284,7 +300,7 @@ class KernelBackend:
         if told.method != _INITIALIZED:
             hosted.note_initialized()
         runner = ServerRunner(self._server, hosted.connection, self._state)
-        with as_principal(told.principal):
+        with self._within_call(told.principal, told.session.transport):
             await runner.on_notify(hosted.outbound, told.method, told.params or None)
 
     # -- requests --------------------------------------------------------------------------------
@@ -329,7 +345,7 @@ class KernelBackend:
         if of_session is not None and token is not None:
             of_session.requests[token] = outbound
         try:
-            with as_principal(asked.principal):
+            with self._within_call(asked.principal, asked.transport):
                 return encode(await self._run(connection, outbound, request.method, params))
         except anyio.get_cancelled_exc_class():
             outbound.cancel_requested.set()
@@ -342,6 +358,12 @@ class KernelBackend:
                 of_session.requests.pop(token, None)
             if hosted is None:
                 await aclose_shielded(connection)
+
+    @contextmanager
+    def _within_call(self, principal: object, transport: TransportKind) -> Iterator[None]:
+        """Let the code of the server see within the block which client and transport it serves."""
+        with as_principal(principal), self._mark_call(transport):
+            yield
 
     async def _run(
         self,

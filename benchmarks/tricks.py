@@ -91,7 +91,7 @@ def _take_out_posting() -> None:
 
 
 def _take_out_bursts() -> None:
-    _replace(_Answering, "gathers", property(lambda _: False))
+    _replace(_Answering, "collects_notifications", property(lambda _: False))
 
 
 def _take_out_waiting() -> None:

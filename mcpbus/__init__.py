@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mcpbus.protocol import log_records as _log_records  # noqa: F401 - it makes records of the log safe
-from mcpbus.protocol.lazy_names import later
+from mcpbus.protocol.lazy_names import lazy_exports
 
 if TYPE_CHECKING:
     from mcpbus.asking import (
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from mcpbus.serving.signals import shutdown_on_signals
 else:
     # Clients have no use for servers, nor the command line for either at once.
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "mcpbus.asking": (

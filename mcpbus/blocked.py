@@ -41,7 +41,7 @@ _MACHINERY: Final = frozenset({"trio", "outcome", "mcpbus", "mcpbus_actors"})
 
 
 @contextmanager
-def blocks_told(look_seconds: float = LOOK_SECONDS, looks: int = LOOKS) -> Iterator["LoopMonitor"]:
+def report_blocked_loop(look_seconds: float = LOOK_SECONDS, looks: int = LOOKS) -> Iterator["LoopMonitor"]:
     """Have the log say what blocks this trio loop, while the block lasts. For programs.
 
     Args:

@@ -22,7 +22,7 @@ from mcpbus.transports.stdio import run_stdio
 # What is for HTTP, or for clients in process, is imported where it is used: a program on stdio starts sooner without it.
 if TYPE_CHECKING:
     from mcpbus.client.client import Client
-    from mcpbus.client.pending import OnQuestion
+    from mcpbus.client.pending import OnInputRequest
     from mcpbus.cluster.node import Node
     from mcpbus.protocol.http.origin import HttpFields
     from mcpbus.serving.counters import ServerCounters
@@ -127,7 +127,7 @@ class Bus(Hub, Generic[StateT]):
         if options is not None and not isinstance(options, ServeOptions):
             raise TypeError(f"options is a ServeOptions(...), not {options!r}")
         _check_event(shutdown)
-        options = options or ServeOptions(write_deadline_seconds=self.limits.write_deadline)
+        options = options or ServeOptions(write_deadline=self.limits.write_deadline)
         if bind is not None:
             options = attrs.evolve(options, bind=bind)
         _check_exposure(self.backend, options.bind)
@@ -159,7 +159,7 @@ class Bus(Hub, Generic[StateT]):
 
     @explained
     async def stdio(
-        self, *, shutdown: trio.Event | None = None, drain_seconds: float = DRAIN_SECONDS
+        self, *, shutdown: trio.Event | None = None, drain_timeout: float = DRAIN_SECONDS
     ) -> bool:
         """Serve the process's standard input and output until the input ends, and what is in flight then is answered.
 
@@ -172,7 +172,7 @@ class Bus(Hub, Generic[StateT]):
         Args:
             shutdown: Set it to drain the bus, with all that is attached to it, and return; after the end of the input, to return
                 at once.
-            drain_seconds: How long requests may go on then, or after the end of the input; the rest is answered with an error.
+            drain_timeout: How long requests may go on then, or after the end of the input; the rest is answered with an error.
 
         Returns:
             Whether the client took all that was said to it; what it did not take is told in the log.
@@ -180,9 +180,9 @@ class Bus(Hub, Generic[StateT]):
         Raises:
             StdioClosedError: Standard input or output was closed when the process began.
         """
-        check_not_negative("bus.stdio()", drain_seconds=drain_seconds)
+        check_not_negative("bus.stdio()", drain_timeout=drain_timeout)
         _check_event(shutdown)
-        return await run_stdio(self, shutdown=shutdown, drain_seconds=drain_seconds)
+        return await run_stdio(self, shutdown=shutdown, drain_timeout=drain_timeout)
 
     @explained
     def connect(
@@ -191,7 +191,7 @@ class Bus(Hub, Generic[StateT]):
         revision: str = LATEST.name,
         principal: object = None,
         capabilities: Mapping[str, Any] | None = None,
-        on_question: "OnQuestion | None" = None,
+        on_input_request: "OnInputRequest | None" = None,
     ) -> "AbstractAsyncContextManager[Client]":
         """Connect a client in process: ``async with bus.connect() as client``.
 
@@ -204,11 +204,11 @@ class Bus(Hub, Generic[StateT]):
             revision: The protocol revision that it speaks; a legacy one begins with the handshake.
             principal: Who it is.
             capabilities: What it declares, such as ``{"elicitation": {}}``.
-            on_question: Answers what the server asks: an async function of the method and the params.
+            on_input_request: Answers what the server asks: an async function of the method and the params.
         """
         from mcpbus.transports.in_process import connect  # noqa: PLC0415 - as said above
 
-        return connect(self, revision, principal, capabilities, on_question)
+        return connect(self, revision, principal, capabilities, on_input_request)
 
 
 def _check_event(shutdown: object) -> None:

@@ -22,7 +22,7 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.nursery import background
-from mcpbus.standard_error import log_aside
+from mcpbus.standard_error import log_without_blocking
 
 _log = logging.getLogger("mcpbus")
 
@@ -39,22 +39,22 @@ _STARTING: Final = frozenset({"threading", "concurrent"})
 
 
 @asynccontextmanager
-async def holders_told(shutdown: trio.Event, drain_seconds: float) -> AsyncIterator[None]:
+async def report_slow_shutdown(shutdown: trio.Event, drain_timeout: float) -> AsyncIterator[None]:
     """Have the log say which functions keep this task from its end, when it should have come long ago. For programs.
 
     Args:
         shutdown: Set when the program is to end.
-        drain_seconds: How long it may take to, but for a few seconds.
+        drain_timeout: How long it may take to, but for a few seconds.
     """
     async with background() as nursery:
-        nursery.start_soon(_tell_of_holders, trio.lowlevel.current_task(), shutdown, drain_seconds)
+        nursery.start_soon(_tell_of_holders, trio.lowlevel.current_task(), shutdown, drain_timeout)
         yield
         nursery.cancel_scope.cancel()
 
 
-async def _tell_of_holders(program: trio.lowlevel.Task, shutdown: trio.Event, drain_seconds: float) -> None:
+async def _tell_of_holders(program: trio.lowlevel.Task, shutdown: trio.Event, drain_timeout: float) -> None:
     await shutdown.wait()
-    await trio.sleep(drain_seconds + PATIENCE_SECONDS)
+    await trio.sleep(drain_timeout + PATIENCE_SECONDS)
     while True:
         functions = [where for task in _tasks_below(program) if (where := _function_called_by_us(task))]
         _log.warning(
@@ -114,7 +114,7 @@ def _tell_of_threads() -> None:
             # The log may be held up, and Python waits for its handlers at the very end. CPython 3.12 begins no thread any more then, so
             # that it is written as it is.
             with suppress(RuntimeError):
-                stack.enter_context(log_aside())
+                stack.enter_context(log_without_blocking())
             _log.warning(
                 "the program has not ended, though nothing is served any more: it waits for %s; a second signal ends it at once",
                 _listed(threads),

@@ -42,13 +42,13 @@ class Hosted(ServerBase[Any]):
         found: FoundServer,
         loop: Loop,
         stray: Stray,
-        state_keys: Sequence[bytes | str],
+        secret_keys: Sequence[bytes | str],
         *,
         routes: bool,
     ) -> None:
         self.name = found.name
         self.found = found
-        self.sealer = StateSealer(state_keys)
+        self.sealer = StateSealer(secret_keys)
         self.auth: Authorizer | None = None
         self._buses = BusSet(found.name)
         self._loop = loop
@@ -105,7 +105,7 @@ def host(
     loop: Loop = "asyncio",
     stray: Stray = "adopt",
     routes: bool = True,
-    state_keys: Sequence[bytes | str] = (),
+    secret_keys: Sequence[bytes | str] = (),
 ) -> Hosted:
     """Return a server of another SDK as one that is opened and served by mcpbus, in this process.
 
@@ -116,7 +116,7 @@ def host(
             it with that request, "session" to the GET stream of the session.
         routes: Whether its web routes are served beside the endpoint: those of `custom_route`, of its OAuth server, and its
             metadata.
-        state_keys: As for `Server`.
+        secret_keys: As for `Server`.
 
     Raises:
         TypeError: An option is of another type; or it is no such server, or one of a version that cannot be hosted.
@@ -129,4 +129,4 @@ def host(
             )
     if not isinstance(routes, bool):
         raise TypeError(f"host(): routes is True or False, not {routes!r}")
-    return Hosted(find(server), loop, stray, state_keys, routes=routes)
+    return Hosted(find(server), loop, stray, secret_keys, routes=routes)

@@ -50,7 +50,7 @@ SERVING: Final[Elsewhere] = {
             **dict.fromkeys(
                 ("bind", "limits", "event_store", "task_store", "cluster", "response", "options")
             ),
-            **dict.fromkeys(("drain_seconds", "workers")),
+            **dict.fromkeys(("drain_timeout", "workers")),
         }.items()
     },
 }

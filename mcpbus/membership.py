@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mcpbus.worker import Worker
 
 
-def meet(
+def open_peers(
     cluster: "Cluster | RedisReplicas | None", secrets: Sequence[bytes], worker: "Worker | None"
 ) -> "AbstractAsyncContextManager[Cluster | None]":
     """Find the other processes that serve the same, if there are any.

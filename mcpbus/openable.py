@@ -18,8 +18,8 @@ from mcpbus.core.state import StateT
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.ending import tell_of_threads
 from mcpbus.host_processes import warn_of_processes
-from mcpbus.membership import begin_worker, meet, open_node
-from mcpbus.program import check_startable, until_input_ends, until_signalled
+from mcpbus.membership import begin_worker, open_node, open_peers
+from mcpbus.program import check_startable, serve_until_signalled, until_input_ends
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.sole_cause import sole_cause
@@ -109,7 +109,7 @@ class ServerBase(Generic[StateT]):
         limits: Limits | None = None,
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
-        drain_seconds: float = DRAIN_SECONDS,
+        drain_timeout: float = DRAIN_SECONDS,
         cluster: "Cluster | RedisReplicas | None" = None,
     ) -> AbstractAsyncContextManager[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
@@ -122,7 +122,7 @@ class ServerBase(Generic[StateT]):
             event_store: Keeps what legacy clients can come back for when they lose a stream; without one they
                 cannot.
             task_store: Keeps tasks and what came of them; in memory if not given.
-            drain_seconds: How long requests and tasks may go on when the block ends.
+            drain_timeout: How long requests and tasks may go on when the block ends.
             cluster: The other processes that serve the same server, if there are any: ``RedisReplicas("redis://redis")`` of
                 `mcpbus.cluster`.
 
@@ -134,7 +134,7 @@ class ServerBase(Generic[StateT]):
             limits=limits,
             event_store=event_store,
             task_store=task_store,
-            drain_seconds=drain_seconds,
+            drain_timeout=drain_timeout,
             cluster=cluster,
         )
         return self._open(opening)
@@ -153,7 +153,7 @@ class ServerBase(Generic[StateT]):
         try:
             async with (
                 self._entered() as (state, states),
-                meet(opening.cluster, self.sealer.given, worker) as joined,
+                open_peers(opening.cluster, self.sealer.given, worker) as joined,
                 open_node(joined) as node,
                 open_hub(
                     Bus,
@@ -163,7 +163,7 @@ class ServerBase(Generic[StateT]):
                     sealer=self._sealer(joined),
                     event_store=opening.event_store,
                     task_store=opening.task_store,
-                    drain_seconds=opening.drain_seconds,
+                    drain_timeout=opening.drain_timeout,
                     process=None if node is None else node.home,
                 ) as bus,
             ):
@@ -277,7 +277,7 @@ class ServerBase(Generic[StateT]):
             transport: "http" or "stdio".
             workers: How many processes serve over HTTP. With more than one, this one only keeps them: each runs the program anew, up to
                 this call. SIGHUP replaces them then, one by one. With a `cluster` each is a replica, with a port of its own.
-            **options: As for `serve`; for stdio `limits`, and the `drain_seconds` of `Bus.stdio`.
+            **options: As for `serve`; for stdio `limits`, and the `drain_timeout` of `Bus.stdio`.
 
         Raises:
             SystemExit: On stdio, with a status other than 0: standard input or output is closed, or did not take all that
@@ -290,14 +290,14 @@ class ServerBase(Generic[StateT]):
         check_startable()
         check_running(transport, workers, options, serve=self.serve, run=self.run)
         if transport == "stdio":
-            drain = options.get("drain_seconds", DRAIN_SECONDS)
+            drain = options.get("drain_timeout", DRAIN_SECONDS)
             program = partial(until_input_ends, partial(self._serve_stdio, **options), drain)
         else:
             worker = begin_worker(workers, options)
             own = {name: options.pop(name) for name in attrs.fields_dict(OpenOptions) if name in options}
             serve = partial(self._serve, OpenOptions(**own), worker, **options)
-            drain = getattr(options.get("options"), "drain_seconds", DRAIN_SECONDS)
-            program = partial(until_signalled, self.presented_name, serve, worker, drain)
+            drain = getattr(options.get("options"), "drain_timeout", DRAIN_SECONDS)
+            program = partial(serve_until_signalled, self.presented_name, serve, worker, drain)
         try:
             trio.run(program)
         except (ServingError, BaseExceptionGroup) as errors:
@@ -310,13 +310,13 @@ class ServerBase(Generic[StateT]):
             tell_of_threads()
 
     async def _serve_stdio(
-        self, *, shutdown: trio.Event, limits: Limits | None = None, drain_seconds: float = DRAIN_SECONDS
+        self, *, shutdown: trio.Event, limits: Limits | None = None, drain_timeout: float = DRAIN_SECONDS
     ) -> bool:
         async with self.open(limits=limits) as bus:
-            whole = await bus.stdio(shutdown=shutdown, drain_seconds=drain_seconds)
+            whole = await bus.stdio(shutdown=shutdown, drain_timeout=drain_timeout)
             # Requests have ended, but tasks may go on.
             async with background() as nursery:
                 nursery.start_soon(cancel_at, shutdown, nursery.cancel_scope)
-                await bus.drain(drain_seconds)
+                await bus.drain(drain_timeout)
                 nursery.cancel_scope.cancel()
             return whole

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from sniffio import AsyncLibraryNotFoundError, current_async_library
 
-from mcpbus.blocked import blocks_told
+from mcpbus.blocked import report_blocked_loop
 from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.core.nursery import background
-from mcpbus.ending import holders_told
+from mcpbus.ending import report_slow_shutdown
 from mcpbus.serving.signals import shutdown_on_signals
-from mcpbus.standard_error import ANNOUNCE, log_aside
+from mcpbus.standard_error import ANNOUNCE, log_without_blocking
 from mcpbus.transports.stdio import StdioClosedError
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def check_startable() -> None:
     )
 
 
-async def until_signalled(
+async def serve_until_signalled(
     name: Callable[[], str],
     serve: Callable[..., Any],
     worker: "Worker | None" = None,
-    drain_seconds: float = DRAIN_SECONDS,
+    drain_timeout: float = DRAIN_SECONDS,
 ) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C, and say where on standard error; a second signal does not wait for the drain.
 
@@ -68,15 +68,15 @@ async def until_signalled(
         name: Tells what is served, once it is.
         serve: `Server.serve` or the like, with its other arguments.
         worker: What this process does as one of several, if it is one: another one says where they serve, and ends it.
-        drain_seconds: How long that takes to end.
+        drain_timeout: How long that takes to end.
     """
     # Before anybody looks: of a new installation they are compiled first, which takes seconds.
     for each in ("mcpbus.serving.run", "mcpbus.transports.asgi"):
         import_module(each)
-    with log_aside(), blocks_told():
+    with log_without_blocking(), report_blocked_loop():
         async with (
             shutdown_on_signals() as shutdown,
-            holders_told(shutdown, drain_seconds),
+            report_slow_shutdown(shutdown, drain_timeout),
             nullcontext(_say_where) if worker is None else worker.attend(shutdown) as say_where,
             background() as nursery,
         ):
@@ -91,7 +91,7 @@ async def _say_where(name: str, urls: Sequence[str]) -> None:
 
 
 async def until_input_ends(
-    serve: Callable[..., Awaitable[bool]], drain_seconds: float = DRAIN_SECONDS
+    serve: Callable[..., Awaitable[bool]], drain_timeout: float = DRAIN_SECONDS
 ) -> None:
     """Serve standard input and output until the input ends, or a signal comes.
 
@@ -102,14 +102,14 @@ async def until_input_ends(
 
     Args:
         serve: `Bus.stdio` or the like, with its other arguments.
-        drain_seconds: How long that takes to end.
+        drain_timeout: How long that takes to end.
 
     Raises:
         SystemExit: With a status other than 0: standard input or output is closed, or did not take all that was said.
     """
     try:
-        with log_aside(), blocks_told():
-            async with shutdown_on_signals() as shutdown, holders_told(shutdown, drain_seconds):
+        with log_without_blocking(), report_blocked_loop():
+            async with shutdown_on_signals() as shutdown, report_slow_shutdown(shutdown, drain_timeout):
                 whole = await serve(shutdown=shutdown)
     except StdioClosedError as closed:
         sys.exit(str(closed))

@@ -78,7 +78,7 @@ class Proxy(Server[None]):
         authenticate: Tells who is behind a request.
         page_size: Items on a page of a list.
         list_ttl: Seconds for which clients may reuse lists.
-        state_keys: Secrets that seal what clients carry between the rounds of a request.
+        secret_keys: Secrets that seal what clients carry between the rounds of a request.
 
     Raises:
         TypeError: Something is of another type, or not for such a target; the message says what to write.
@@ -117,7 +117,7 @@ class Proxy(Server[None]):
         authenticate: Callable[..., Any] | None = None,
         page_size: int = 1000,
         list_ttl: float = 0.0,
-        state_keys: Sequence[bytes | str] = (),
+        secret_keys: Sequence[bytes | str] = (),
     ) -> None:
         if isinstance(target, Server):
             raise TypeError(
@@ -157,7 +157,7 @@ class Proxy(Server[None]):
             capabilities=(),
             page_size=page_size,
             list_ttl=list_ttl,
-            state_keys=state_keys,
+            secret_keys=secret_keys,
         )
         # What its author says of it, which nothing that the other server says takes the place of.
         self._own = {key: value for key, value in own.items() if value is not None}

@@ -61,8 +61,8 @@ class Server(ServerDefinition, ServerBase[StateT]):
         page_size: items on a page of a list.
         list_ttl: seconds for which clients may reuse lists and discovery (from 2026-07-28); 0 leaves it to the
             change notifications.
-        threads: how many plain functions run at once.
-        state_keys: secrets that seal what clients carry between the rounds of a request; the first one seals, all
+        max_threads: how many plain functions run at once.
+        secret_keys: secrets that seal what clients carry between the rounds of a request; the first one seals, all
             of them open. Replicas share them. Without any, what was sealed ends with the process.
         strict_arguments: True rejects a text where a tool's schema allows no text. By default such a text is read as
             JSON, since models write ``"5"`` for 5.
@@ -100,8 +100,8 @@ class Server(ServerDefinition, ServerBase[StateT]):
         extensions: Mapping[str, Mapping[str, Any]] | None = None,
         page_size: int = 1000,
         list_ttl: float = 0.0,
-        threads: int = 40,
-        state_keys: Sequence[bytes | str] = (),
+        max_threads: int = 40,
+        secret_keys: Sequence[bytes | str] = (),
         listens: bool = True,
         strict_arguments: bool = False,
     ) -> None:
@@ -124,12 +124,12 @@ class Server(ServerDefinition, ServerBase[StateT]):
             extensions=extensions,
             page_size=page_size,
             list_ttl=list_ttl,
-            state_keys=state_keys,
+            secret_keys=secret_keys,
             listens=listens,
             strict_arguments=strict_arguments,
         )
         self.lifespan = lifespan
-        self.runner = Runner(threads, middleware)
+        self.runner = Runner(max_threads, middleware)
         self._buses = BusSet(name)
         # What the lifespans of servers have yielded that are mounted by `mounting`, by server.
         self._states: dict[object, Any] = {}

@@ -50,7 +50,7 @@ class OpenOptions:
     event_store: EventStore | None = None
     task_store: TaskStore | None = None
     cluster: "Cluster | RedisReplicas | None" = None
-    drain_seconds: float = DRAIN_SECONDS
+    drain_timeout: float = DRAIN_SECONDS
 
     def __attrs_post_init__(self) -> None:
         if self.limits is not None and not isinstance(self.limits, Limits):
@@ -62,7 +62,7 @@ class OpenOptions:
             if given is not None and (isinstance(given, type) or not hasattr(given, method)):
                 raise TypeError(f"{name} is {example} or the like, not {given!r}")
         check_cluster(self.cluster)
-        check_not_negative("Server", drain_seconds=self.drain_seconds)
+        check_not_negative("Server", drain_timeout=self.drain_timeout)
 
 
 def check_cluster(cluster: object) -> None:
@@ -139,8 +139,8 @@ def check_running(
     if workers > 1 and options.get("cluster") is not None:
         options["cluster"].check_for_workers()
     if transport == "stdio":
-        check_keywords("server.run('stdio')", options, ("limits", "drain_seconds"), AS_LIMITS)
-        check_not_negative("server.run('stdio')", drain_seconds=options.get("drain_seconds", 0))
+        check_keywords("server.run('stdio')", options, ("limits", "drain_timeout"), AS_LIMITS)
+        check_not_negative("server.run('stdio')", drain_timeout=options.get("drain_timeout", 0))
     elif transport == "http":
         own = inspect.signature(serve).parameters
         http = {name: options[name] for name in options if name not in own}

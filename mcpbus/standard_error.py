@@ -40,7 +40,7 @@ ANNOUNCE: ContextVar[Callable[[str], object]] = ContextVar("mcpbus announce", de
 
 
 @contextmanager
-def log_aside() -> Iterator[None]:
+def log_without_blocking() -> Iterator[None]:
     """Have log handlers that write to standard error wait for nobody, while the block lasts. For programs.
 
     Such handlers are those of `logging.basicConfig`, and the one of last resort. Others are left alone.

@@ -24,8 +24,8 @@ from mcpbus.serving.errors import CannotListenError
 from mcpbus.serving.listening import listening
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.sharing import ABSENT, COUNT_BYTES
-from mcpbus.serving.signals import end_by
-from mcpbus.standard_error import ANNOUNCE, log_aside
+from mcpbus.serving.signals import exit_by_signal
+from mcpbus.standard_error import ANNOUNCE, log_without_blocking
 from mcpbus.worker import Ready, WorkerConfig
 from mcpbus.worker_folder import WorkerFolder, worker_folder
 from mcpbus.worker_process import WorkerProcess
@@ -59,14 +59,14 @@ def run_workers(count: int, options: ServeOptions, metrics: str | None = None) -
     if not hasattr(socket, "AF_UNIX"):
         raise CannotListenError("there are no Unix sockets on this system, and so no workers: serve with one")
     with (
-        log_aside(),
+        log_without_blocking(),
         worker_folder() as folder,
         TemporaryFile(dir=folder.path) as board,
         listening(options) as sockets,
     ):
         if metrics is not None:
             check_free(metrics, count)
-        keeper = _Supervisor(count, folder, board, sockets, options.drain_seconds)
+        keeper = _Supervisor(count, folder, board, sockets, options.drain_timeout)
         trio.run(keeper.run)
         return keeper.status
 
@@ -95,7 +95,7 @@ class _Supervisor:
         folder: WorkerFolder,
         board: BinaryIO,
         sockets: Sequence[socket.socket],
-        drain_seconds: float,
+        drain_timeout: float,
     ) -> None:
         self.status = 0
         self._count = count
@@ -106,7 +106,7 @@ class _Supervisor:
         for number in self._free:
             self._note_absent(number)
         self._sockets = sockets
-        self._drain_seconds = drain_seconds
+        self._drain_seconds = drain_timeout
         self._key = secrets.token_bytes(32)
         self._running: set[WorkerProcess] = set()
         self._ready = 0
@@ -136,7 +136,7 @@ class _Supervisor:
                 for worker in self._running:
                     worker.kill()
                 self._folder.remove()
-                end_by(signum)
+                exit_by_signal(signum)
             elif signum == signal.SIGHUP and self._at_terminal == _has_terminal():
                 self._wanted.set()
             else:

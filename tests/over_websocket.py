@@ -41,9 +41,9 @@ def _send_http(*_args, **_named):
 
 
 @asynccontextmanager
-async def _connect(bus, *, revision=LATEST.name, principal=None, capabilities=None, on_question=None):
+async def _connect(bus, *, revision=LATEST.name, principal=None, capabilities=None, on_input_request=None):
     if revision not in REVISIONS:
-        given = {"principal": principal, "capabilities": capabilities, "on_question": on_question}
+        given = {"principal": principal, "capabilities": capabilities, "on_input_request": on_input_request}
         async with _connect_in_process(bus, revision=revision, **given) as client:
             yield client
         return
@@ -56,7 +56,7 @@ async def _connect(bus, *, revision=LATEST.name, principal=None, capabilities=No
             lambda message, pending: _say(wire, message, pending),
             nursery,
             capabilities=dict(capabilities or {}),
-            on_question=on_question,
+            on_input_request=on_input_request,
         )
         nursery.start_soon(_deliver, wire, client)
         if client.revision.era is Era.LEGACY:

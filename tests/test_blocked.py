@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from mcpbus import Server, blocked
-from mcpbus.blocked import blocks_told
+from mcpbus.blocked import report_blocked_loop
 from mcpbus.testing import open_bus
 
 PATIENCE = 60
@@ -53,7 +53,7 @@ def soon_blocked():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocked.threading, "Event", Looking)
         patch.setattr(blocked, "_LAST_WORDS_SECONDS", PATIENCE)
-        with blocks_told(look_seconds=0.02, looks=3) as watch:
+        with report_blocked_loop(look_seconds=0.02, looks=3) as watch:
             yield watch
 
 
@@ -123,7 +123,7 @@ async def test_what_blocks_the_loop_is_told_while_it_does_and_when_it_goes_on(li
 async def test_nothing_is_said_of_a_loop_that_answers(lines):
     asked = Asked(5)
     trio.lowlevel.add_instrument(asked)
-    with blocks_told(0.001, PATIENCE * 1000):
+    with report_blocked_loop(0.001, PATIENCE * 1000):
         await asked.event.wait()
     trio.lowlevel.remove_instrument(asked)
     assert lines.queue.empty()
@@ -182,7 +182,7 @@ async def test_blocks_within_a_minute_are_one_line_and_the_others_are_counted(li
 
 
 async def test_each_block_that_is_not_told_counts_once(lines):
-    with blocks_told(PATIENCE * 1000) as watch:  # which sees nothing by itself meanwhile
+    with report_blocked_loop(PATIENCE * 1000) as watch:  # which sees nothing by itself meanwhile
         watch._answered.set()
         for _ in range(4):
             watch._tell(time.monotonic())
@@ -205,7 +205,7 @@ async def test_the_end_is_no_block_though_it_comes_as_the_loop_is_about_to_be_as
             super().clear()
 
     monkeypatch.setattr(blocked.threading, "Event", Ending)
-    with blocks_told(0.01, 3) as watch:
+    with report_blocked_loop(0.01, 3) as watch:
         watch.thread.join(PATIENCE)  # as `close` does: the loop gives no answer meanwhile
         assert not watch.thread.is_alive()
     assert lines.said == []
@@ -227,7 +227,7 @@ def test_the_thread_ends_with_the_loop_in_any_case():
     with ExitStack() as left_open:
 
         async def main():
-            return left_open.enter_context(blocks_told(0.001, 1_000_000))
+            return left_open.enter_context(report_blocked_loop(0.001, 1_000_000))
 
         watch = trio.run(main)
         watch.thread.join(PATIENCE)

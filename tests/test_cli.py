@@ -222,7 +222,7 @@ def test_what_a_module_lacks_itself_is_not_hidden(weather):
     [
         (["--bind", "localhost"], "cannot bind to 'localhost': write HOST:PORT"),
         (["--certfile", "cert.pem"], "TLS needs both certfile and keyfile"),
-        (["--drain", "-1"], "'drain_seconds' must be >= 0"),
+        (["--drain", "-1"], "'drain_timeout' must be >= 0"),
         (["--trusted-proxy", "nginx"], "trusted_proxies: 'nginx' is no address"),
         (["--max-connections", "0"], "'max_connections' must be >= 1"),
         (["--path", "mcp"], "path is 'mcp': write a path that begins with '/', such as '/mcp'"),
@@ -313,7 +313,7 @@ def test_options_are_environment_variables_too(weather, monkeypatch):
     assert run("serve", "weather")[0] == 0
     assert ran[0]["bind"] == ("127.0.0.1:9001",)
     assert ran[0]["allowed_hosts"] == ("one.example", "two.example")
-    assert ran[0]["options"].drain_seconds == 7
+    assert ran[0]["options"].drain_timeout == 7
 
 
 def test_an_environment_variable_is_named_as_its_option():
@@ -331,7 +331,7 @@ def test_stdio_says_how_long_its_requests_may_go_on(weather, monkeypatch):
     ran = []
     monkeypatch.setattr(Server, "run", lambda _, transport, **given: ran.append((transport, given)))
     assert run("stdio", "weather", "--drain", "2")[0] == run("stdio", "weather")[0] == 0
-    assert ran == [("stdio", {"drain_seconds": 2.0}), ("stdio", {})]
+    assert ran == [("stdio", {"drain_timeout": 2.0}), ("stdio", {})]
 
 
 def test_the_log_is_of_the_level_and_the_form_that_were_asked_for(weather):
@@ -370,12 +370,12 @@ def test_the_version_is_told_and_the_module_is_the_command():
 
 def test_the_defaults_that_help_states_are_those_of_the_options():
     _, output = run("serve", "--help")
-    for option in (attrs.fields(ServeOptions).write_deadline_seconds, attrs.fields(HttpOptions).path):
+    for option in (attrs.fields(ServeOptions).write_deadline, attrs.fields(HttpOptions).path):
         default = f"{option.default:g}" if isinstance(option.default, float) else option.default
         assert f"[default: {default}]" in output
     for command in ("serve", "stdio"):
         _, output = run(command, "--help")
-        assert f"[default: {ServeOptions().drain_seconds:g}]" in output
+        assert f"[default: {ServeOptions().drain_timeout:g}]" in output
 
 
 def test_a_command_that_is_misspelt_is_told_of_those_that_are_not_imported():

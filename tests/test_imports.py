@@ -156,7 +156,7 @@ def test_who_asks_for_a_part_does_not_wait_for_the_rest(program, needless):
 AS_A_PROGRAM = """
 import sys, trio
 from mcpbus import Server
-from mcpbus.program import until_signalled
+from mcpbus.program import serve_until_signalled
 
 server = Server("quick")
 
@@ -166,7 +166,7 @@ async def serve(*, shutdown, task_status):
     await server.serve(bind="127.0.0.1:0", shutdown=shutdown, task_status=task_status)
     print(*set(sys.modules) - before)
 
-trio.run(until_signalled, lambda: "quick", serve)
+trio.run(serve_until_signalled, lambda: "quick", serve)
 """
 
 

@@ -322,15 +322,15 @@ MAKING = {
     "no name": (lambda _: Server(None), "such as 'weather', not None"),
     "a number that is text": (used(page_size="10"), "Server: page_size is a whole number, not '10'"),
     "seconds that are text": (used(list_ttl="5"), "Server: list_ttl is a number of seconds, not '5'"),
-    "threads that are text": (used(threads="4"), "Server: threads is a whole number, not '4'"),
+    "threads that are text": (used(max_threads="4"), "Server: max_threads is a whole number, not '4'"),
     "a version that is a number": (used(version=1.0), "Server: version is a text, not 1.0"),
     "a capability that is none": (
         used(capabilities=["tool"]),
         "capabilities are tools, prompts, resources, completions, tasks; there is no 'tool'",
     ),
     "a short secret": (
-        used(state_keys=["x"]),
-        "state_keys[0] is 1 bytes long: a key is a secret of at least 16",
+        used(secret_keys=["x"]),
+        "secret_keys[0] is 1 bytes long: a key is a secret of at least 16",
     ),
     "an issuer as what verifies": (
         lambda _: ResourceServer("https://mcp.example.com/mcp", "https://id.example.com"),
@@ -347,8 +347,8 @@ MAKING = {
     "a limit that leaves nothing": (lambda _: Limits(max_sessions=0), "'max_sessions' must be >= 1: 0"),
     "a time that is none": (lambda _: Limits(keep_alive=0), "'keep_alive' must be > 0: 0"),
     "an option for serving that is text": (
-        lambda _: ServeOptions(drain_seconds="5"),
-        "ServeOptions: drain_seconds is a number, not '5'",
+        lambda _: ServeOptions(drain_timeout="5"),
+        "ServeOptions: drain_timeout is a number, not '5'",
     ),
     "a lifespan without its decorator": (
         used(lifespan=generator_lifespan),
@@ -384,8 +384,8 @@ MAKING = {
     ),
     "one middleware": (used(middleware=plain), "middleware is a list: write middleware=[...]"),
     "one secret": (
-        used(state_keys="a secret of sixteen bytes"),
-        "state_keys is a list: write state_keys=[...]",
+        used(secret_keys="a secret of sixteen bytes"),
+        "secret_keys is a list: write secret_keys=[...]",
     ),
     "one icon": (used(icons=Icon("data:,")), "icons is a list: write icons=[...]"),
 }
@@ -465,8 +465,8 @@ CALLING = {
         "did you mean 'max_listens'? write server.run(limits=",
     ),
     "an option of what serves": (
-        used(write_deadline_seconds=5),
-        "write server.run(options=ServeOptions(write_deadline_seconds=5)), or give it to whatever else serves",
+        used(keep_alive_timeout=5),
+        "write server.run(options=ServeOptions(keep_alive_timeout=5)), or give it to whatever else serves",
     ),
     "an option of HTTP": (
         used(http_sse=True),
@@ -567,8 +567,8 @@ GIVING = {
     ),
     "half a worker": (lambda s: s.run(workers=2.5), "server.run(): workers is a whole number, not 2.5"),
     "less than no time to drain": (
-        lambda s: s.open(drain_seconds=-1),
-        "Server: drain_seconds is 0 or more, not -1",
+        lambda s: s.open(drain_timeout=-1),
+        "Server: drain_timeout is 0 or more, not -1",
     ),
     "a number for hosts": (
         lambda s: s.asgi(allowed_hosts=5),
@@ -585,8 +585,8 @@ GIVING = {
         "response is 'xml': it must be 'auto', 'json' or 'sse'",
     ),
     "a drain that is text": (
-        lambda s: s.run("stdio", drain_seconds="5"),
-        "server.run('stdio'): drain_seconds is a number, not '5'",
+        lambda s: s.run("stdio", drain_timeout="5"),
+        "server.run('stdio'): drain_timeout is a number, not '5'",
     ),
     "a server of another name": (
         lambda _: ServeOptions(server="uvicorn"),
@@ -737,7 +737,7 @@ MADE_BY_THE_BUS = {
         "Tool",
     ),
 }
-TAKES_NO_KEYWORD = {"parse_event_id", "settle", "shutdown_on_signals", "to_asyncio", "to_trio"}
+TAKES_NO_KEYWORD = {"parse_event_id", "wait_until_idle", "shutdown_on_signals", "to_asyncio", "to_trio"}
 MODULES = (
     *(mcpbus, mcpbus.asyncio, mcpbus.auth, mcpbus.cluster),
     *(mcpbus.middleware, mcpbus.stores, mcpbus.tasks, mcpbus.testing),
@@ -833,7 +833,11 @@ def test_each_option_of_serving_that_a_server_is_given_is_shown_where_it_belongs
         options
     ]
     for each in attrs.fields(options):
-        if each.name in {"bind", "drain_seconds"}:  # which Server.run has itself
+        if each.name in {"bind", "drain_timeout"}:  # which Server.run has itself
+            continue
+        if options is ServeOptions and each.name in attrs.fields_dict(
+            Limits
+        ):  # which hold for all transports
             continue
         with pytest.raises(TypeError) as raised:
             called("http://a/mcp", **{each.name: 5})
@@ -878,8 +882,8 @@ async def opened(opening):
             "shell is 'http3': it must be 'asgi', 'http1', 'http2'",
         ),
         (
-            lambda bus: opened(bus.connect(on_question="yes")),
-            "on_question is an async function of the method and the params, not 'yes'",
+            lambda bus: opened(bus.connect(on_input_request="yes")),
+            "on_input_request is an async function of the method and the params, not 'yes'",
         ),
         (lambda bus: opened(bus.connect(capabilities=["sampling"])), 'such as {"elicitation": {}}, not '),
     ],
@@ -907,7 +911,10 @@ TRUE = [sys.executable, "-c", ""]
                 partial(open_client, Server("s")),
             )
             for options, sentence in (
-                ({"on_question": 5}, "on_question is an async function of the method and the params, not 5"),
+                (
+                    {"on_input_request": 5},
+                    "on_input_request is an async function of the method and the params, not 5",
+                ),
                 (
                     {"capabilities": ["sampling"]},
                     "capabilities is a dict, such as {\"elicitation\": {}}, not ['sampling']",

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from mcpbus import standard_error
-from mcpbus.standard_error import NonblockingStderr, log_aside
+from mcpbus.standard_error import NonblockingStderr, log_without_blocking
 
 log = logging.getLogger("mcpbus.tests")
 
@@ -144,7 +144,7 @@ def test_handlers_that_write_to_standard_error_are_moved_aside_for_a_while(pipe,
     moved.setFormatter(logging.Formatter("%(name)s says: %(message)s"))
     monkeypatch.setattr(log, "handlers", [moved, left])
     monkeypatch.setattr(log, "propagate", False)
-    with log_aside():
+    with log_without_blocking():
         assert isinstance(moved.stream, NonblockingStderr)
         assert left.stream is elsewhere
         log.warning("%s and %d", "one", 2)
@@ -158,7 +158,7 @@ def test_the_handler_of_last_resort_is_moved_aside_too(pipe, monkeypatch):
     monkeypatch.setattr(sys, "stderr", writer)
     monkeypatch.setattr(log, "propagate", False)
     before = logging.lastResort
-    with log_aside():
+    with log_without_blocking():
         assert isinstance(logging.lastResort.stream, NonblockingStderr)
         log.setLevel(logging.INFO)
         log.info("not told")
@@ -171,7 +171,7 @@ def test_the_handler_of_last_resort_is_moved_aside_too(pipe, monkeypatch):
 def test_where_there_is_no_handler_of_last_resort_there_is_none_aside(pipe, monkeypatch):
     monkeypatch.setattr(sys, "stderr", pipe[1])
     monkeypatch.setattr(logging, "lastResort", None)
-    with log_aside():
+    with log_without_blocking():
         assert logging.lastResort is None
 
 
@@ -185,5 +185,5 @@ def test_the_thread_keeps_no_program_from_its_end(pipe):
 def test_where_there_is_no_descriptor_nothing_is_moved(stream, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream)
     before = logging.lastResort
-    with log_aside():
+    with log_without_blocking():
         assert logging.lastResort is before

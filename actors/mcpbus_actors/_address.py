@@ -58,7 +58,7 @@ class Address(Generic[M_contra]):
         if get_ident() != dispatcher.thread:
             raise wrong_thread()
         if mailbox._state >= STOPPING:
-            return mailbox.system.refuse(self, message, self.refusal)
+            return mailbox.system.refuse(self, message, self.drop_reason)
         if dispatcher.busy:
             if mailbox._waiting >= mailbox._capacity and (discard := self._find_room(message)) is not None:
                 return mailbox.system.refuse(self, message, discard)
@@ -76,7 +76,7 @@ class Address(Generic[M_contra]):
         dispatcher.make_room()
         mailbox = self._mailbox
         if mailbox._state >= STOPPING:
-            return self.refusal
+            return self.drop_reason
         if mailbox._waiting >= mailbox._capacity and dispatcher.expendable(message):
             return DeadLetterReason.FULL
         return None
@@ -118,7 +118,7 @@ class Address(Generic[M_contra]):
         return self._mailbox._state >= STOPPING
 
     @property
-    def refusal(self) -> DeadLetterReason:
+    def drop_reason(self) -> DeadLetterReason:
         """With what a message is refused once the actor has stopped."""
         return self._mailbox.refusal()
 

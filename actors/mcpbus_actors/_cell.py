@@ -239,7 +239,7 @@ def spawn(  # noqa: PLR0917 - called in two places
     return address
 
 
-def entombed(system: SystemServices, reason: StopReason) -> Address[Any]:
+def dead_address(system: SystemServices, reason: StopReason) -> Address[Any]:
     """Return the address of an actor that has ended and never had one, with what it would have ended for."""
     address: Address[Any] = new_address(Address)
     address._dispatcher = system.dispatcher

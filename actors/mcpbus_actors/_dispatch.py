@@ -41,7 +41,7 @@ CATCH_UP: Final = 4
 """Turns taken for each message that waits: for itself, and for what it and the next ones lead to."""
 
 
-def anything(_message: object) -> bool:
+def always_expendable(_message: object) -> bool:
     """Say that every message is expendable, which is so unless a system is told otherwise."""
     return True
 
@@ -76,7 +76,7 @@ class Dispatcher:
         "urgent",
     )
 
-    def __init__(self, nursery: trio.Nursery, expendable: Callable[[Any], bool] = anything) -> None:
+    def __init__(self, nursery: trio.Nursery, expendable: Callable[[Any], bool] = always_expendable) -> None:
         self.nursery = nursery
         self.expendable = expendable
         self.thread = get_ident()

@@ -13,7 +13,7 @@ import trio
 
 from mcpbus_actors._address import Address
 from mcpbus_actors._messages import Outcome, Succeeded
-from mcpbus_actors._tasks import CANCELLED, Task, judge
+from mcpbus_actors._tasks import CANCELLED, Task, classify_failure
 
 
 async def _sleep_on() -> None:
@@ -144,7 +144,7 @@ class EagerTask(Task, kw_only=True, eq=False):
         if error.__traceback__ is not None:
             # The frame of this task's own step holds the frames of its host, which may hold the outcome: without this, a cycle.
             error.__traceback__ = error.__traceback__.tb_next
-        outcome, rest = judge(error, waited=waited)
+        outcome, rest = classify_failure(error, waited=waited)
         self._conclude(outcome)
         if rest is not None:
             try:

@@ -24,7 +24,7 @@ import trio
 
 from mcpbus_actors import _ending, _supervision
 from mcpbus_actors._address import Address
-from mcpbus_actors._cell import ActorContext, entombed
+from mcpbus_actors._cell import ActorContext, dead_address
 from mcpbus_actors._errors import LifecycleError
 from mcpbus_actors._lifecycle import STOPPED
 from mcpbus_actors._mailbox import CAPACITY
@@ -199,7 +199,7 @@ class LazyActor(msgspec.Struct, Generic[M], eq=False):
     def _activate(self) -> None:
         life, dispatcher = self._life, self.system.dispatcher
         if life is _STOPPED:
-            self._address = entombed(self.system, StopReason.STOPPED)
+            self._address = dead_address(self.system, StopReason.STOPPED)
             return
         if life is not None and dispatcher.behind:
             # No turns are to be taken for it within its own.

@@ -10,7 +10,7 @@ import trio
 
 from mcpbus_actors._address import Address, Stopped
 from mcpbus_actors._dead_letters import DeadLetters, Exceptions
-from mcpbus_actors._dispatch import Dispatcher, anything
+from mcpbus_actors._dispatch import Dispatcher, always_expendable
 from mcpbus_actors._errors import LifecycleError
 from mcpbus_actors._lifecycle import STARTING
 from mcpbus_actors._mailbox import NOBODY, Actor, Mailbox, SmallSet, removed
@@ -53,7 +53,7 @@ class SystemServices:
         self,
         name: str,
         nursery: trio.Nursery,
-        expendable: Callable[[Any], bool] = anything,
+        expendable: Callable[[Any], bool] = always_expendable,
         expected: Exceptions = (),
     ) -> None:
         self.name = name
@@ -88,7 +88,7 @@ async def _raise(error: BaseException) -> NoReturn:
     raise error
 
 
-def make_nobody(life: "LiveMailbox[Any]", /) -> Actor[Any]:
+def null_actor(life: "LiveMailbox[Any]", /) -> Actor[Any]:
     """Take the place of the factory of an actor that has ended."""
     raise LifecycleError(f"{life!r} starts no actor any more")
 
@@ -128,7 +128,7 @@ class LiveMailbox(Mailbox[M]):
         self.system = system
         self._parent = parent
         # Nobody restarts an actor without a strategy, and it need not keep what that would take.
-        self._factory = factory if strategy is not None else make_nobody
+        self._factory = factory if strategy is not None else null_actor
         self._args = args if strategy is not None else ()
         self._capacity = capacity
         self._strategy = strategy
@@ -153,7 +153,7 @@ class LiveMailbox(Mailbox[M]):
 
     def lose(self, message: object, reason: DeadLetterReason | None) -> None:
         """Give up a message that was accepted; for this package."""
-        self.system.dead_letters.post(self.address, message, reason or self.address.refusal)
+        self.system.dead_letters.post(self.address, message, reason or self.address.drop_reason)
 
     def watched_ended(self, address: Address[Any], reason: StopReason, /) -> None:
         """Take notice that a watched actor has ended; for this package."""
@@ -167,7 +167,7 @@ class LiveMailbox(Mailbox[M]):
         what it held is freed without the help of the garbage collector.
         """
         self._actor = NOBODY
-        self._factory = make_nobody
+        self._factory = null_actor
         self._args = ()
         self._watchers = ()
         self._parent = self._strategy = self._children = self._failures = None

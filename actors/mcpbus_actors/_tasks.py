@@ -75,7 +75,7 @@ class Task(msgspec.Struct, eq=False):
             owner._dispatcher.deliver(mailbox, TaskEnded(self, outcome))
         elif outcome is not CANCELLED:
             # Its owner is gone. It was cancelled for that, so anything else is news.
-            owner._mailbox.system.refuse(owner, TaskEnded(self, outcome), owner.refusal)
+            owner._mailbox.system.refuse(owner, TaskEnded(self, outcome), owner.drop_reason)
 
 
 class TaskEnded(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[
         with scope:
             outcome = Succeeded(await function(*args))
     except BaseException as error:  # noqa: BLE001 - the owner is told
-        outcome, rest = judge(error)
+        outcome, rest = classify_failure(error)
     assert task.owner is not None  # noqa: S101 - it was started for somebody
     task._end(task.owner, outcome)
     try:
@@ -120,7 +120,7 @@ async def _run(task: Task, function: Callable[..., Awaitable[Any]], args: tuple[
         del outcome, rest  # the traceback of an exception in them holds this frame: without this, a cycle
 
 
-def judge(error: BaseException, *, waited: bool = True) -> tuple[Outcome, BaseException | None]:
+def classify_failure(error: BaseException, *, waited: bool = True) -> tuple[Outcome, BaseException | None]:
     """Tell what came of a task that raised, and what is to be raised on in the trio task that ran it; see `split_failure`."""
     failure, rest = split_failure(error, waited=waited)
     if failure is not None:

@@ -12,7 +12,7 @@ from mcpbus_actors import _cell, _ending
 from mcpbus_actors._address import Address
 from mcpbus_actors._cell import ActorContext
 from mcpbus_actors._dead_letters import DeadLetter, Exceptions
-from mcpbus_actors._dispatch import anything
+from mcpbus_actors._dispatch import always_expendable
 from mcpbus_actors._life import Strategy, SystemServices
 from mcpbus_actors._mailbox import CAPACITY, Actor
 from mcpbus_actors._messages import DeadLetterReason, StopReason
@@ -157,7 +157,7 @@ class ActorSystem(SystemServices):
 async def open_system(
     name: str = "actors",
     dead_letter: Callable[[DeadLetter], object] | None = None,
-    expendable: Callable[[Any], bool] = anything,
+    expendable: Callable[[Any], bool] = always_expendable,
     expected: Exceptions = (),
 ) -> AsyncIterator[ActorSystem]:
     """Open a system of actors; leaving the block ends it and leaves nothing running.

@@ -78,7 +78,7 @@ class Probe:
             AssertionError: Something was.
         """
         await trio.sleep(seconds)
-        await settle(self._system)
+        await wait_until_idle(self._system)
         if self._unseen:
             raise AssertionError(f"expected nothing, was told {list(self._unseen)!r}")
 
@@ -91,7 +91,7 @@ class Probe:
         self._cell.stop(reason)
 
 
-async def settle(system: ActorSystem) -> None:
+async def wait_until_idle(system: ActorSystem) -> None:
     """Wait until the system is quiet: nothing queued, and every task of the run blocked.
 
     Time does not pass meanwhile: what sleeps counts as blocked.

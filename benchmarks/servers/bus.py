@@ -25,7 +25,7 @@ from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_plain
 from mcpbus import Context, Limits, Proxy, Server
 from mcpbus.cluster import RedisReplicas
-from mcpbus.program import until_signalled
+from mcpbus.program import serve_until_signalled
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def main(shell: str, port: int) -> None:
             if Setting.TWIN in os.environ:
                 _start_twin(shell, port + 1)
             serve = partial(served.serve, bind=f"{HOST}:{port}", **app)
-            trio.run(until_signalled, lambda: "bench", serve)
+            trio.run(serve_until_signalled, lambda: "bench", serve)
 
 
 def _served() -> Server:

@@ -19,7 +19,7 @@ from mcpbus.cli.targets import STDIO, check_for_url, command_of, complete_target
 from mcpbus.cli.terminal import echo
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
-from mcpbus.client.pending import OnQuestion
+from mcpbus.client.pending import OnInputRequest
 from mcpbus.client.process import connect_process
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import LATEST
@@ -124,7 +124,7 @@ def converse(
     given: Connecting,
     talk: Talk,
     *,
-    interview: Callable[[Patience], OnQuestion] | None = None,
+    interview: Callable[[Patience], OnInputRequest] | None = None,
     most: float = float("inf"),
 ) -> None:
     """Connect to a server, and talk to it.
@@ -170,13 +170,13 @@ async def _converse(
     given: Connecting,
     connect: "_Connect",
     talk: Talk,
-    interview: Callable[[Patience], OnQuestion] | None,
+    interview: Callable[[Patience], OnInputRequest] | None,
     most: float,
 ) -> None:
     patience = Patience(given.timeout, most)
-    options: dict[str, Any] = {"capabilities": {}, "on_question": None}
+    options: dict[str, Any] = {"capabilities": {}, "on_input_request": None}
     if interview is not None:
-        options = {"capabilities": _CAPABILITIES, "on_question": interview(patience)}
+        options = {"capabilities": _CAPABILITIES, "on_input_request": interview(patience)}
     if is_url(given.target):
         options["auth"] = login_at(given.target, asking=patience.asking, account=given.account)
     with patience.scope:

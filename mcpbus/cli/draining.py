@@ -4,7 +4,7 @@ import click
 
 drain_option = click.option(
     "--drain",
-    "drain_seconds",
+    "drain_timeout",
     type=float,
     metavar="SECONDS",
     help="How long requests may go on after SIGTERM. [default: 5]",

@@ -159,11 +159,11 @@ _OPTIONS: Final = (
     drain_option,
     click.option(
         "--write-deadline",
-        "write_deadline_seconds",
+        "write_deadline",
         type=float,
         metavar="SECONDS",
         help="How long a client may accept nothing before it loses its connection. "
-        f"[default: {_SERVING.write_deadline_seconds:g}]",
+        f"[default: {_SERVING.write_deadline:g}]",
     ),
     click.option(
         "--max-connections",

@@ -12,7 +12,7 @@ from mcpbus.cli.pages import login_at
 from mcpbus.cli.targets import is_url
 from mcpbus.cli.terminal import echo
 from mcpbus.client.errors import ClientError
-from mcpbus.client.errors import told as named
+from mcpbus.client.errors import redact_url as named
 
 _SILENT_SECONDS: Final = 60.0
 """For how long the server may say nothing, while nobody is waited for."""

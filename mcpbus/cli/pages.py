@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import trio
 
 from mcpbus.cli.terminal import echo
-from mcpbus.client.errors import told
+from mcpbus.client.errors import redact_url
 
 
 def login_at(
@@ -40,7 +40,7 @@ def login_at(
     from mcpbus.client.oauth.person import OAuth  # noqa: PLC0415
     from mcpbus.client.oauth.store import by_command  # noqa: PLC0415
 
-    at_terminal, server = sys.stderr.isatty(), told(url)
+    at_terminal, server = sys.stderr.isatty(), redact_url(url)
     store = FileTokenStorage(account=account)
 
     async def show(page: str) -> str | None:

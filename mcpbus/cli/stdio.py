@@ -41,14 +41,14 @@ def stdio(
     revision: str | None,
     isolation: "Isolation | None",
     follow: bool,
-    drain_seconds: float | None,
+    drain_timeout: float | None,
 ) -> None:
     """Serve a server over standard input and output."""
     if follow and not is_list(target):
         raise click.UsageError(
             "--reload is for a TARGET that is a file which names servers: a client starts any other server again by itself"
         )
-    given: dict[str, Any] = {} if drain_seconds is None else {"drain_seconds": drain_seconds}
+    given: dict[str, Any] = {} if drain_timeout is None else {"drain_timeout": drain_timeout}
     try:
         server = find_server(target, headers, revision, account, isolation=isolation, follow=follow)
         server.run("stdio", **given)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mcpbus.protocol.lazy_names import later
+from mcpbus.protocol.lazy_names import lazy_exports
 
 if TYPE_CHECKING:
     from mcpbus.client.client import Client, ServerDescription
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from mcpbus.client.oauth.person import OAuth
     from mcpbus.client.oauth.program import ClientCredentials
     from mcpbus.client.oauth.store import MemoryTokenStorage, TokenStorage
-    from mcpbus.client.pending import ChangeSubscription, OnNotification, OnQuestion
+    from mcpbus.client.pending import ChangeSubscription, OnInputRequest, OnNotification
     from mcpbus.client.process import connect_process
 else:
     # HTTP takes a library that not everybody has.
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "mcpbus.client.client": ("Client", "ServerDescription"),
@@ -43,7 +43,7 @@ else:
             "mcpbus.client.oauth.person": ("OAuth",),
             "mcpbus.client.oauth.program": ("ClientCredentials",),
             "mcpbus.client.oauth.store": ("TokenStorage", "MemoryTokenStorage"),
-            "mcpbus.client.pending": ("ChangeSubscription", "OnNotification", "OnQuestion"),
+            "mcpbus.client.pending": ("ChangeSubscription", "OnNotification", "OnInputRequest"),
             "mcpbus.client.process": ("connect_process",),
         },
     )
@@ -62,8 +62,8 @@ __all__ = [
     "MalformedAnswerError",
     "MemoryTokenStorage",
     "OAuth",
+    "OnInputRequest",
     "OnNotification",
-    "OnQuestion",
     "ServerDescription",
     "StatusError",
     "TokenStorage",

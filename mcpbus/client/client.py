@@ -10,7 +10,7 @@ import trio
 
 from mcpbus.client.conversation import ClientSession
 from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError
-from mcpbus.client.pending import ChangeSubscription, OnNotification, OnQuestion, PendingRequest
+from mcpbus.client.pending import ChangeSubscription, OnInputRequest, OnNotification, PendingRequest
 from mcpbus.client.session_listens import tells
 from mcpbus.client.shared_lookup import SingleFlight
 from mcpbus.client.wire import check_message, encode_params
@@ -70,7 +70,7 @@ class Client(ClientSession):
         send: Sends what it says.
         nursery: For its answers to what a legacy server asks.
         capabilities: What it declares.
-        on_question: Answers what the server asks.
+        on_input_request: Answers what the server asks.
         hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
         scoped: Whether the connection tells to which request belongs what the server says.
@@ -108,12 +108,12 @@ class Client(ClientSession):
         params: dict[str, Any] | None = None,
         *,
         on_notification: OnNotification | None = None,
-        on_question: OnQuestion | None = None,
+        on_input_request: OnInputRequest | None = None,
         log_level: str | None = None,
     ) -> dict[str, Any]:
         """Send a request and wait for its result. A cancellation cancels the request.
 
-        What the server asks meanwhile is answered by `on_question`, here or of the whole client; in revision 2026-07-28 with
+        What the server asks meanwhile is answered by `on_input_request`, here or of the whole client; in revision 2026-07-28 with
         as many retries as it takes. Without it the result that asks is returned as it is.
 
         Args:
@@ -122,7 +122,7 @@ class Client(ClientSession):
             on_notification: Called with each notification of this request. Asks for progress. Log lines are
                 told apart by request only while one request is in flight, and none was given up in the last 10 s, unless the client is
                 `scoped`, and all else is only there. What it raises cancels the request, and is raised here.
-            on_question: Answers what is asked in this request, as far as that is known: it is where the client is `scoped`, and
+            on_input_request: Answers what is asked in this request, as far as that is known: it is where the client is `scoped`, and
                 while one request is in flight. If left out, what the client was connected with does.
             log_level: From which level a modern request wants log lines; a legacy session says it with
                 ``logging/setLevel``.
@@ -138,18 +138,18 @@ class Client(ClientSession):
             raise TypeError(
                 f"on_notification is a function of a method and its params, not {on_notification!r}"
             )
-        if on_question is not None and not callable(on_question):
+        if on_input_request is not None and not callable(on_input_request):
             raise TypeError(
-                f"on_question is an async function of a method and its params, not {on_question!r}"
+                f"on_input_request is an async function of a method and its params, not {on_input_request!r}"
             )
-        answering = on_question or self._on_question
+        answering = on_input_request or self._on_question
         answer_all = None if answering is None else partial(_one_by_one, answering)
         return await self.request_in_rounds(
             method,
             params or {},
             answer_all,
             on_notification=on_notification,
-            on_question=on_question,
+            on_input_request=on_input_request,
             log_level=log_level,
         )
 
@@ -160,7 +160,7 @@ class Client(ClientSession):
         answer_all: AnswerAll | None,
         *,
         on_notification: OnNotification | None,
-        on_question: OnQuestion | None,
+        on_input_request: OnInputRequest | None,
         log_level: str | None,
         progress: bool = True,
         shallow: bool = False,
@@ -172,14 +172,14 @@ class Client(ClientSession):
             params: Likewise.
             answer_all: Answers what is asked together; None to return the result that asks.
             on_notification: As for `request`.
-            on_question: Likewise; in older revisions alone.
+            on_input_request: Likewise; in older revisions alone.
             log_level: As for `request`.
             progress: Whether to ask for progress, where there is an `on_notification`.
             shallow: Whether the members of the result stay encoded, as `msgspec.Raw`: what is passed on, or is long, need not be decoded.
         """
         options = {"progress": progress, "shallow": shallow}
         for turn in range(_MOST_ROUNDS):
-            result = await self._ask(method, params, on_notification, log_level, on_question, **options)
+            result = await self._ask(method, params, on_notification, log_level, on_input_request, **options)
             if answer_all is None or _told(result.get("resultType")) != "input_required":
                 return result
             params = {key: value for key, value in params.items() if key not in _RETRY}
@@ -198,18 +198,20 @@ class Client(ClientSession):
         params: dict[str, Any],
         on_notification: OnNotification | None,
         log_level: str | None,
-        on_question: OnQuestion | None,
+        on_input_request: OnInputRequest | None,
         **options: bool,
     ) -> dict[str, Any]:
         """Send one request. A tool that wants other headers is looked up, and called once more: it was not run (rule X-48)."""
         known = self._tools_lookup.begun
         try:
-            return await self._exchange(method, params, on_notification, log_level, on_question, **options)
+            return await self._exchange(
+                method, params, on_notification, log_level, on_input_request, **options
+            )
         except ProtocolError as error:
             if error.code != HEADER_MISMATCH or method != "tools/call" or self.revision.era is Era.LEGACY:
                 raise
-        await self._tools_lookup.renew(known)
-        return await self._exchange(method, params, on_notification, log_level, on_question, **options)
+        await self._tools_lookup.do(known)
+        return await self._exchange(method, params, on_notification, log_level, on_input_request, **options)
 
     @cached_property
     def _tools_lookup(self) -> SingleFlight:
@@ -226,7 +228,7 @@ class Client(ClientSession):
         arguments: dict[str, Any] | None = None,
         *,
         on_notification: OnNotification | None = None,
-        on_question: OnQuestion | None = None,
+        on_input_request: OnInputRequest | None = None,
         log_level: str | None = None,
     ) -> dict[str, Any]:
         """Call a tool and return the whole result object; see `request`."""
@@ -234,7 +236,7 @@ class Client(ClientSession):
             "tools/call",
             {"name": name, "arguments": arguments or {}},
             on_notification=on_notification,
-            on_question=on_question,
+            on_input_request=on_input_request,
             log_level=log_level,
         )
 
@@ -374,7 +376,13 @@ class Client(ClientSession):
         size, turn = 0, Yielder()
         for _ in range(_MOST_PAGES):
             page = await self.request_in_rounds(
-                method, params, None, on_notification=None, on_question=None, log_level=None, shallow=True
+                method,
+                params,
+                None,
+                on_notification=None,
+                on_input_request=None,
+                log_level=None,
+                shallow=True,
             )
             for item in _decoded(method, page.get(member), list[msgspec.Raw], member):
                 size += len(item)
@@ -409,7 +417,7 @@ def _objects(method: str, result: dict[str, Any], member: str) -> list[dict[str,
         raise MalformedAnswerError(f"the server's answer to {method} has no {member}: {fault}") from None
 
 
-async def _one_by_one(answer: OnQuestion, questions: dict[str, InputRequestItem]) -> dict[str, Any]:
+async def _one_by_one(answer: OnInputRequest, questions: dict[str, InputRequestItem]) -> dict[str, Any]:
     return {key: await answer(question.method, question.params) for key, question in questions.items()}
 
 

@@ -16,8 +16,8 @@ from mcpbus.client.inbox import Inbox
 from mcpbus.client.outgoing import OnWaiting, SendQueue
 from mcpbus.client.pending import (
     ChangeSubscription,
+    OnInputRequest,
     OnNotification,
-    OnQuestion,
     PendingRequest,
     received,
     weight_fault,
@@ -85,7 +85,7 @@ class ClientSession:
         send: Sends what it says.
         nursery: For its answers to what a legacy server asks.
         capabilities: What it declares.
-        on_question: Answers what the server asks.
+        on_input_request: Answers what the server asks.
         hearing: Where the server says what belongs to no request, if not where it says all else.
         pause: Called where an answer was there at once, to let other tasks run.
         scoped: Whether the connection tells to which request belongs what the server says.
@@ -100,7 +100,7 @@ class ClientSession:
         nursery: trio.Nursery,
         *,
         capabilities: dict[str, Any],
-        on_question: OnQuestion | None,
+        on_input_request: OnInputRequest | None,
         hearing: StandaloneStream | None = None,
         pause: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         scoped: bool = False,
@@ -114,7 +114,7 @@ class ClientSession:
         self.scoped = scoped
         self._hearing = hearing
         self.capabilities = capabilities
-        self._on_question = on_question
+        self._on_question = on_input_request
         self.initialize_result: dict[str, Any] = {}
         self.discovery: dict[str, Any] = {}
         self._inbox = Inbox()
@@ -127,7 +127,7 @@ class ClientSession:
         self._session_listens = SessionListens()
         self._questions = InputRequestHandler(
             nursery,
-            on_question,
+            on_input_request,
             capabilities,
             self._send,
             self._question_failed,
@@ -154,7 +154,7 @@ class ClientSession:
         return self._inbox.losses
 
     @property
-    def unclear(self) -> bool:
+    def ambiguous(self) -> bool:
         """Whether what is said in no request may be of one that was given up: its server may not have stopped yet."""
         return trio.current_time() < self._clear_at
 
@@ -198,7 +198,7 @@ class ClientSession:
         params: dict[str, Any],
         on_notification: OnNotification | None,
         log_level: str | None,
-        on_question: OnQuestion | None = None,
+        on_input_request: OnInputRequest | None = None,
         *,
         progress: bool = True,
         shallow: bool = False,
@@ -214,10 +214,10 @@ class ClientSession:
         tool = params.get("name") if method == "tools/call" else None
         await trio.lowlevel.checkpoint_if_cancelled()
         pending = self._pending[request_id] = PendingRequest(
-            on_notification, tool, on_question, self.readings
+            on_notification, tool, on_input_request, self.readings
         )
         pending.shallow = shallow
-        if on_question is not None and self._hearing is not None:
+        if on_input_request is not None and self._hearing is not None:
             self._hearing.want()  # there are servers that ask there even what a request of their client's is for
         if progress:
             self._by_token[meta["progressToken"]] = pending
@@ -275,7 +275,7 @@ class ClientSession:
         )
         await trio.lowlevel.checkpoint()
 
-    def hear(self, hear: OnNotification) -> None:
+    def handle_notification(self, hear: OnNotification) -> None:
         """Have a function called with each notification that belongs to no request and no listen, as it comes, instead of keeping it.
 
         `next_notification` waits for none of them any more; it tells that some may have been lost. For whoever passes them on.
@@ -296,12 +296,12 @@ class ClientSession:
         if self._waiting is not None:
             self._waiting.withdraw(why)
 
-    def answer(self, on_question: OnQuestion) -> None:
+    def answer(self, on_input_request: OnInputRequest) -> None:
         """Have a function answer each question of a server of an older revision that belongs to no request, as far as that is known.
 
         For whoever passes questions on.
         """
-        self._questions.on_question = on_question
+        self._questions.on_input_request = on_input_request
 
     async def next_notification(self) -> tuple[str, dict[str, Any]]:
         """Wait for the oldest of `notifications`, and take it.
@@ -460,7 +460,7 @@ class ClientSession:
         if method == "notifications/progress":
             token = _id(params.get("progressToken"))
             owner = None if token is None else self._by_token.get(token)
-        elif owner is None and not self.scoped and method == "notifications/message" and not self.unclear:
+        elif owner is None and not self.scoped and method == "notifications/message" and not self.ambiguous:
             wanting = [pending for pending in self._pending.values() if pending.on_notification is not None]
             owner = wanting[0] if len(wanting) == 1 else None
         if owner is None or owner.on_notification is None:
@@ -472,7 +472,7 @@ class ClientSession:
                 self._fail(owner, error)
 
     def _question_failed(self, owner: PendingRequest | None, error: Exception) -> bool:
-        """End the request in which was asked what `on_question` could not answer; the only one there is, where that is not said."""
+        """End the request in which was asked what `on_input_request` could not answer; the only one there is, where that is not said."""
         owner = owner or self._sole
         if owner is None or owner.result is not None:
             return False
@@ -489,12 +489,12 @@ class ClientSession:
             return None
         waiting = [*self._pending.values()]
         if self._on_question is None:
-            waiting = [pending for pending in waiting if pending.on_question is not None]
+            waiting = [pending for pending in waiting if pending.on_input_request is not None]
         return waiting[0] if len(waiting) == 1 else None
 
-    def _newest_answerer(self) -> OnQuestion | None:
-        """Return the `on_question` of the newest request that has one; a question outside of requests needs an answer, too."""
-        waiting = (pending.on_question for pending in reversed(self._pending.values()))
+    def _newest_answerer(self) -> OnInputRequest | None:
+        """Return the `on_input_request` of the newest request that has one; a question outside of requests needs an answer, too."""
+        waiting = (pending.on_input_request for pending in reversed(self._pending.values()))
         return next(filter(None, waiting), None) if self.scoped else None
 
     def _fail(self, owner: PendingRequest, error: Exception) -> None:

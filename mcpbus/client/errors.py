@@ -32,7 +32,7 @@ class StatusError(ClientError):
         self.status = status
 
 
-def told(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return what errors and logs may quote of a URL: not its query, in which there may be a token, nor a name and a password."""
     place, query, _ = url.partition("?")
     place = re.sub(r"(?<=://)[^/]*@", "", place)

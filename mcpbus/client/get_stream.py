@@ -13,7 +13,7 @@ from typing import Final
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.errors import ClientError, DisconnectedError, StatusError, told
+from mcpbus.client.errors import ClientError, DisconnectedError, StatusError, redact_url
 from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
@@ -146,7 +146,7 @@ class GetStream:
             refusal: ClientError | None = None
             try:
                 await self._follow(client, place)
-                why = f"{told(self._url)} ended the stream"
+                why = f"{redact_url(self._url)} ended the stream"
             except (httpx2.HTTPError, ValueError, DisconnectedError) as error:
                 why = explain(self._url, error) if isinstance(error, httpx2.HTTPError) else str(error)
             except ClientError as error:
@@ -154,7 +154,7 @@ class GetStream:
                 if not await self._may_come_back(error, client, place):
                     # Who has no token yet may have one with the next request.
                     return why, not isinstance(error, LoginError)
-            if not place.turn_back():
+            if not place.reconnect():
                 return why, refusal is not None
             await trio.sleep(place.pause)
 
@@ -184,7 +184,7 @@ class GetStream:
             try:
                 client.receive(message)
             except (Undecodable, ValueError, RecursionError) as fault:
-                _log.warning("what %s tells outside of requests is no MCP: %s", told(self._url), fault)
+                _log.warning("what %s tells outside of requests is no MCP: %s", redact_url(self._url), fault)
             return True
 
         headers = {"Accept": "text/event-stream", **self._headers(place.session)}

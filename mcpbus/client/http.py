@@ -19,7 +19,7 @@ from mcpbus.client.negotiation import negotiate
 from mcpbus.client.oauth.grant import AuthFlow, check_grant
 from mcpbus.client.oauth.keeper import TokenManager
 from mcpbus.client.options import check_client, check_fields
-from mcpbus.client.pending import OnQuestion
+from mcpbus.client.pending import OnInputRequest
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, named
 from mcpbus.protocol.validators import check_text
@@ -42,7 +42,7 @@ async def connect_http(
     headers: Mapping[str, str] | None = None,
     revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
-    on_question: OnQuestion | None = None,
+    on_input_request: OnInputRequest | None = None,
     client_info: Mapping[str, Any] | None = None,
     auth: AuthFlow | None = None,
 ) -> AsyncIterator[Client]:
@@ -53,7 +53,7 @@ async def connect_http(
     what was said to it is forgotten: its log level and its subscriptions. Listens end with it.
 
     What a server of an older revision says outside of requests comes on a stream of its own. It is opened, behind all else, once
-    there is somebody to hear it: at once with `on_question`, and else with the first listen, `next_notification`,
+    there is somebody to hear it: at once with `on_input_request`, and else with the first listen, `next_notification`,
     ``resources/subscribe`` or ``logging/setLevel``.
 
     Args:
@@ -61,7 +61,7 @@ async def connect_http(
         headers: Header fields of each request, such as ``Authorization``.
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
-        on_question: Answers what the server asks, as for `Bus.connect`.
+        on_input_request: Answers what the server asks, as for `Bus.connect`.
         client_info: The name and version that the server is shown, such as ``{"name": "my-agent", "version": "2.1"}``.
         auth: How to log in where the server asks for it, an `OAuth` or `ClientCredentials`; not for a URL or header fields that say
             who this is themselves.
@@ -77,7 +77,7 @@ async def connect_http(
     raised: Exception | None = None
     check_text("connect_http()", url=url)
     url, account = read_url(url)
-    check_client(capabilities, on_question, client_info)
+    check_client(capabilities, on_input_request, client_info)
     fields = {"Accept-Encoding": "identity", **check_fields(headers)}
     says_itself = account is not None or any(name.lower() == "authorization" for name in fields)
     if auth is not None:
@@ -98,13 +98,13 @@ async def connect_http(
             connection.send,
             nursery,
             capabilities=dict(capabilities or {}),
-            on_question=on_question,
+            on_input_request=on_input_request,
             hearing=connection.stream,
             scoped=True,
             waiting=connection.waiting,
             info=client_info,
         )
-        if on_question is not None:
+        if on_input_request is not None:
             connection.stream.want()
         nursery.start_soon(connection.run)
         try:

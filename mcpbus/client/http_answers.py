@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import trio
 
-from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError, StatusError, told
+from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError, StatusError, redact_url
 from mcpbus.client.http_library import httpx2
-from mcpbus.client.oauth.errors import shown
+from mcpbus.client.oauth.errors import sanitize
 from mcpbus.client.oauth.refusal import read_refusal
 from mcpbus.client.reading import Readings
 from mcpbus.client.stream_place import StreamPosition
@@ -168,7 +168,7 @@ async def read_error_body(answer: httpx2.Response, readings: Readings) -> bytes:
     return b""
 
 
-def judge_error(status: int, body: bytes, request: JsonRpcRequest | None) -> Refusal:
+def validate_error(status: int, body: bytes, request: JsonRpcRequest | None) -> Refusal:
     """Find out whether an error that came in a session is the end of that session (rule W-34).
 
     A 404 is, unless it is the answer to its request: no such method, or no such resource. Its id alone does not tell, since servers send
@@ -211,17 +211,17 @@ def check_encoding(url: str, answer: httpx2.Response) -> None:
     """Refuse an answer that was compressed."""
     encoding = answer.headers.get("content-encoding", "identity")
     if encoding != "identity":
-        raise MalformedAnswerError(f"{told(url)} answers in {encoding}, which was not asked for")
+        raise MalformedAnswerError(f"{redact_url(url)} answers in {encoding}, which was not asked for")
 
 
 def status_error(url: str, answer: httpx2.Response) -> ClientError:
     """What to tell of an answer that has nothing of the protocol's."""
     if answer.is_success:
         kind = media_type(answer) or "nothing"
-        return MalformedAnswerError(f"what {told(url)} answers is no MCP: its content type is {kind}")
+        return MalformedAnswerError(f"what {redact_url(url)} answers is no MCP: its content type is {kind}")
     where = answer.headers.get("location")
-    moved = f", and names {told(where)} instead" if answer.is_redirect and where else ""
-    said = f"{told(url)} answered {answer.status_code} {answer.reason_phrase}".rstrip()
+    moved = f", and names {redact_url(where)} instead" if answer.is_redirect and where else ""
+    said = f"{redact_url(url)} answered {answer.status_code} {answer.reason_phrase}".rstrip()
     return StatusError(answer.status_code, said + moved + _way_out(url, answer))
 
 
@@ -231,7 +231,7 @@ def _way_out(url: str, answer: httpx2.Response) -> str:
     if status in {401, 403}:
         refusal = read_refusal(status, answer.headers.get_list("www-authenticate"), None)
         if refusal is not None and refusal.scopes:
-            needed = shown(" ".join(refusal.scopes))
+            needed = sanitize(" ".join(refusal.scopes))
             return f": log in, or give a token with the scopes {needed!r} in a header field, such as 'Authorization: Bearer TOKEN'"
         return ": give credentials in a header field, such as 'Authorization: Bearer TOKEN'"
     if status not in {404, 405, 501}:
@@ -247,8 +247,8 @@ def explain(url: str, error: httpx2.HTTPError) -> str:
     if "WRONG_VERSION_NUMBER" in detail:  # which is how OpenSSL says it
         detail += ": does the server speak plain HTTP, at http://?"
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return f"cannot connect to {told(url)}: {detail}"
-    return f"the connection to {told(url)} failed: {detail}"
+        return f"cannot connect to {redact_url(url)}: {detail}"
+    return f"the connection to {redact_url(url)} failed: {detail}"
 
 
 def _reason(error: BaseException | None) -> str:

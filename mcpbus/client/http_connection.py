@@ -9,18 +9,24 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.conversation import Message
-from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError, SessionLostError, told
+from mcpbus.client.errors import (
+    ClientError,
+    DisconnectedError,
+    MalformedAnswerError,
+    SessionLostError,
+    redact_url,
+)
 from mcpbus.client.get_stream import GetStream
 from mcpbus.client.http_answers import (
     Refusal,
     check_encoding,
     explain,
-    judge_error,
     media_type,
     read_body,
     read_error_body,
     read_messages,
     status_error,
+    validate_error,
 )
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
@@ -183,7 +189,7 @@ class HttpConnection:
                         return
                     if session is not None and not _opens_session(message):
                         body = await read_error_body(answer, self.client.readings)
-                        if judge_error(answer.status_code, body, None) is Refusal.OF_SESSION:
+                        if validate_error(answer.status_code, body, None) is Refusal.OF_SESSION:
                             self._session.ended(session, self.client)
                             return
                     problem = str(status_error(self._url, answer))
@@ -210,7 +216,9 @@ class HttpConnection:
             except ClientError as error:
                 pending.settle(error)
             except (Undecodable, ValueError, RecursionError) as error:
-                pending.settle(MalformedAnswerError(f"what {told(self._url)} answers is no MCP: {error}"))
+                pending.settle(
+                    MalformedAnswerError(f"what {redact_url(self._url)} answers is no MCP: {error}")
+                )
             finally:
                 del self._posts[request.id]
                 if not refused:
@@ -222,7 +230,7 @@ class HttpConnection:
             pending.refusals += 1
             if pending.refusals > MOST_REFUSALS:
                 pending.settle(
-                    SessionLostError(_LOST_EACH.format(url=told(self._url), times=pending.refusals))
+                    SessionLostError(_LOST_EACH.format(url=redact_url(self._url), times=pending.refusals))
                 )
             self.waiting.park(outgoing)
             self._session.ended(session, self.client)
@@ -260,7 +268,7 @@ class HttpConnection:
             ClientError: The error is nothing of the protocol's.
         """
         body = await read_error_body(answer, self.client.readings)
-        refusal = judge_error(answer.status_code, body, request)
+        refusal = validate_error(answer.status_code, body, request)
         if refusal is Refusal.UNCLEAR:
             # A request without an effect tells whether it is the session. If so, that request has a new one opened, and this one
             # does not end with the old one.
@@ -311,7 +319,7 @@ class HttpConnection:
 
     async def _return(self, request: JsonRpcRequest, pending: PendingRequest, place: StreamPosition) -> None:
         """Come back to a stream that ended before the answer came, as older revisions have it."""
-        if self.client.revision.era is Era.MODERN or not place.id or not place.turn_back():
+        if self.client.revision.era is Era.MODERN or not place.id or not place.reconnect():
             raise DisconnectedError("the stream ended before the answer came")
         await trio.sleep(place.pause)
         headers = {"Accept": "text/event-stream", "Last-Event-ID": place.id}
@@ -320,7 +328,7 @@ class HttpConnection:
             async with self._requests.send("GET", headers, may_ask=True) as answer:
                 if place.session is not None and answer.is_error:
                     body = await read_error_body(answer, self.client.readings)
-                    if judge_error(answer.status_code, body, None) is Refusal.OF_SESSION:
+                    if validate_error(answer.status_code, body, None) is Refusal.OF_SESSION:
                         self._session.ended(place.session, self.client)
                 check_encoding(self._url, answer)
                 if media_type(answer) != "text/event-stream" or not answer.is_success:

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from mcpbus.client.errors import told
+from mcpbus.client.errors import redact_url
 from mcpbus.client.http_library import httpx2
-from mcpbus.client.oauth.errors import LoginError, shown
+from mcpbus.client.oauth.errors import LoginError, sanitize
 from mcpbus.client.oauth.http_web import reach_of
 from mcpbus.client.oauth.keeper import TokenManager
 from mcpbus.client.oauth.refusal import read_refusal
@@ -71,7 +71,7 @@ class HttpRequests:
                     yield answer
                     return
                 reach = reach_of(self._url, _peer(answer))
-                why = f": {shown(refusal.why)}" if refusal.why else ""
+                why = f": {sanitize(refusal.why)}" if refusal.why else ""
             if way is TokenOrigin.LOGGED_IN and not refusal.too_little:
                 break
             try:
@@ -81,7 +81,9 @@ class HttpRequests:
                 raise
             has_logged_in |= way is TokenOrigin.LOGGED_IN
         issuer = keeper.issuer
-        failure = LoginError(f"{told(self._url)} refuses the token that {issuer} has just issued for it{why}")
+        failure = LoginError(
+            f"{redact_url(self._url)} refuses the token that {issuer} has just issued for it{why}"
+        )
         failure.person_asked = has_logged_in
         raise failure
 

@@ -1,7 +1,7 @@
 """The session of an older revision in which a client speaks over HTTP, and the next one, once its server has ended it (rule W-34).
 
 A message that is answered 404 was not looked at: its session is over, unless a request is told that its method, or resource, was not
-found; `judge_error` knows other answers of this kind. The first one has a new session opened, in the same revision; requests that are
+found; `validate_error` knows other answers of this kind. The first one has a new session opened, in the same revision; requests that are
 refused or made meanwhile wait for it. It is entered as ``notifications/initialized`` is posted: what was sent before that belongs to the
 old one, and all else comes behind it.
 

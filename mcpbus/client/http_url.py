@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mcpbus.client.errors import ClientError, told
+from mcpbus.client.errors import ClientError, redact_url
 from mcpbus.client.http_library import httpx2
 
 _PORTS: Final = 2**16
@@ -15,7 +15,7 @@ def read_url(url: str) -> tuple[str, tuple[str, str] | None]:
         ClientError: It cannot be connected to; the message says why.
     """
     # In what is no URL, nobody can tell where a password would end.
-    shown = told(f"...{url[url.rindex('@') :]}" if "@" in url else url)
+    shown = redact_url(f"...{url[url.rindex('@') :]}" if "@" in url else url)
     if any(map(str.isspace, url)):
         raise ClientError(f"{shown!r} is no URL: there is white space in it")
     try:

@@ -11,11 +11,11 @@ _FIELD_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD_TEXT: Final = re.compile(r"[\t -~]*")
 
 
-def check_client(capabilities: Any, on_question: Any, client_info: Any = None) -> None:
+def check_client(capabilities: Any, on_input_request: Any, client_info: Any = None) -> None:
     """Refuse what no client can be made of.
 
     Raises:
-        TypeError: `capabilities` is no dict of dicts that JSON can hold, `on_question` no function, or `client_info` no name with a version.
+        TypeError: `capabilities` is no dict of dicts that JSON can hold, `on_input_request` no function, or `client_info` no name with a version.
         ValueError: In `capabilities` is a text or a number that JSON cannot hold.
     """
     if capabilities is not None:
@@ -29,8 +29,10 @@ def check_client(capabilities: Any, on_question: Any, client_info: Any = None) -
             if not isinstance(client_info.get(member), str):
                 raise TypeError(f'client_info needs a text for "{member}", not {client_info.get(member)!r}')
         check_json(client_info, "client_info")
-    if on_question is not None and not callable(on_question):
-        raise TypeError(f"on_question is an async function of the method and the params, not {on_question!r}")
+    if on_input_request is not None and not callable(on_input_request):
+        raise TypeError(
+            f"on_input_request is an async function of the method and the params, not {on_input_request!r}"
+        )
 
 
 def _check_capabilities(capabilities: Any) -> None:

@@ -11,7 +11,7 @@ from mcpbus.client.kept_notifications import KeptNotifications
 from mcpbus.client.reading import LONG_BYTES, Reading, Readings
 from mcpbus.client.yielding import Yielder, long_work
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.protocol.large import PART_BYTES, decode_large, weigh
+from mcpbus.protocol.large import PART_BYTES, decode_without_gc, weigh
 
 MOST_RESULT_WEIGHT: Final = 64 * 1024 * 1024
 """Bytes of memory that a decoded result, or any other message, takes, roughly. A few megabytes of empty lists take a gigabyte."""
@@ -20,7 +20,7 @@ _MOST_A_BYTE: Final = 1 + PART_BYTES
 OnNotification = Callable[[str, dict[str, Any]], object]
 """Called with the method and the params of each notification."""
 
-OnQuestion: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
+OnInputRequest: TypeAlias = Callable[[str, dict[str, Any]], Awaitable[Any]]
 """Called with the method and the params of what the server asks; returns the answer, or raises a ProtocolError to refuse it.
 
 All else that it raises is raised again where the request is waited for in which the server asks.
@@ -71,13 +71,13 @@ class PendingRequest:
     Args:
         on_notification: Told of its notifications.
         tool: Which tool it calls, if it is a call; whatever the caller gave for a name.
-        on_question: Answers what is asked in it; None if that is left to what answers for its client.
+        on_input_request: Answers what is asked in it; None if that is left to what answers for its client.
         readings: Count its result while that waits to be decoded.
 
     Attributes:
         on_notification: As given.
         tool: As given.
-        on_question: As given.
+        on_input_request: As given.
         result: The encoded result object, or the error; None until there is either.
         begun: Whether the server has begun to look at it.
         shallow: Whether only the members of the result object are told apart, and their values stay encoded.
@@ -90,8 +90,8 @@ class PendingRequest:
         "_readings",
         "_task",
         "begun",
+        "on_input_request",
         "on_notification",
-        "on_question",
         "on_settled",
         "refusals",
         "result",
@@ -103,14 +103,14 @@ class PendingRequest:
         self,
         on_notification: OnNotification | None = None,
         tool: object = None,
-        on_question: OnQuestion | None = None,
+        on_input_request: OnInputRequest | None = None,
         readings: Readings | None = None,
     ) -> None:
         self._readings = readings
         self._reading: Reading | None = None
         self.on_notification = on_notification
         self.tool = tool
-        self.on_question = on_question
+        self.on_input_request = on_input_request
         self.result: bytes | msgspec.Raw | Exception | None = None
         self.begun = False
         self.shallow = False
@@ -181,7 +181,7 @@ class PendingRequest:
                 del result  # each would hold the other, and so the arguments of the call, until the garbage is collected
         assert result is not None  # noqa: S101 - settled
         try:
-            return _members.decode(result) if self.shallow else decode_large(_results.decode, result)
+            return _members.decode(result) if self.shallow else decode_without_gc(_results.decode, result)
         except (msgspec.DecodeError, RecursionError) as fault:
             why = str(fault)
         del result  # a traceback would hold it for as long as the error is there

@@ -20,7 +20,7 @@ from mcpbus.client.errors import ClientError
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.options import check_client, check_command, check_environment, check_folder
 from mcpbus.client.outgoing import SendQueue
-from mcpbus.client.pending import OnQuestion, PendingRequest
+from mcpbus.client.pending import OnInputRequest, PendingRequest
 from mcpbus.client.reading import LONG_BYTES, Reading, Readings
 from mcpbus.client.stderr_lines import OnLine, StderrLines
 from mcpbus.client.wire import MOST_MESSAGE_BYTES, encode_message
@@ -59,7 +59,7 @@ async def connect_process(
     *,
     revision: str | None = None,
     capabilities: dict[str, Any] | None = None,
-    on_question: OnQuestion | None = None,
+    on_input_request: OnInputRequest | None = None,
     client_info: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
@@ -74,7 +74,7 @@ async def connect_process(
         command: The program and its arguments.
         revision: The only revision that will do; None for the newest that both know.
         capabilities: What the client declares.
-        on_question: Answers what the server asks, as for `Bus.connect`.
+        on_input_request: Answers what the server asks, as for `Bus.connect`.
         client_info: The name and version that the server is shown, such as ``{"name": "my-agent", "version": "2.1"}``.
         env: Variables of its environment, besides what any program needs, such as ``PATH``; ``os.environ`` for all that this one has.
         cwd: The folder that it works in; that of this program if left out.
@@ -88,7 +88,7 @@ async def connect_process(
     """
     fixed = None if revision is None else named(revision)
     check_command(command)
-    check_client(capabilities, on_question, client_info)
+    check_client(capabilities, on_input_request, client_info)
     if on_stderr is not None and not callable(on_stderr):
         raise TypeError(f"on_stderr is a function of a line of text, not {on_stderr!r}")
     raised: Exception | None = None
@@ -111,7 +111,7 @@ async def connect_process(
                 connection.send,
                 nursery,
                 capabilities=dict(capabilities or {}),
-                on_question=on_question,
+                on_input_request=on_input_request,
                 waiting=connection.waiting,
                 info=client_info,
             )

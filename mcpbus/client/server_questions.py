@@ -10,7 +10,7 @@ import trio
 
 from mcpbus.client.declared import check_declared
 from mcpbus.client.errors import DisconnectedError
-from mcpbus.client.pending import OnQuestion, PendingRequest
+from mcpbus.client.pending import OnInputRequest, PendingRequest
 from mcpbus.client.wire import encode_answer
 from mcpbus.protocol.errors import (
     INTERNAL_ERROR,
@@ -36,28 +36,28 @@ class InputRequestHandler:
 
     Args:
         nursery: For the answers.
-        on_question: Gives them where the request in which is asked has nothing of its own for that; None for nothing.
+        on_input_request: Gives them where the request in which is asked has nothing of its own for that; None for nothing.
         capabilities: What the client declares.
         send: Sends a reply, of what was asked in this request, as far as that is known. A connection that has ended takes none.
-        fail: Ends the request in which was asked, as far as that is known, with what `on_question` raised. Returns whether it has.
+        fail: Ends the request in which was asked, as far as that is known, with what `on_input_request` raised. Returns whether it has.
         substitute: Returns another function that answers, where neither the request nor the client has one.
 
     Attributes:
-        on_question: As given, or what took its place.
+        on_input_request: As given, or what took its place.
     """
 
     def __init__(
         self,
         nursery: trio.Nursery,
-        on_question: OnQuestion | None,
+        on_input_request: OnInputRequest | None,
         capabilities: Mapping[str, Any],
         send: Callable[[JsonRpcResponse, PendingRequest | None], None],
         fail: Callable[[PendingRequest | None, Exception], bool],
         *,
-        substitute: Callable[[], OnQuestion | None],
+        substitute: Callable[[], OnInputRequest | None],
     ) -> None:
         self._nursery = nursery
-        self.on_question = on_question
+        self.on_input_request = on_input_request
         self._capabilities = capabilities
         self._send = send
         self._fail = fail
@@ -117,17 +117,17 @@ class InputRequestHandler:
         except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
             self._refuse(request, internal_error(), owner)
             if not self._fail(owner, error):
-                _log.error("on_question failed, when asked %a", request.method, exc_info=error)
+                _log.error("on_input_request failed, when asked %a", request.method, exc_info=error)
 
     async def _ask(self, request: JsonRpcRequest, owner: PendingRequest | None) -> Any:
         if request.method == "ping":
             return {}
-        on_question = (owner and owner.on_question) or self.on_question or self._substitute()
-        if on_question is None:
+        on_input_request = (owner and owner.on_input_request) or self.on_input_request or self._substitute()
+        if on_input_request is None:
             raise method_not_found(request.method)
         params = _read_params(request)
         check_declared(request.method, params, self._capabilities)
-        return await on_question(request.method, params)
+        return await on_input_request(request.method, params)
 
     def _refuse(self, request: JsonRpcRequest, error: ProtocolError, owner: PendingRequest | None) -> None:
         data = msgspec.UNSET if error.encoded_data is None else error.encoded_data
@@ -151,7 +151,7 @@ def _read_params(request: JsonRpcRequest) -> dict[str, Any]:
 
 
 def _encode_answer(method: str, answer: Any) -> msgspec.Raw:
-    """Write an answer. One that cannot be sent is told to the log: whoever wrote `on_question` called nothing that could raise it.
+    """Write an answer. One that cannot be sent is told to the log: whoever wrote `on_input_request` called nothing that could raise it.
 
     Raises:
         ProtocolError: -32603: it cannot be.

@@ -23,7 +23,7 @@ class SingleFlight:
         self._ended = 0
         self.begun = 0
 
-    async def renew(self, known: int) -> None:
+    async def do(self, known: int) -> None:
         """Return when it was looked up, by whomever.
 
         Args:

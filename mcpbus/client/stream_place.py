@@ -52,7 +52,7 @@ class StreamPosition:
             del self._read[next(iter(self._read))]
         return read != self._turns
 
-    def turn_back(self) -> bool:
+    def reconnect(self) -> bool:
         """Count one more return; returns whether there were not too many."""
         self.returns += 1
         self._turns += 1

@@ -55,7 +55,7 @@ def encode_params(method: str, params: Any) -> msgspec.Raw:
 
 def encode_answer(method: str, answer: Any) -> msgspec.Raw:
     """Write what a client answers when it is asked something; raises what `encode_params` does."""
-    return _written(f"what on_question answers to {method!a}", answer, "answer")
+    return _written(f"what on_input_request answers to {method!a}", answer, "answer")
 
 
 def _written(owner: str, value: Any, name: str) -> msgspec.Raw:

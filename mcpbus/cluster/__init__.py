@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from mcpbus.protocol.lazy_names import later
+from mcpbus.protocol.lazy_names import lazy_exports
 
 if TYPE_CHECKING:
     from mcpbus.cluster.redis import RedisReplicas
     from mcpbus.cluster.tcp import TlsPair
 else:
     # Each program imports a part of this package, and few are replicas.
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_exports(
         __name__, {"mcpbus.cluster.redis": ("RedisReplicas",), "mcpbus.cluster.tcp": ("TlsPair",)}
     )
 

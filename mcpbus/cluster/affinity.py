@@ -5,7 +5,7 @@ that a client brings back, the first task of a listen.
 """
 
 from mcpbus.cluster.mentions import (
-    is_for_nobody,
+    is_response_only,
     listened_task,
     named_in_head,
     read_mentioned,
@@ -45,7 +45,7 @@ class Affinity:
         Returns:
             A process; this one where it is first to be found out who has what the request names.
         """
-        home = self.home_of(head, body) or self.home_to_be(head, body)
+        home = self.home_of(head, body) or self.next_node(head, body)
         return self._node.home if home is None and self.may_be_elsewhere(head, body) else home
 
     def home_of(self, head: RequestHead, body: bytes = b"") -> str | None:
@@ -72,7 +72,7 @@ class Affinity:
         if session is not None and began is not None and home not in {began, self._moved.get(session)}:
             self._moved.keep(session, home, len(session))
 
-    def home_to_be(self, head: RequestHead, body: bytes) -> str | None:
+    def next_node(self, head: RequestHead, body: bytes) -> str | None:
         """Return this process's home if a request is for a session of it that is about to be elsewhere, and can wait for that.
 
         While requests of that are in flight, what the client says to them cannot: it is still served here.
@@ -92,10 +92,10 @@ class Affinity:
     def may_be_elsewhere(self, head: RequestHead, body: bytes) -> bool:
         """Whether a client ends a session that another process may have by now, or answers or cancels in it what is not here."""
         lease = self._bus.lease
-        if lease is None or lease.lasts or head.verb == "GET":
+        if lease is None or lease.is_valid or head.verb == "GET":
             return False
         session = self._bus.sessions.get(session_of(head) or "")
-        return session is not None and (head.verb == "DELETE" or is_for_nobody(body, session))
+        return session is not None and (head.verb == "DELETE" or is_response_only(body, session))
 
     def _named_in(self, body: bytes) -> str | None:
         params = read_mentioned(body)

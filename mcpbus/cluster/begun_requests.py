@@ -20,7 +20,7 @@ class BufferedRequest:
         self.head = http.head
         self.peer = http.peer
         self.bounds_writes = http.bounds_writes
-        self.cleared = http.cleared
+        self.head_validated = http.head_validated
         self.host = host
         self.answer = http.answer
         self.start_stream = http.start_stream

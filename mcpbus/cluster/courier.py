@@ -34,12 +34,12 @@ _KINDS: Final = {kind.value: kind for kind in Said}
 _FATES: Final = {str(fate): fate for fate in (DELIVERED, STORED, MOVED, *map(Fate.discarded, Reason))}
 
 
-def describe_fate(fate: Fate) -> bytes:
+def encode_fate(fate: Fate) -> bytes:
     """Write a fate down."""
-    return encode(SendFate(fate.verdict.value, None if fate.reason is None else fate.reason.value))
+    return encode(SendFate(fate.kind.value, None if fate.reason is None else fate.reason.value))
 
 
-def read_fate(payload: bytes) -> Fate:
+def decode_fate(payload: bytes) -> Fate:
     """Return the fate of something; lost if it is one that is not known here."""
     told = decode_told(payload)
     return fate_of(told.verdict, told.reason)
@@ -141,7 +141,7 @@ class OrderedSessionSender:
     def _send(self, receipt: Receipt, told: SendToSession) -> None:
         limits, payload = self._bus.limits, encode(told)
         size = len(payload) + OVERHEAD_BYTES
-        receipt.move(Location.AWAY)
+        receipt.move(Location.REMOTE)
         if self._bus.system.closed:
             receipt.discard(Reason.UNREACHABLE)
         elif self._items >= limits.outbox_items:
@@ -165,7 +165,7 @@ class OrderedSessionSender:
 
     def _refuse(self, receipt: Receipt, full: str) -> None:
         receipt.discard(Reason.OVERFLOW)
-        self._bus.reached.note(full, None, "what was said to a session elsewhere was discarded")
+        self._bus.limit_monitor.note(full, None, "what was said to a session elsewhere was discarded")
 
     def wait(self, delivery: "_Delivery") -> None:
         """Have something wait, before what was said after it."""
@@ -339,7 +339,7 @@ class _Delivery:
         assert self._link is not None  # noqa: S101 - it has come over one
         if kind == FrameKind.TOLD:
             self._link.leave(self._channel)
-            self._courier.settle(self, read_fate(payload))
+            self._courier.settle(self, decode_fate(payload))
         elif kind == FrameKind.ELSEWHERE:
             self._link.leave(self._channel)
             self._again(payload)

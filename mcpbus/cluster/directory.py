@@ -134,7 +134,7 @@ class ClusterDirectory(Protocol):
             FencedError: The process does not have it any more.
         """
 
-    async def hold(
+    async def append_held(
         self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
     ) -> None:
         """Keep messages that wait for the client of a session, and others no longer.
@@ -148,7 +148,7 @@ class ClusterDirectory(Protocol):
             FencedError: The process does not have it any more.
         """
 
-    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
+    async def pop_held(self, ownership: SessionClaim, names: Collection[str]) -> None:
         """Keep messages that waited for the client of a session no longer; there may be none of these names.
 
         Raises:
@@ -161,7 +161,7 @@ class ClusterDirectory(Protocol):
         Those that the process does not have any more are left alone: what was done already may be said once more.
         """
 
-    async def look(self, name: str) -> StoredSession | None:
+    async def get(self, name: str) -> StoredSession | None:
         """Return what is kept of a session; None if there is no such session."""
 
     async def claim(self, name: str, ended: str, home: str) -> StoredSession | None:
@@ -176,7 +176,7 @@ class ClusterDirectory(Protocol):
             What is kept of it, with who has it now; None if there is no such session.
         """
 
-    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+    async def claim_round(self, name: str, user: str, seconds: float) -> bool:
         """Use up a round of a call, and return whether nobody had, or the same user.
 
         Args:
@@ -185,7 +185,7 @@ class ClusterDirectory(Protocol):
             seconds: For how long that has to be known.
         """
 
-    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
+    async def maintain(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
         """Have what is kept of sessions outlast the process by so many seconds.
 
         Called about once a second. What ended processes had, and nobody has come for, is forgotten.

@@ -108,8 +108,8 @@ class ForwardedHeads:
                 raise FrameError(f"there is no endpoint {said.endpoint}")
             endpoint = self._endpoints[said.endpoint]
             head = RequestHead(said.verb, said.path, Headers(said.fields), said.query, said.root)
-            immediate = endpoint.is_immediate(head)
-            known = KnownHead(endpoint, head, immediate, immediate and endpoint.clears(head))
+            immediate = endpoint.can_serve_inline(head)
+            known = KnownHead(endpoint, head, immediate, immediate and endpoint.is_head_valid(head))
             if len(data) <= _LONGEST:
                 self._read.remember(data, known)
         return known

@@ -20,7 +20,7 @@ from mcpbus.cluster.link import Link
 from mcpbus.cluster.linked_request import ForwardTo, RemoteRequest
 from mcpbus.cluster.links import unreachable
 from mcpbus.cluster.locator import Locator
-from mcpbus.cluster.mentions import names_nothing, session_of
+from mcpbus.cluster.mentions import has_no_target, session_of
 from mcpbus.cluster.messages import Open, encode
 from mcpbus.cluster.node import Node
 from mcpbus.cluster.owed_replies import UnsentResponses
@@ -65,7 +65,7 @@ class ClusterEndpoint(Endpoint):
         self, head: RequestHead, body: bytes, outlet: InlineResponseSink, *, cleared: bool = False
     ) -> HttpResponse | EagerTask | None:
         """See `Endpoint.respond`. What is elsewhere has a task."""
-        if cleared and head.path == self.options.path and names_nothing(head.headers, body):
+        if cleared and head.path == self.options.path and has_no_target(head.headers, body):
             return super().respond(head, body, outlet, cleared=cleared)
         home = self._affinity.destination(head, body)
         if home is None:
@@ -73,7 +73,7 @@ class ClusterEndpoint(Endpoint):
         link = self._node.link(home)
         go_on = partial(self._answer_apart, body=body, home=home)
         if link is None or len(body) > SHORT_BYTES:
-            outlet.answer_apart(go_on)
+            outlet.respond_in_task(go_on)
         else:
             InlineForward(link, self._ask(head, outlet.peer, body), go_on).ask(outlet)
         return None
@@ -103,7 +103,7 @@ class ClusterEndpoint(Endpoint):
             if isinstance(outlet, RemoteRequest):
                 self._node.start(outlet.serve)
             else:
-                outlet.answer_apart(partial(self._answer_apart, body=body, home=self._node.home))
+                outlet.respond_in_task(partial(self._answer_apart, body=body, home=self._node.home))
             return None
 
     async def serve(self, http: HttpRequest) -> HttpResponse | None:
@@ -114,10 +114,10 @@ class ClusterEndpoint(Endpoint):
         asks = head.verb == "POST" and (
             session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers)
         )
-        if home is None and not asks and not self._affinity.home_to_be(head, body):
+        if home is None and not asks and not self._affinity.next_node(head, body):
             return await self._serve_or_forward(http, body)
         if head.verb == "POST":
-            content = self.heads.judge_content(head)
+            content = self.heads.validate_content(head)
             if isinstance(content, HttpResponse):
                 return await super().serve(http)
             try:
@@ -145,7 +145,7 @@ class ClusterEndpoint(Endpoint):
         if session is None:
             return True
         lease = self._bus.lease
-        lasts = lease is None or lease.lasts or head.verb == "GET"
+        lasts = lease is None or lease.is_valid or head.verb == "GET"
         return lasts and session in self._bus.sessions and not self._node.hand_over.has(session)
 
     respond_here = Endpoint.respond
@@ -158,7 +158,7 @@ class ClusterEndpoint(Endpoint):
             return await super().serve(http)
         body = await http.read_body(self.max_body_bytes)
         http = BufferedRequest(http, body, http.host)
-        if self._affinity.home_to_be(http.head, body or b"") is not None:
+        if self._affinity.next_node(http.head, body or b"") is not None:
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):

@@ -115,12 +115,12 @@ class DirectoryHeldStore:
         names, written = [*gone], False
         try:
             while len(names) > _AT_ONCE:
-                await asking(self._directory.take(self._ownership, names[:_AT_ONCE]))
+                await asking(self._directory.pop_held(self._ownership, names[:_AT_ONCE]))
                 del names[:_AT_ONCE]
             if held:
-                await asking(self._directory.hold(self._ownership, held, names))
+                await asking(self._directory.append_held(self._ownership, held, names))
             elif names:
-                await asking(self._directory.take(self._ownership, names))
+                await asking(self._directory.pop_held(self._ownership, names))
             written = True
         finally:
             if not written:  # perhaps it was nevertheless

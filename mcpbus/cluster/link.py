@@ -154,7 +154,7 @@ class Link:
         self.closed = True
         self._whole.cancel()
 
-    async def end_in_order(self) -> None:
+    async def close_gracefully(self) -> None:
         """End it once all is said to what has come; what comes from now on may be asked elsewhere, which the other end is told."""
         self._leaving = True
         with trio.move_on_after(_FAREWELL_SECONDS):

@@ -39,10 +39,10 @@ class ForwardTo:
 class ClusterServedEndpoint(Protocol):
     """An endpoint, as those who are connected to other processes use it."""
 
-    def is_immediate(self, head: RequestHead, /) -> bool:
+    def can_serve_inline(self, head: RequestHead, /) -> bool:
         """See `Endpoint.is_immediate`."""
 
-    def clears(self, head: RequestHead, /) -> bool:
+    def is_head_valid(self, head: RequestHead, /) -> bool:
         """See `Endpoint.clears`."""
 
     def is_here(self, head: RequestHead, /) -> bool:
@@ -59,7 +59,7 @@ class ClusterServedEndpoint(Protocol):
     def entered(self, answer: HttpResponse, /) -> RecordedResponse:
         """See `Endpoint.entered`."""
 
-    def enter(self, answer: HttpResponse, /) -> SettleableResponse | None:
+    def record_response(self, answer: HttpResponse, /) -> SettleableResponse | None:
         """See `Endpoint.enter`."""
 
     async def stream(self, http: HttpRequest, opened: StreamedResponse, /) -> None:
@@ -107,7 +107,7 @@ class RemoteRequest(msgspec.Struct, eq=False):
     bounds_writes: ClassVar[bool] = (
         True  # the process that the client is connected to sees how much that takes
     )
-    cleared: ClassVar[bool] = False
+    head_validated: ClassVar[bool] = False
     host: ClassVar[None] = None
 
     _place: RequestHost
@@ -152,9 +152,9 @@ class RemoteRequest(msgspec.Struct, eq=False):
 
     def open(self, opened: StreamedResponse) -> None:
         """See `ResponseSink`."""
-        self.answer_apart(partial(self._stream, opened))
+        self.respond_in_task(partial(self._stream, opened))
 
-    def wait(self, request: KeepAliveHandler, quiet: float) -> Self | None:
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> Self | None:
         """See `ResponseSink`."""
         if self._gone:
             return None
@@ -187,9 +187,9 @@ class RemoteRequest(msgspec.Struct, eq=False):
         """See `InlineResponseSink`."""
         self._wait_no_longer()
         if len(answer.body) > SHORT_BYTES:
-            self.answer_apart(partial(_answer_within, self._endpoint.entered(answer), answer))
+            self.respond_in_task(partial(_answer_within, self._endpoint.entered(answer), answer))
             return
-        self._entry = self._endpoint.enter(answer)
+        self._entry = self._endpoint.record_response(answer)
         self._started = self._finished = True
         if self._gone:
             self._settle()
@@ -202,7 +202,7 @@ class RemoteRequest(msgspec.Struct, eq=False):
         self._report(failure)
         self.end()
 
-    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `InlineResponseSink`."""
         self._wait_no_longer()
         self._place.start(self._answer_apart, answer)

@@ -94,7 +94,7 @@ class LinkPool:
         async with trio.open_nursery() as nursery:
             for links in self.by_home.values():
                 for link in links:
-                    nursery.start_soon(link.end_in_order)
+                    nursery.start_soon(link.close_gracefully)
 
     def end(self) -> None:
         """Dial nobody from now on: where links run has ended."""

@@ -85,7 +85,7 @@ class Locator:
         if kept is None:
             self._node.hand_over.forget(session)
         elif session in self._bus.sessions:
-            self._node.records.heed(self._bus.sessions[session], kept.ownership)
+            self._node.records.check_for_takeovers(self._bus.sessions[session], kept.ownership)
         return kept
 
     def _may_adopt(self, owner: str, ended: str) -> bool:

@@ -61,7 +61,7 @@ class _TargetEnvelope(msgspec.Struct):
 _decode_message = msgspec.json.Decoder(_TargetEnvelope).decode
 
 
-def names_nothing(headers: Headers, body: bytes) -> bool:
+def has_no_target(headers: Headers, body: bytes) -> bool:
     """Whether a POST surely names nothing, told in few steps: a modern one has no session. Of any other, more has to be looked at."""
     # To ask whether bytes are "in" others takes twice as long.
     said = headers.announcement
@@ -119,7 +119,7 @@ def read_messages(
         return []
 
 
-def is_for_nobody(body: bytes, session: Session) -> bool:
+def is_response_only(body: bytes, session: Session) -> bool:
     """Whether a client says nothing but answers and cancellations, of questions and requests that a session does not have."""
     said = read_messages(body)
     return bool(said) and all(_has_nobody(each, session) for each in said)

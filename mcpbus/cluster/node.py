@@ -38,7 +38,7 @@ from mcpbus.core.receipt import Broadcast
 from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.owners import Peer
-from mcpbus.transports.refusals import plain
+from mcpbus.transports.refusals import sanitize_for_log
 
 _log = logging.getLogger("mcpbus")
 
@@ -107,7 +107,7 @@ class Node:
         )
         bus.say_in_order = self.remote_sessions.say_in_order
         self.records.pass_on = self.remote_sessions.pass_on
-        bus.abandon = self.abandon
+        bus.abort_remote_requests = self.abandon
         bus.lease = Lease()
         await self._nursery.start(self._open_work)
         await self._nursery.start(partial(directory.listen, self.home, self.links.accept, bus.lease))
@@ -176,8 +176,8 @@ class Node:
         if self._bus is not None:
             lease, seconds = self._bus.lease, self._bus.limits.idle_timeout
             # Who was not heard of for so long may have been taken for ended.
-            lapsed = lease is not None and not lease.lasts
-            for name in await directory.tend(self.records.ownerships, seconds):
+            lapsed = lease is not None and not lease.is_valid
+            for name in await directory.maintain(self.records.ownerships, seconds):
                 if name in self._bus.sessions:
                     self.records.note(self._bus.sessions[name])
             if lapsed:
@@ -200,7 +200,7 @@ class Node:
             ServerOverloaded: The directory does not answer.
         """
         with self.records.asking():
-            kept = await self._cluster.directory.look(session)
+            kept = await self._cluster.directory.get(session)
         return None if self.records.is_leaving(session) else kept
 
     # -- requests of others ----------------------------------------------------------------------
@@ -232,7 +232,7 @@ class Node:
 
     def report(self, head: RequestHead, failure: BaseException) -> None:
         """Tell that the application failed."""
-        verb, path = plain(head.verb), plain(head.path)
+        verb, path = sanitize_for_log(head.verb), sanitize_for_log(head.path)
         _log.error("the application raised while it served %s %s", verb, path, exc_info=failure)
 
     def anybody(self, *, but: Collection[str]) -> str:
@@ -271,7 +271,7 @@ class Node:
             name = None if said.list is None else _LISTS.get(said.list)
             # Newer processes may have more lists, of which nobody here wants to hear.
             broadcast = (
-                self._bus.tell_here(ChangeEvent(name, said.uri)) if name == said.list else Broadcast(())
+                self._bus.publish_local(ChangeEvent(name, said.uri)) if name == said.list else Broadcast(())
             )
             self._told_changes.keep(link.home, said.number, broadcast)
 
@@ -289,9 +289,9 @@ class Node:
         bus = self._bus
         if bus is not None:
             for name in _LISTS.values():
-                bus.tell_here(ChangeEvent(name))
+                bus.publish_local(ChangeEvent(name))
             for uri in bus.topics.uris:
-                bus.tell_here(ChangeEvent(None, uri))
+                bus.publish_local(ChangeEvent(None, uri))
 
 
 @asynccontextmanager

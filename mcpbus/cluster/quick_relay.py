@@ -45,9 +45,9 @@ class InlineForward:
 
     def ask(self, outlet: InlineResponseSink) -> None:
         """Ask. No schedule point."""
-        ready = outlet.wait(self, math.inf)
+        ready = outlet.on_handler_waiting(self, math.inf)
         if ready is None:
-            outlet.answer_apart(self._go_on)
+            outlet.respond_in_task(self._go_on)
         elif not self._left:
             self._outlet = ready
             self._number = self._link.open(self, self._asked, flush_last=ready.flush_last)
@@ -78,7 +78,7 @@ class InlineForward:
 
     def _answer_apart(self) -> ForwardedRequest:
         forwarded = ForwardedRequest(self._link, self._asked, self._number)
-        self._outlet.answer_apart(partial(self._go_on, forwarded=forwarded))
+        self._outlet.respond_in_task(partial(self._go_on, forwarded=forwarded))
         return forwarded
 
 

@@ -300,7 +300,7 @@ class Records:
             return LOST
         return MOVED if name in entry.found else None
 
-    def heed(self, session: Session, found: SessionClaim) -> None:
+    def check_for_takeovers(self, session: Session, found: SessionClaim) -> None:
         """Take note of who has a session that is here, as the directory has it."""
         entry = self._entries.get(session.id)
         # The directory may have lost a later epoch.

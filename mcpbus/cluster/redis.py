@@ -64,7 +64,7 @@ def _check_tls(_: object, __: object, tls: Any) -> None:
 class RedisReplicas:
     """Replicas: processes on any machines that serve the same server, and find each other in Redis or Valkey.
 
-    They speak to each other over TCP, and prove to each other that they have one of the server's `state_keys`, from which their keys are
+    They speak to each other over TCP, and prove to each other that they have one of the server's `secret_keys`, from which their keys are
     made. Without any they share a random one that is in Redis, and can be reached from the same machine alone.
 
     Attributes:
@@ -119,12 +119,12 @@ class RedisReplicas:
         link = HostPort.parse(self.link)
         if len(secrets) > MOST_KEYS:
             raise JoinError(
-                f"replicas can tell each other of {MOST_KEYS} state_keys, and there are {len(secrets)}"
+                f"replicas can tell each other of {MOST_KEYS} secret_keys, and there are {len(secrets)}"
             )
         if not secrets and not is_loopback_host(link.host):
             raise JoinError(
                 f"replicas that listen for each other on {self.link} need a secret in common: give all of them the same "
-                f"Server(state_keys=[...]), or link='{_LOOPBACK}:0' if they are on one machine"
+                f"Server(secret_keys=[...]), or link='{_LOOPBACK}:0' if they are on one machine"
             )
         try:
             yield await self._meet(redis, link, secrets)

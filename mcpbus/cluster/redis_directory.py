@@ -179,7 +179,7 @@ class RedisDirectory:
         if await self._redis.call("GET", place) != key:
             _log.error(
                 "Redis lost the key that replicas have in common, and those that have begun since then have another one: they know no session "
-                "of this one. Restart those, or this one; with Server(state_keys=[...]) none is kept in Redis"
+                "of this one. Restart those, or this one; with Server(secret_keys=[...]) none is kept in Redis"
             )
 
     def _be_sure(self) -> None:
@@ -224,7 +224,7 @@ class RedisDirectory:
         """See `ClusterDirectory`."""
         await self._write(scripts.REMOVE, ownership)
 
-    async def hold(
+    async def append_held(
         self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
     ) -> None:
         """See `ClusterDirectory`."""
@@ -235,7 +235,7 @@ class RedisDirectory:
             await self._check_loss()
             raise OSError("Redis has lost the session, and is to be told of it before")
 
-    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
+    async def pop_held(self, ownership: SessionClaim, names: Collection[str]) -> None:
         """See `ClusterDirectory`."""
         if await self._write(scripts.HOLD, ownership, 0, *names) == scripts.MISSING:
             await self._check_loss()
@@ -268,7 +268,7 @@ class RedisDirectory:
             raise FencedError
         return int(done)
 
-    async def look(self, name: str) -> StoredSession | None:
+    async def get(self, name: str) -> StoredSession | None:
         """See `ClusterDirectory`."""
         kept = _kept(name, await self._redis.run(scripts.LOOK, self._keys(name)))
         if kept is None and await self._may_be_put_back():
@@ -285,14 +285,14 @@ class RedisDirectory:
         asked: list[Value] = [home, f"{self._prefix}:r:", self._milliseconds]
         return _kept(name, await self._redis.run(scripts.CLAIM, self._keys(name), asked))
 
-    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+    async def claim_round(self, name: str, user: str, seconds: float) -> bool:
         """See `ClusterDirectory`."""
         place, milliseconds = f"{self._prefix}:q:{name}", max(1, round(seconds * 1000))
         if await self._redis.call("SET", place, user, "NX", "PX", milliseconds) is not None:
             return True
         return bool(await self._redis.call("GET", place) == user.encode())
 
-    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
+    async def maintain(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
         """See `ClusterDirectory`."""
         self._seconds = min(seconds + _OUTLAST_SECONDS, _LONGEST_SECONDS)
         now, found = trio.current_time(), self._found_data_set

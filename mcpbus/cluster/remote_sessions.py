@@ -6,7 +6,7 @@ from weakref import WeakValueDictionary
 import msgspec
 import trio
 
-from mcpbus.cluster.courier import OrderedSessionSender, PeerNodes, describe_fate, say
+from mcpbus.cluster.courier import OrderedSessionSender, PeerNodes, encode_fate, say
 from mcpbus.cluster.directory import SessionClaim
 from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.link import Link
@@ -55,7 +55,7 @@ class ClusterSessions:
             return None
         kept = await self._others.look(session_id)
         if session_id in self._bus.sessions:  # it was taken over meanwhile
-            return await self._bus.find_anywhere(session_id, principal)
+            return await self._bus.find_session(session_id, principal)
         if kept is None:
             return None
         try:
@@ -103,7 +103,7 @@ class ClusterSessions:
             return
         fate = None if told.held is None else self._records.fate_of_held(told.session, *told.held)
         if fate is not None:
-            link.send(FrameKind.TOLD, channel, describe_fate(fate))
+            link.send(FrameKind.TOLD, channel, encode_fate(fate))
             return
         receipt = self._bus.ledger.adopt(told.method)
         say(session, told, receipt)
@@ -112,4 +112,4 @@ class ClusterSessions:
 
 async def _tell_fate(link: Link, channel: int, receipt: Receipt) -> None:
     """Tell what became of a message, once it is known; there are no more of these than messages that wait."""
-    link.send(FrameKind.TOLD, channel, describe_fate(await receipt.settled()))
+    link.send(FrameKind.TOLD, channel, encode_fate(await receipt.settled()))

@@ -32,7 +32,7 @@ class DirectoryRounds:
         """See `RoundRegistry`."""
         user = secrets.token_urlsafe(8)
         with self._records.asking():
-            return await self._directory.use_round(
+            return await self._directory.claim_round(
                 state.round.hex(), user, max(1.0, state.expires - self._sealer.now())
             )
 

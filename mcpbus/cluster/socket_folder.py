@@ -83,7 +83,7 @@ class FolderDirectory:
         await trio.lowlevel.checkpoint()
         self._place(ownership).unlink(missing_ok=True)
 
-    async def hold(
+    async def append_held(
         self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
     ) -> None:
         """See `ClusterDirectory`."""
@@ -92,7 +92,7 @@ class FolderDirectory:
         file.held.update({name: (each.data, now + each.seconds) for name, each in held.items()})
         self._write_without(ownership, file, gone)
 
-    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
+    async def pop_held(self, ownership: SessionClaim, names: Collection[str]) -> None:
         """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         self._write_without(ownership, self._read(ownership), names)
@@ -114,7 +114,7 @@ class FolderDirectory:
             return False
         return True
 
-    async def look(self, name: str) -> StoredSession | None:
+    async def get(self, name: str) -> StoredSession | None:
         """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         for _ in range(2):  # it may have gone from one place to another one meanwhile
@@ -132,14 +132,14 @@ class FolderDirectory:
         self._make_folder(home)
         with suppress(FileNotFoundError):
             (self.records / ended / name).rename(self.records / home / name)
-        return await self.look(name)
+        return await self.get(name)
 
-    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+    async def claim_round(self, name: str, user: str, seconds: float) -> bool:
         """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         return self._rounds.use(name, user, seconds)
 
-    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:  # noqa: ARG002 - they are here
+    async def maintain(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:  # noqa: ARG002 - they are here
         """See `ClusterDirectory`."""
         kept = {folder.name for folder in self._folders()}
         for home in self._orphans.left(kept.difference(await self.homes()), seconds):

@@ -98,9 +98,7 @@ class _FateReplyChannel:
         with self._asked:
             fates = await self._broadcast.settled()
             said = [
-                (f.verdict.value, None if f.reason is None else f.reason.value, n)
-                for f, n in fates.items()
-                if f
+                (f.kind.value, None if f.reason is None else f.reason.value, n) for f, n in fates.items() if f
             ]
             self._link.send(FrameKind.FATES, self._channel, encode(Fates(said, known=True)))
         self._link.leave(self._channel)

@@ -62,7 +62,7 @@ class InputResponses(msgspec.Struct):
 
     def fill(self, ask: InputRound) -> None:
         """Answer questions with what has come; one whose answer cannot be used stays open."""
-        for key in ask.open:
+        for key in ask.unanswered:
             if key in self.given:
                 answer = self.given.pop(key)
                 try:

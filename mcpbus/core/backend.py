@@ -96,7 +96,7 @@ class Backend(Protocol):
         """Return how long a client may listen with the token that it has brought; infinite where tokens do not expire."""
 
     @property
-    def registers(self) -> bool:
+    def has_session_hooks(self) -> bool:
         """Whether it has something to do before an initialize is answered."""
 
     async def register(self, session: Session, context: RequestContext | None, /) -> None:
@@ -110,23 +110,23 @@ class Backend(Protocol):
             ProtocolError: What to answer instead.
         """
 
-    def farewell(self, session: Session, /) -> Callable[[], Awaitable[object]] | None:
+    def session_end_hook(self, session: Session, /) -> Callable[[], Awaitable[object]] | None:
         """What is to run, in a task of its own, now that a session has ended that was registered; None for nothing.
 
         It ends in time by itself, and raises nothing of an author's.
         """
 
-    def listener(self, method: str, /) -> Listener | None:
+    def notification_hook(self, method: str, /) -> Listener | None:
         """What is to run for a client's notification of this method, in a task of its own; None for nothing.
 
         It ends in time by itself, and raises nothing of an author's.
         """
 
     @property
-    def hears_elsewhere(self) -> bool:
-        """Whether it hears elsewhere of changes of resources, and has to be there first; see `until_heard`."""
+    def has_upstream_subscriptions(self) -> bool:
+        """Whether it hears elsewhere of changes of resources, and has to be there first; see `wait_subscribed`."""
 
-    async def until_heard(self, uris: Collection[str], key: Hashable, /) -> None:
+    async def wait_subscribed(self, uris: Collection[str], key: Hashable, /) -> None:
         """Wait until changes of these resources are heard of, to which somebody has subscribed.
 
         It ends in time by itself, and raises nothing.

@@ -114,22 +114,22 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
         bus: The bus.
         context: What is asked, and by whom.
         handler: What answers it.
-        carrier: The request by which it speaks to its client, or the task that it is; or the silence that keeps it.
+        sink: The request by which it speaks to its client, or the task that it is; or the silence that keeps it.
         stream: Where what is said leaves; None if nothing was said yet, or nobody is reached any more.
         task: The handler's task, while it runs.
         task_id: The id of the task that the call is for its client, or None.
-        beginning: Whether it is about to become one; what is asked meanwhile waits for that.
+        becoming_task: Whether it is about to become one; what is asked meanwhile waits for that.
         account: Where it is counted what it keeps in memory, if that is worth it.
     """
 
     bus: BusServices
     context: RequestContext
     handler: Handler
-    carrier: MessageSink | TaskSink | NullSink = NullSink(Reason.FAILED)
+    sink: MessageSink | TaskSink | NullSink = NullSink(Reason.INTERNAL_ERROR)
     stream: MessageStream | None = None
     task: Task | None = None
     task_id: str | None = None
-    beginning: bool = False
+    becoming_task: bool = False
     account: MemoryAccount | None = None
     _answers: InputResponses | None = None
     _name: str | None = None
@@ -155,13 +155,13 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
 
     def _make_room(self) -> None:
         """End, and tell why by what carries it. One that has not begun is refused instead."""
-        if isinstance(self.carrier, NullSink):
+        if isinstance(self.sink, NullSink):
             self.cancel()
         elif self.task is not None:
-            self.carrier.address.tell(FailRequest(_TOO_MUCH))
+            self.sink.address.tell(FailRequest(_TOO_MUCH))
 
     @property
-    def gives_up(self) -> bool:
+    def evicted(self) -> bool:
         """Whether it is to end, since too much is kept in memory, and for it the most."""
         return self.account is not None and self.account.leaving
 
@@ -171,9 +171,9 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
             self.account.close()
 
     @property
-    def tail(self) -> Tail:
+    def result_suffix(self) -> Tail:
         """What ends each result for its client."""
-        return self.bus.tails[self.context.revision]
+        return self.bus.result_suffixes[self.context.revision]
 
     @property
     def answers(self) -> InputResponses:
@@ -187,21 +187,23 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
         self._answers = answers
 
     @property
-    def speechless(self) -> bool:
+    def unreachable(self) -> bool:
         """Whether what is said now reaches nobody."""
-        return isinstance(self.carrier, NullSink)
+        return isinstance(self.sink, NullSink)
 
     @property
-    def direct(self) -> bool:
+    def asks_directly(self) -> bool:
         """Whether questions go to who carries it when they are asked; otherwise the request is answered with them."""
-        return self.context.revision.era is Era.LEGACY or (self.task_id is not None and not self.beginning)
+        return self.context.revision.era is Era.LEGACY or (
+            self.task_id is not None and not self.becoming_task
+        )
 
-    def engage(self, message: object) -> bool:
+    def deliver(self, message: object) -> bool:
         """Tell it something, and return whether it took it: not once it has ended, or its request without it."""
         if not self.active:
-            if isinstance(self.carrier, MessageSink):
-                self.carrier.address  # noqa: B018 - if its client turns out to have gone, it ends
-            if self.speechless:
+            if isinstance(self.sink, MessageSink):
+                self.sink.address  # noqa: B018 - if its client turns out to have gone, it ends
+            if self.unreachable:
                 return False
         return self.address.tell(message) is None
 
@@ -214,8 +216,8 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
 
     def _report(self, message: object) -> None:
         """Tell whoever carries it."""
-        if not isinstance(self.carrier, NullSink):
-            self.carrier.address.tell(message)
+        if not isinstance(self.sink, NullSink):
+            self.sink.address.tell(message)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -246,8 +248,8 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
         self.address.tell(_Evicted())
 
     def _lapse(self, message: _SuspensionExpired) -> None:
-        self.bus.reached.note(
-            "parked_timeout",
+        self.bus.limit_monitor.note(
+            "suspended_timeout",
             self.context.owner,
             "a call that waited for its client was given up",
             usual=True,
@@ -273,14 +275,14 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
         if self._asks is None:
             self._asks = InputRounds()
         asks = self._asks
-        if not self.direct:
+        if not self.asks_directly:
             if not asks and self._lapse_timer is None:
                 # What is asked in the same turn goes out together.
                 self.cell.after(0, Park())
-        elif not isinstance(self.carrier, NullSink):
+        elif not isinstance(self.sink, NullSink):
             self._report(ask)
         else:
-            ask.fail(cannot_ask(self.carrier.reason.value))
+            ask.fail(cannot_ask(self.sink.reason.value))
         asks.add(ask)
 
     def _withdraw(self, message: InputWithdrawn) -> None:
@@ -290,7 +292,7 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
 
     def _park(self, _message: Park) -> None:
         asks = list(self._asks or ())
-        if not asks or self.speechless or self.beginning or self._lapse_timer is not None:
+        if not asks or self.unreachable or self.becoming_task or self._lapse_timer is not None:
             return
         self._lapse_timer = self.cell.after(self.bus.parked_calls.timeout, _SuspensionExpired())
         self._report(Finished(self._require(asks, None), parked=True))
@@ -309,10 +311,10 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
         requests = {
             key: {"method": ask.questions[key].method, "params": ask.params[key]}
             for ask in asks
-            for key in ask.open
+            for key in ask.unanswered
         }
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
-        result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.tail.input_required
+        result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.result_suffix.input_required
         if not again:
             parked = SuspendedCall(name, self, self.context.principal, self._give_way, self.context.owner)
             self.bus.parked_calls.park(self._name, parked)
@@ -332,7 +334,7 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
 
     def _hand_over(self, message: BecomeTask) -> None:
         self._report(Finished(message.result, parked=True))
-        self.carrier, self.beginning = TaskSink(message.task, self.bus), False
+        self.sink, self.becoming_task = TaskSink(message.task, self.bus), False
         # Another part of the handler asked meanwhile: its question is the task's first.
         for ask in self._asks or ():
             self._report(ask)

@@ -33,8 +33,8 @@ class TaskSink(msgspec.Struct, frozen=True):
 
     def say(self, said: OutboundNotification | Progress) -> bool:
         """See `MessageSink.say`."""
-        said.receipt.enter()
-        self.bus.make_way(said.data)
+        said.receipt.emit()
+        self.bus.flush_mailbox(said.data)
         self.address.tell(said)
         return said.receipt.fate is not None
 
@@ -50,6 +50,6 @@ class NullSink(msgspec.Struct, frozen=True):
 
     def say(self, said: OutboundNotification | Progress) -> bool:
         """See `MessageSink.say`. It is discarded."""
-        said.receipt.enter()
+        said.receipt.emit()
         said.receipt.discard(self.reason)
         return True

@@ -22,7 +22,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_request,
     encode_value,
 )
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.nesting import TOO_DEEP, nests_too_deeply
 from mcpbus.protocol.revisions import Era
@@ -71,12 +71,12 @@ class LegacyInputRequests:
         if self._session.input_ended is not None:
             ask.fail(cannot_ask(self._session.input_ended))
             return
-        for key in ask.open:
+        for key in ask.unanswered:
             if ask.settled:
                 return  # one of them was refused, and with it all
             method = ask.questions[key].method
             question_id = self._session.next_question_id()
-            receipt = self._session.bus.ledger.enter(method)
+            receipt = self._session.bus.ledger.emit(method)
             self._open[question_id] = (ask, key, receipt)
             self._of.setdefault(ask, {})[question_id] = None
             self._session.questions[question_id] = self._asker
@@ -150,7 +150,7 @@ class LegacyInputRequests:
             if asked is not None:
                 params = {"requestId": question_id, "reason": "The answer is no longer needed"}
                 data = encode_notification("notifications/cancelled", params)
-                receipt = self._session.bus.ledger.enter("notifications/cancelled")
+                receipt = self._session.bus.ledger.emit("notifications/cancelled")
                 if asked[0].via is not None and asked[0].via.stopped:
                     asked[0].via = None
                 kind = self._withdrawal if asked[0].via is None else MessageKind.WITHDRAWAL
@@ -202,6 +202,6 @@ def _read(text: bytes | msgspec.Raw) -> Any:
     if nests_too_deeply(text):
         raise invalid_answer(TOO_DEEP)
     try:
-        return decode_large(msgspec.json.decode, text)
+        return decode_without_gc(msgspec.json.decode, text)
     except msgspec.DecodeError as fault:
         raise invalid_answer(str(fault)) from None

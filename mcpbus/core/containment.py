@@ -61,7 +61,7 @@ class WrapBaseExceptions(msgspec.Struct):
             raise RuntimeError(f"{self.what} raised {error!r}") from error
 
 
-def run_each(what: str, steps: Iterable[Callable[[], object]]) -> None:
+def run_all(what: str, steps: Iterable[Callable[[], object]]) -> None:
     """Run all of these, whatever one of them raises: for an end that many wait for.
 
     Args:
@@ -79,7 +79,7 @@ def run_each(what: str, steps: Iterable[Callable[[], object]]) -> None:
         raise BaseExceptionGroup(f"{what} failed in part", failures)
 
 
-async def run_lasting(function: Callable[[], Awaitable[object]], what: str) -> NoReturn:
+async def run_forever(function: Callable[[], Awaitable[object]], what: str) -> NoReturn:
     """Run what serves many, and is to end by a cancellation alone.
 
     Args:

@@ -145,10 +145,10 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         Raises:
             RuntimeError: It has no lifespan.
         """
-        return state_of(self._bus.yielded)  # type: ignore[no-any-return]  # its author says what it is
+        return state_of(self._bus.lifespan_state)  # type: ignore[no-any-return]  # its author says what it is
 
     @property
-    def input_state(self) -> Any:
+    def round_state(self) -> Any:
         """What the handler's last run left with `InputRequired`; None in a first run."""
         return self._call.answers.state
 
@@ -252,7 +252,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         """The id of the task that the call is; None if it is none."""
         return self._call.task_id
 
-    async def task_message(self, message: str | None) -> None:
+    async def set_task_message(self, message: str | None) -> None:
         """Show people who look at the task what it is doing; None shows nothing. Does nothing if it is no task."""
         self._bus.check_handler_thread()
         self.bus.tasks.say(self._call, message)
@@ -273,8 +273,8 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         self._bus.check_handler_thread()
         check_told_seconds("close_stream()", 0, retry=retry)
         call = self._call
-        if isinstance(call.carrier, MessageSink) and call.context.revision.priming:
-            call.carrier.tell(CloseConnection(retry))
+        if isinstance(call.sink, MessageSink) and call.context.revision.priming:
+            call.sink.tell(CloseConnection(retry))
         await trio.lowlevel.checkpoint()
 
     def prepare(
@@ -306,10 +306,10 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         bound = answered_within(self._bus, context.owner, timeout, context.revision.era)
         ask = self.prepare({answers.unique(key or q.label): q for key, q in questions.items()}, on_progress)
         answers.fill(ask)
-        with answers.open.waiting(ask, call.engage), bound:
+        with answers.open.waiting(ask, call.deliver), bound:
             if context.legacy_session is not None:
                 await context.legacy_session.until_initialized()
-            if ask.open and not call.engage(ask):
+            if ask.unanswered and not call.deliver(ask):
                 await trio.lowlevel.checkpoint_if_cancelled()  # its client has gone, as a rule
                 raise cannot_ask("its request has ended")
             return list((await ask.wait()).values())
@@ -317,7 +317,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
     def pass_on(self, said: OutboundNotification | Progress) -> Receipt:
         """Send what somebody else has said, as soon as it is said, and let nobody run meanwhile. For the bus."""
         self._bus.check_handler_thread()
-        self._call.carrier.say(said)
+        self._call.sink.say(said)
         return said.receipt
 
     def relay_questions(
@@ -347,7 +347,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         call = self._call
         session = call.context.legacy_session
         assert session is not None  # noqa: S101 - the caller has it
-        carrier = call.carrier
+        carrier = call.sink
         return session.relay_questions(
             questions, via=carrier.address if isinstance(carrier, MessageSink) else None
         )
@@ -363,7 +363,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         while what was said is still on its way to the stream: so many things would arrive there together that some are lost.
         """
         self._bus.check_handler_thread()
-        has_room = self._call.carrier.say(said)
+        has_room = self._call.sink.say(said)
         self._in_a_row += 1
         if (
             has_room

@@ -57,7 +57,7 @@ class Hub(BusServices):
         event_store: What legacy clients can come back for, if there is one.
         event_breaker: Through which the event store is asked to keep something.
         time_slice: How long clients in process go on without letting others run.
-        abandon: Ends what other processes have asked of this one, where no drain does; None if there are none.
+        abort_remote_requests: Ends what other processes have asked of this one, where no drain does; None if there are none.
         rounds: Knows the rounds that others have used; None likewise.
         remote_sessions: Those that others have; None likewise.
         draining: Whether who asks for its health is told that it ends.
@@ -82,7 +82,7 @@ class Hub(BusServices):
         self.backend = backend
         self.time_slice = TimeSlice(self)
         self.event_store = event_store
-        self.event_breaker = CircuitBreaker("event store", limits, self.reached)
+        self.event_breaker = CircuitBreaker("event store", limits, self.limit_monitor)
         self.tasks = TaskManager(self, MemoryTaskStore() if task_store is None else task_store)
         self.session_directory = SessionManager(
             self,
@@ -91,7 +91,7 @@ class Hub(BusServices):
         )
         self.sessions: Mapping[str, Session] = self.session_directory.by_id
         self._streams = ActiveCounter()
-        self.abandon: Callable[[], Awaitable[None]] | None = None
+        self.abort_remote_requests: Callable[[], Awaitable[None]] | None = None
         self.rounds: RoundRegistry | None = None
         self.remote_sessions: RemoteSessionLookup | None = None
         self.draining = False
@@ -121,12 +121,12 @@ class Hub(BusServices):
 
     def _tell_all(self, change: ChangeEvent) -> Broadcast:
         """Tell a change here and elsewhere; the receipts are for those here."""
-        broadcast = self.tell_here(change)
+        broadcast = self.publish_local(change)
         if self.tell_elsewhere is not None:
             broadcast.elsewhere = (self.tell_elsewhere(change),)
         return broadcast
 
-    def tell_here(self, change: ChangeEvent) -> Broadcast:
+    def publish_local(self, change: ChangeEvent) -> Broadcast:
         """Tell a change to the clients of this process."""
         if change.list is not None:
             return self.list_changed(change.list)
@@ -163,7 +163,7 @@ class Hub(BusServices):
 
     # -- sessions and streams --------------------------------------------------------------------
 
-    async def find_anywhere(self, session_id: str, principal: object) -> Session | RemoteSession | None:
+    async def find_session(self, session_id: str, principal: object) -> Session | RemoteSession | None:
         """Return the session of that id in whichever process has it, if it is `principal`'s own.
 
         Args:
@@ -212,10 +212,10 @@ class Hub(BusServices):
         if session is not None:
             stream.owner = session.owner
             if kind is StreamKind.STANDALONE:
-                stream.returns_to = session.address
+                stream.session_address = session.address
             stream.log = self.open_log(kind, session, stream)
             if stream.log is not None:
-                stream.registry = session.streams
+                stream.resumable_streams = session.streams
         if kind is not StreamKind.RESPONSE:
             stream.address  # noqa: B018 - it is active from the beginning
         return stream
@@ -252,7 +252,7 @@ class Hub(BusServices):
             actors=inside.actors,
             tasks=inside.tasks,
             held_bytes=self.budget.held,
-            limits_reached=MappingProxyType({**self.reached.counts}),
+            limits_reached=MappingProxyType({**self.limit_monitor.counts}),
         )
 
     def dead_letters(self, callback: Callable[[DeadLetter], object]) -> Callable[[], None]:
@@ -290,7 +290,7 @@ class Hub(BusServices):
             await self.tasks.wait_idle()
             await self.session_directory.wait_handed_over()
         if patience.cancelled_caught:
-            self.reached.note("drain_seconds", None, "what still ran at the shutdown was ended")
+            self.limit_monitor.note("drain_timeout", None, "what still ran at the shutdown was ended")
         for slot in self.admission:
             if slot.address is not None:
                 slot.address.tell(FailRequest("The server is shutting down"))
@@ -317,8 +317,8 @@ async def _closed_first(hub: Hub) -> AsyncIterator[None]:
         yield
     except BaseException:
         hub.draining = hub.admission.closed = hub.listens.closed = True
-        if hub.abandon is not None:
-            await hub.abandon()
+        if hub.abort_remote_requests is not None:
+            await hub.abort_remote_requests()
         raise
 
 
@@ -335,7 +335,7 @@ async def open_hub(
     sealer: StateSealer,
     event_store: EventStore | None,
     task_store: TaskStore | None,
-    drain_seconds: float,
+    drain_timeout: float,
     process: str | None = None,
 ) -> AsyncIterator[HubT]:
     """Open what a backend serves, as a hub of some kind.
@@ -348,13 +348,13 @@ async def open_hub(
         sealer: Seals what clients carry between the rounds of a request.
         event_store: As for `Server.open`.
         task_store: As for `Server.open`.
-        drain_seconds: As for `Server.open`.
+        drain_timeout: As for `Server.open`.
         process: Names this process among those that serve with it; None if there are no others.
     """
     raised: Exception | None = None
     tasks: TaskManager | None = None
     try:
-        async with open_system(backend.name, mailboxes.settle, mailboxes.expendable, ProtocolError) as system:
+        async with open_system(backend.name, mailboxes.settle, mailboxes.may_drop, ProtocolError) as system:
             hub = kind(
                 backend,
                 system,
@@ -373,7 +373,7 @@ async def open_hub(
                         async with _closed_first(hub):
                             yield hub
                             if not hub._drained:  # noqa: SLF001 - its own opening
-                                await hub.drain(drain_seconds)
+                                await hub.drain(drain_timeout)
                     finally:
                         with trio.CancelScope(shield=True):  # until it is known what is kept
                             await hub.event_breaker.wait_idle()

@@ -45,7 +45,7 @@ class Lease:
         self._waiting: set[Address[object]] = set()
 
     @property
-    def lasts(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether it has not lapsed. It is asked of the clock: who was stopped for a while hears of nothing before."""
         return elapsed() < self.until
 

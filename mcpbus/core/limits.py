@@ -8,7 +8,7 @@ import attrs
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.keywords import Elsewhere, explained_as
 from mcpbus.protocol.levels import LogLevel
-from mcpbus.protocol.validators import flag, ge, gt, told_seconds
+from mcpbus.protocol.validators import flag, ge, gt, wire_duration
 
 DRAIN_SECONDS: Final = 5.0
 SLICE_BYTES: Final = 16 * 1024
@@ -18,8 +18,8 @@ SLICE_BYTES: Final = 16 * 1024
 
 _ELSEWHERE: Elsewhere = {
     "listens": lambda listens: f"write Server(..., listens={listens!r})",
-    "drain_seconds": lambda seconds: (
-        f"write server.run(drain_seconds={seconds!r}), or give it to whatever else opens"
+    "drain_timeout": lambda seconds: (
+        f"write server.run(drain_timeout={seconds!r}), or give it to whatever else opens"
     ),
 }
 
@@ -44,10 +44,10 @@ class Limits:
         max_subscriptions_per_session: Resources that one legacy session may subscribe to.
         max_listened_resources: Resources that one ``subscriptions/listen`` may name, and likewise tasks.
         abandoned_timeout: Seconds that a legacy request runs on after its stream was lost.
-        ask_timeout: Seconds to wait at most for a legacy client's answer to a question.
-        max_parked: Calls that may wait for a modern client to come back with answers; beyond it the oldest goes of
+        input_timeout: Seconds to wait at most for a legacy client's answer to a question.
+        max_suspended_calls: Calls that may wait for a modern client to come back with answers; beyond it the oldest goes of
             whoever has most.
-        parked_timeout: Seconds that each of them waits, and that the state which the client carries is good for.
+        suspended_timeout: Seconds that each of them waits, and that the state which the client carries is good for.
         max_running_tasks: Tasks whose handler runs, at once; a call that would be one more runs within its request,
             or is refused where its tool requires a task.
         max_tasks: Tasks at once, with those that have ended and whose result is kept; beyond it the oldest result makes
@@ -87,14 +87,14 @@ class Limits:
     max_subscriptions_per_session: int = attrs.field(default=1_000, validator=ge(0))
     max_listened_resources: int = attrs.field(default=1_000, validator=ge(0))
     abandoned_timeout: float = attrs.field(default=300.0, validator=gt(0))
-    ask_timeout: float = attrs.field(default=300.0, validator=gt(0))
-    max_parked: int = attrs.field(default=1_000, validator=ge(1))
-    parked_timeout: float = attrs.field(default=600.0, validator=gt(0))
+    input_timeout: float = attrs.field(default=300.0, validator=gt(0))
+    max_suspended_calls: int = attrs.field(default=1_000, validator=ge(1))
+    suspended_timeout: float = attrs.field(default=600.0, validator=gt(0))
     max_running_tasks: int = attrs.field(default=1_000, validator=ge(1))
     max_tasks: int = attrs.field(default=10_000, validator=ge(1))
     task_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
-    task_ttl: float = attrs.field(default=3600.0, validator=told_seconds)
-    task_poll_interval: float = attrs.field(default=1.0, validator=told_seconds)
+    task_ttl: float = attrs.field(default=3600.0, validator=wire_duration)
+    task_poll_interval: float = attrs.field(default=1.0, validator=wire_duration)
     memory_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=ge(1))
     outbox_items: int = attrs.field(default=1_024, validator=ge(1))
     outbox_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(1))

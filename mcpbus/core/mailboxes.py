@@ -24,13 +24,13 @@ from mcpbus.protocol.routes import Reason
 _LOSSES = {
     DeadLetterReason.FULL: Reason.OVERFLOW,
     DeadLetterReason.STOPPED: Reason.FINISHED,
-    DeadLetterReason.FAILED: Reason.FAILED,
+    DeadLetterReason.FAILED: Reason.INTERNAL_ERROR,
     DeadLetterReason.CLOSED: Reason.SESSION_ENDED,
     DeadLetterReason.LATE: Reason.FINISHED,
 }
 
 
-def expendable(message: object) -> bool:
+def may_drop(message: object) -> bool:
     """Tell whether a full mailbox may refuse a message; see the module."""
     if isinstance(message, OutboundMessage):
         return message.kind in BOUNDED

@@ -22,6 +22,6 @@ class MinDataRate(msgspec.Struct, frozen=True):
         """Return until when to wait for the first of it."""
         return now + self.seconds
 
-    def go_on(self, until: float, now: float, received: int) -> float:
+    def next_read(self, until: float, now: float, received: int) -> float:
         """Return until when to wait for more, now that so many bytes have come which were waited for until then."""
         return min(max(until, now) + received / self.bytes_per_second, now + self.seconds)

@@ -61,7 +61,7 @@ class InputRequestQuota(msgspec.Struct, gc=False):
             yield
         finally:
             self.count -= len(ask.questions)
-            if ask.open:
+            if ask.unanswered:
                 tell(InputWithdrawn(ask))
 
 
@@ -83,12 +83,12 @@ def answered_within(
 
 @contextmanager
 def _at_most(services: BusServices, owner: Hashable, timeout: float | None) -> Iterator[None]:
-    ceiling = services.limits.ask_timeout
+    ceiling = services.limits.input_timeout
     seconds = ceiling if timeout is None else min(timeout, ceiling)
     try:
         with trio.fail_after(seconds):
             yield
     except trio.TooSlowError:
         if seconds == ceiling:
-            services.reached.note("ask_timeout", owner, "a question was withdrawn")
+            services.limit_monitor.note("input_timeout", owner, "a question was withdrawn")
         raise timed_out(seconds) from None

@@ -66,4 +66,4 @@ class RemoteSessionLookup(Protocol):
     """The sessions over HTTP that other processes have."""
 
     async def find(self, session_id: str, principal: object, /) -> Session | RemoteSession | None:
-        """See `Hub.find_anywhere`; the session is not here, or about to be."""
+        """See `Hub.find_session`; the session is not here, or about to be."""

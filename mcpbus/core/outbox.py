@@ -107,7 +107,7 @@ class Withdrawal(OutboundMessage, eq=False, gc=False, kw_only=True):
     @property
     def due(self) -> bool:
         """Whether the question is more than something that waits beside it: only then is there anything to withdraw."""
-        return self.question.place is not Location.OUTBOX
+        return self.question.location is not Location.OUTBOX
 
 
 class Outbox:
@@ -119,10 +119,10 @@ class Outbox:
 
     Attributes:
         closed: Whether nothing is put in any more.
-        crowded: Whether half of the notifications wait that may, or more.
-        held: How many bytes wait, of whatever kind.
+        half_full: Whether half of the notifications wait that may, or more.
+        queued_bytes: How many bytes wait, of whatever kind.
         max_bytes: As given.
-        ease: Up to how many bytes may wait so that nobody has to hear of what joins them; 0 if somebody has to of all.
+        join_limit: Up to how many bytes may wait so that nobody has to hear of what joins them; 0 if somebody has to of all.
     """
 
     __slots__ = (
@@ -135,10 +135,10 @@ class Outbox:
         "_reserved_items",
         "_said",
         "closed",
-        "crowded",
-        "ease",
-        "held",
+        "half_full",
+        "join_limit",
         "max_bytes",
+        "queued_bytes",
     )
 
     def __init__(self, max_items: int, max_bytes: int) -> None:
@@ -146,12 +146,12 @@ class Outbox:
         self.max_bytes = max_bytes
         self._half_items = (max_items + 1) // 2
         self._half_bytes = (max_bytes + 1) // 2
-        self.crowded = False
+        self.half_full = False
         self._queue: list[OutboundMessage] | tuple[()] = ()  # most outboxes are empty, and share that
         self._reserved_items = 0  # of the kinds that are not bounded here, like the bytes
         self._reserved_bytes = 0
-        self.held = 0
-        self.ease = 0
+        self.queued_bytes = 0
+        self.join_limit = 0
         # For a client that takes nothing for long, to whom much is said: what is known of the queue once it was full.
         # Who says what, each once; None while that is not known.
         self._said: dict[_Said, OutboundMessage] | None = None
@@ -171,18 +171,18 @@ class Outbox:
         full = None
         if message.kind in BOUNDED:
             items = len(self._queue) - self._reserved_items + 1
-            waiting = self.held - self._reserved_bytes + size
+            waiting = self.queued_bytes - self._reserved_bytes + size
             if items >= self._half_items or waiting >= self._half_bytes:
                 if items > self._max_items or waiting > self.max_bytes:
                     full = "outbox_items" if items > self._max_items else "outbox_bytes"
                     if not self._make_room(message, size):
                         message.discard(Reason.OVERFLOW)
                         return full
-                self._judge_crowd(1, size)
+                self._validate_crowd(1, size)
         else:
             self._reserved_items += 1
             self._reserved_bytes += size
-        self.held += size
+        self.queued_bytes += size
         if self._said is not None and message.key is not None:
             self._note(message, self._said)
         message.receipt.move(_OUTBOX)
@@ -194,25 +194,25 @@ class Outbox:
 
     def begin(self, said: list[OutboundMessage], held: int) -> None:
         """Queue drafted notifications, which take so many bytes and do not crowd it, in an empty outbox; enter them in the books."""
-        self._queue, self.held = said, held
+        self._queue, self.queued_bytes = said, held
         enter_all(receipts_of(said), _OUTBOX)
 
-    def relax(self, most: int) -> None:
-        """Let others `join` what waits until that is taken, which will be soon; up to so many bytes, and before it is crowded.
+    def allow_joining(self, most: int) -> None:
+        """Let others `try_append` what waits until that is taken, which will be soon; up to so many bytes, and before it is crowded.
 
         Not once it was full: then it is noted of each who says what.
         """
         if self._queue and self._said is None:
-            self.ease = min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
+            self.join_limit = min(most, self._half_bytes, self._half_items * OVERHEAD_BYTES)
 
-    def join(self, message: OutboundMessage) -> bool:
+    def try_append(self, message: OutboundMessage) -> bool:
         """Queue a drafted notification, and enter it in the books, if nobody has to hear of it; return whether that is so."""
         size = len(message.data) + OVERHEAD_BYTES
-        held = self.held + size
-        if held >= self.ease:
+        held = self.queued_bytes + size
+        if held >= self.join_limit:
             return False
-        self.held = held
-        message.receipt.enter(_OUTBOX)
+        self.queued_bytes = held
+        message.receipt.emit(_OUTBOX)
         self._queue.append(message)  # type: ignore[union-attr]  # it is a list while others may join
         return True
 
@@ -227,24 +227,26 @@ class Outbox:
     def remove(self) -> list[OutboundMessage]:
         """Take everything that waits, in order, to be sent elsewhere or discarded."""
         batch = self._queue or []
-        self._queue, self._said, self.crowded = (), None, False
-        self._reserved_items = self._reserved_bytes = self._logs_from = self.held = self.ease = 0
+        self._queue, self._said, self.half_full = (), None, False
+        self._reserved_items = self._reserved_bytes = self._logs_from = self.queued_bytes = (
+            self.join_limit
+        ) = 0
         return batch
 
-    def purge(self, unwanted: Callable[[OutboundMessage], bool]) -> list[OutboundMessage]:
+    def remove_if(self, unwanted: Callable[[OutboundMessage], bool]) -> list[OutboundMessage]:
         """Take out what is `unwanted`; the rest keeps its order."""
         gone = [message for message in self._queue if unwanted(message)]
         self._drop(gone)
         return gone
 
     def _fits(self, size: int) -> bool:
-        items, waiting = len(self._queue) - self._reserved_items, self.held - self._reserved_bytes
+        items, waiting = len(self._queue) - self._reserved_items, self.queued_bytes - self._reserved_bytes
         return items < self._max_items and waiting + size <= self.max_bytes
 
-    def _judge_crowd(self, more: int = 0, more_bytes: int = 0) -> None:
+    def _validate_crowd(self, more: int = 0, more_bytes: int = 0) -> None:
         items = len(self._queue) - self._reserved_items + more
-        waiting = self.held - self._reserved_bytes + more_bytes
-        self.crowded = items >= self._half_items or waiting >= self._half_bytes
+        waiting = self.queued_bytes - self._reserved_bytes + more_bytes
+        self.half_full = items >= self._half_items or waiting >= self._half_bytes
 
     def _make_room(self, newcomer: OutboundMessage, size: int) -> bool:
         if size > self.max_bytes:
@@ -274,7 +276,7 @@ class Outbox:
                 else:
                     known[said] = message
         self._drop(superseded)
-        self._said, self.ease = known, 0
+        self._said, self.join_limit = known, 0
         for message in superseded:
             message.discard(Reason.SUPERSEDED)
 
@@ -315,11 +317,11 @@ class Outbox:
 
     def _uncount(self, message: OutboundMessage) -> None:
         size = len(message.data) + OVERHEAD_BYTES
-        self.held -= size
+        self.queued_bytes -= size
         if message.kind not in BOUNDED:
             self._reserved_items -= 1
             self._reserved_bytes -= size
-        self._judge_crowd()
+        self._validate_crowd()
 
 
 def overflowed(stream: StreamKind, message: OutboundMessage) -> str:

@@ -28,7 +28,7 @@ class Pace(msgspec.Struct):
     slow: int = 1
     long: int = 1
 
-    def doubt(self) -> None:
+    def mark_slow(self) -> None:
         """Expect the next turn to be slow, since this one seemed to be, perhaps for the sake of other processes."""
         self.slow = max(1, self.slow)
 

@@ -86,7 +86,7 @@ class SuspendedCalls(Generic[T]):
 
     def _note(self, owner: Hashable) -> None:
         if self._reached is not None:
-            self._reached.note("max_parked", owner, "a call that waited for its client was given up")
+            self._reached.note("max_suspended_calls", owner, "a call that waited for its client was given up")
 
     def leave(self, call: str) -> SuspendedCall[T]:
         """Take a call out.

@@ -84,7 +84,7 @@ class InputRound:
         return self._settled
 
     @property
-    def open(self) -> list[str]:
+    def unanswered(self) -> list[str]:
         """The keys of the questions that have no answer yet; none once it has failed."""
         return [] if self._settled else [key for key in self.questions if key not in self._answers]
 

@@ -38,11 +38,11 @@ class Fate(msgspec.Struct, frozen=True):
     """The end of a message.
 
     Attributes:
-        verdict: What became of the message.
+        kind: What became of the message.
         reason: Why it was discarded or refused; None for any other message.
     """
 
-    verdict: FateKind
+    kind: FateKind
     reason: Reason | None = None
 
     @classmethod
@@ -51,7 +51,7 @@ class Fate(msgspec.Struct, frozen=True):
         return _DISCARDED[reason]
 
     def __str__(self) -> str:
-        return self.verdict.value if self.reason is None else f"{self.verdict.value}: {self.reason.value}"
+        return self.kind.value if self.reason is None else f"{self.kind.value}: {self.reason.value}"
 
 
 DELIVERED = Fate(FateKind.DELIVERED)
@@ -69,13 +69,13 @@ class Location(IdentityEnum):
     """On its way to its stream: in some actor's mailbox, or with its request for as long as it may go out together with the answer."""
     HELD = "held"
     """Kept by its session until a stream opens that may carry it."""
-    KEPT = "kept"
+    REPLICATED = "kept"
     """Likewise, and where another process finds it that goes on with the session, should this one end."""
     OUTBOX = "outbox"
     """In the outbox of its stream."""
     WRITING = "writing"
     """Taken by the stream's writer; the write has not returned."""
-    AWAY = "away"
+    REMOTE = "away"
     """On its way to the process that has its session, or there, which tells its fate."""
 
 
@@ -108,7 +108,7 @@ class Ledger:
         self.stored = 0
         self.pending = dict.fromkeys(Location, 0)
 
-    def enter(self, method: str) -> "Receipt":
+    def emit(self, method: str) -> "Receipt":
         """Enter a new message in the books and return its receipt."""
         self.emitted += 1
         self.pending[_MAILBOX] += 1
@@ -120,7 +120,7 @@ class Ledger:
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
 
-    def record(self, fate: Fate) -> None:
+    def emit_settled(self, fate: Fate) -> None:
         """Enter a message that nobody needs a receipt of, since its fate is known already."""
         self.emitted += 1
         if fate is DELIVERED:
@@ -130,13 +130,13 @@ class Ledger:
 
     def count(self, fate: Fate, times: int = 1) -> None:
         """Count messages that have got this fate; for their receipts."""
-        if fate.verdict is _VERDICT_DELIVERED:
+        if fate.kind is _VERDICT_DELIVERED:
             self.delivered += times
-        elif fate.verdict is FateKind.STORED:
+        elif fate.kind is FateKind.STORED:
             self.stored += times
-        elif fate.verdict is FateKind.REFUSED:
+        elif fate.kind is FateKind.REFUSED:
             self.refused += times
-        elif fate.verdict is FateKind.MOVED:
+        elif fate.kind is FateKind.MOVED:
             self.moved += times
         elif fate.reason is not None:
             self.discarded[fate.reason] += times
@@ -168,7 +168,7 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         return self._fate
 
     @property
-    def place(self) -> Location | None:
+    def location(self) -> Location | None:
         """Where the message is pending, or None once it has a fate."""
         return self._place if self._fate is None else None
 
@@ -195,20 +195,20 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         return self._fate
 
     def move(self, place: Location) -> None:
-        """Note that the message is now in `place`. For the bus's own actors."""
+        """Note that the message is now in `location`. For the bus's own actors."""
         pending = self._ledger.pending
         pending[self._place] -= 1
         self._place = place
         pending[place] += 1
 
-    def enter(self, place: Location = _MAILBOX) -> None:
-        """Enter the message in the books, which is drafted, in `place`. For the bus's own actors."""
+    def emit(self, place: Location = _MAILBOX) -> None:
+        """Enter the message in the books, which is drafted, in `location`. For the bus's own actors."""
         ledger = self._ledger
         ledger.emitted += 1
         ledger.pending[place] += 1
         self._place = place
 
-    def enter_delivered(self) -> None:
+    def emit_delivered(self) -> None:
         """Enter the message in the books, which is drafted and written already. For the bus's own actors."""
         ledger = self._ledger
         ledger.emitted += 1

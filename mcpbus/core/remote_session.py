@@ -1,6 +1,6 @@
 """A session that another process has, as the rest of the program holds it: it can be spoken to, and that is all.
 
-What is said to it is in the books here, in `Location.AWAY`, until that process has told what became of it.
+What is said to it is in the books here, in `Location.REMOTE`, until that process has told what became of it.
 """
 
 from typing import Any, Final, Protocol
@@ -26,7 +26,7 @@ class RemoteSessionSender(Protocol):
 
 
 class RemoteSession:
-    """A legacy client that another process serves. Only the bus makes them, for `Bus.find_anywhere`.
+    """A legacy client that another process serves. Only the bus makes them, for `Bus.find_session`.
 
     It has those methods of `Session` that say something, and each of them does what it does there, where the session is. A receipt
     is `LOST` if the connection to that process ends before it has told the fate: the client may have been told nevertheless.
@@ -65,8 +65,8 @@ class RemoteSession:
         self._bus.check_thread("session.elicitation_complete")
         said = notification.elicitation_complete(self._bus.ledger, elicitation_id)
         if not self._revision.elicitation_ids:
-            said.receipt.enter()
-            said.receipt.discard(Reason.ERA)
+            said.receipt.emit()
+            said.receipt.discard(Reason.NOT_IN_REVISION)
             return said.receipt
         return self._say(said)
 
@@ -77,12 +77,12 @@ class RemoteSession:
             A receipt that is delivered once the process that has the session ends it.
         """
         self._bus.check_thread("session.close")
-        receipt = self._bus.ledger.enter(_CLOSE)
+        receipt = self._bus.ledger.emit(_CLOSE)
         self._teller.close(receipt)
         return receipt
 
     def _say(self, said: OutboundNotification) -> Receipt:
-        said.receipt.enter()
+        said.receipt.emit()
         self._teller.tell(said)
         return said.receipt
 

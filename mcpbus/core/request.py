@@ -66,11 +66,11 @@ class ResponseHandler(Protocol):
     """Who has the answer of a request written that is the only one on its stream."""
 
     @property
-    def gathers(self) -> bool:
+    def collects_notifications(self) -> bool:
         """See `mcpbus.transports.outlets.ResponseSink`."""
 
     @property
-    def keeps(self) -> bool:
+    def stores_first(self) -> bool:
         """Whether what is said, and the reply, is kept in a store before it is written."""
 
     def open(self, stream: MessageStream, /) -> None:
@@ -98,18 +98,18 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
     Attributes:
         slot: Its place at admission.
         open_stream: Opens the stream for its reply.
-        answering: Given the stream as soon as there is one, or the answer; None of a request on a stream that others share.
+        response_handler: Given the stream as soon as there is one, or the answer; None of a request on a stream that others share.
         session_id: The id of the session that its success opens, if it is an HTTP initialize.
         stream: Where what it says goes, and its reply; None as long as nothing was said.
-        gathered: What was said without a stream, and goes out together with what `run` returns; None if nothing was.
+        inline_notifications: What was said without a stream, and goes out together with what `run` returns; None if nothing was.
     """
 
     slot: RequestSlot
     open_stream: OpenStream
-    answering: ResponseHandler | None = None
+    response_handler: ResponseHandler | None = None
     session_id: str | None = None
     stream: MessageStream | None = None
-    gathered: InlineNotifications | None = None
+    inline_notifications: InlineNotifications | None = None
     _questions: LegacyInputRequests | None = None
     _parked: bool = False
     _over: bool = False
@@ -119,7 +119,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         """Carry its call, and be found in its place."""
-        self.call.carrier = self.slot.request = self
+        self.call.sink = self.slot.request = self
 
     def run(
         self, scope: trio.CancelScope | None, *, streaming: bool = False
@@ -180,14 +180,18 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             return
         task.report = self._task_ended_late
         self.call.count()
-        if self.gathered is not None or self.answering is None or not self.answering.wait(self):
+        if (
+            self.inline_notifications is not None
+            or self.response_handler is None
+            or not self.response_handler.wait(self)
+        ):
             self.begin()
 
     @trio.lowlevel.enable_ki_protection
     def _task_ended_late(self, task: EagerTask) -> None:
         assert task.outcome is not None  # noqa: S101 - it has ended
         reply = self._conclude(task, task.outcome)
-        answering, self.answering = self.answering, None
+        answering, self.response_handler = self.response_handler, None
         if reply is not None and answering is not None:
             answering.answer(reply)
 
@@ -199,7 +203,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             The reply, where there is no stream for it to go to.
         """
         if self._life is None and self.stream is None and isinstance(outcome, Succeeded):
-            result, gathered = outcome.value, self.gathered
+            result, gathered = outcome.value, self.inline_notifications
             if isinstance(result, bytes) and (gathered is None or self._is_one_answer(gathered, result)):
                 # As nearly always. Nobody but whoever runs it has to hear of that, in whose turn it ends.
                 self._finish(_FINISHED)
@@ -210,9 +214,9 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
         unsent, self._unsent = self._unsent, None
         return unsent
 
-    def leave(self) -> None:
+    def client_gone(self) -> None:
         """Take note that the client has left, before anything was said to it."""
-        self.answering = None
+        self.response_handler = None
         with self.begin().attach():
             pass  # as its connection does that ends
 
@@ -238,8 +242,8 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
         if not self.active and stream.kind is _RESPONSE:
             stream.maker = self
         # The task outlives its connection, which is not to wait for the garbage collector with it.
-        answering, self.answering = self.answering, None
-        gathered, self.gathered = self.gathered, None
+        answering, self.response_handler = self.response_handler, None
+        gathered, self.inline_notifications = self.inline_notifications, None
         if gathered is not None:
             stream.outbox.begin(gathered.messages, gathered.held)
         if answering is not None:
@@ -248,8 +252,8 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
 
     def _name_log(self, stream: MessageStream, log: EventLog) -> None:
         process = self.call.bus.process
-        if process is not None and stream.registry is not None and stream.owed == 1:
-            stream.registry.name_after(log, process, self.context.request.id)
+        if process is not None and stream.resumable_streams is not None and stream.replies_pending == 1:
+            stream.resumable_streams.name_after(log, process, self.context.request.id)
 
     def activated(self, cell: ActorContext[object]) -> None:
         """Watch the stream, and own the handler's task, which is begun if it was not, unless the call does."""
@@ -274,14 +278,16 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             try:
                 message = DRAWN_UP[type(said)](self, said)
                 if not isinstance(message, OutboundMessage):
-                    said.receipt.enter()
+                    said.receipt.emit()
                     said.receipt.discard(message)
                     return True
-                stream, gathered = self.stream, self.gathered
+                stream, gathered = self.stream, self.inline_notifications
                 if gathered is not None:
                     if gathered.join(message):
                         return True
-                elif (stream is None and self._gather(message)) or (stream or self.begin()).say(message):
+                elif (stream is None and self._gather(message)) or (stream or self.begin()).try_send_inline(
+                    message
+                ):
                     return True
             except BaseException as error:  # noqa: BLE001 - whoever speaks is not to blame
                 return self._hear(UnencodableNotification(said, error), said)
@@ -291,22 +297,22 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
     def _hear(self, told: object, said: OutboundNotification | Progress) -> bool:
         """Be told what is said, or what has come of it; return as `say` does."""
         receipt = said.receipt
-        receipt.enter()
+        receipt.emit()
         if self.system.dispatcher.behind:
-            self.call.bus.make_way(said.data)
+            self.call.bus.flush_mailbox(said.data)
         self.tell(told)
-        crowded = self.stream is not None and self.stream.outbox.crowded
-        return receipt.place is not _MAILBOX and not crowded
+        crowded = self.stream is not None and self.stream.outbox.half_full
+        return receipt.location is not _MAILBOX and not crowded
 
     def _gather(self, message: OutboundMessage) -> bool:
         """Keep what is said first, if it may go out together with the answer, and is not so long that somebody has to hear of it."""
-        answering = self.answering
-        if answering is None or not answering.gathers:
+        answering = self.response_handler
+        if answering is None or not answering.collects_notifications:
             return False
         gathered = InlineNotifications(self.call.bus.limits)
         if not gathered.join(message):
             return False
-        self.gathered = gathered
+        self.inline_notifications = gathered
         return True
 
     def _take(self, said: OutboundNotification | Progress) -> None:
@@ -367,24 +373,26 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
         if self._questions is not None:
             self._questions.withdraw()
-        if self.gathered is not None and not self._is_one_answer(self.gathered, result):
+        if self.inline_notifications is not None and not self._is_one_answer(
+            self.inline_notifications, result
+        ):
             self.begin()
         if self.stream is None:
             self._unsent = result
         else:
             self._send_reply(result, self.stream)
-        self._finish(Reason.PARKED if self._parked else _FINISHED)
+        self._finish(Reason.SUSPENDED if self._parked else _FINISHED)
 
     def _is_one_answer(self, gathered: InlineNotifications, result: bytes | ProtocolError) -> bool:
         """Tell whether the reply goes out together with what was said: what waits for a store is counted on a stream if it is long."""
-        if self.answering is None or not self.answering.keeps:
+        if self.response_handler is None or not self.response_handler.stores_first:
             return True
         return isinstance(result, bytes) and gathered.held + len(result) <= SHORT_BYTES
 
     def _send_reply(self, result: bytes | ProtocolError, stream: MessageStream) -> None:
         reply = self._draw_up_reply(result, stream)
-        if not stream.say_last(reply):
-            reply.receipt.enter()
+        if not stream.try_send_final_inline(reply):
+            reply.receipt.emit()
             self._send(reply)
 
     def _draw_up_reply(self, result: bytes | ProtocolError, stream: MessageStream) -> OutboundMessage:
@@ -454,22 +462,22 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
 
     def _abandoned(self, _message: _Abandoned) -> None:
         call, method = self.call, self.context.request.method
-        call.bus.reached.note("abandoned_timeout", call.context.owner, f"{method} was cancelled")
+        call.bus.limit_monitor.note("abandoned_timeout", call.context.owner, f"{method} was cancelled")
         self._finish(Reason.CANCELLED)
 
     def _finish(self, reason: Reason) -> None:
         self._over = True
         call = self.call
         # A call that has become a task speaks through that.
-        if call.carrier is self:
-            call.carrier = NullSink(reason)
+        if call.sink is self:
+            call.sink = NullSink(reason)
         call.stream = None
         self.stop()
 
     def _fail(self, *, silently: bool = False) -> None:
-        if self.gathered is not None:
+        if self.inline_notifications is not None:
             self.begin()
-        self._finish(Reason.FAILED)
+        self._finish(Reason.INTERNAL_ERROR)
         if not silently:
             self._reply(internal_error())
 
@@ -485,7 +493,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             self._fail(silently=reason is not StopReason.FAILED)
         self._questions = None  # they know each other, and should not wait for the garbage collector
         if stream is not None:
-            stream.outlive_maker()
+            stream.detach_from_request()
 
     HANDLERS: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {
         OutboundNotification: _take,

@@ -18,7 +18,7 @@ async def run_rounds(call: CallActor) -> bytes | InputNeeded:
     rounds = 0
     while not isinstance(result := await call.handler.run(call), bytes):
         context = Context(call)
-        if not call.direct:
+        if not call.asks_directly:
             return InputNeeded(context.prepare(result.questions), jsontypes.encode(result.state))
         call.answers.begin_again(result.state)
         call.answers.forget(result.questions)

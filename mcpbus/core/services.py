@@ -39,8 +39,8 @@ class BusServices:
 
     Attributes:
         auth: The resource server that lets clients in; None if there is none.
-        tails: What ends each result, by revision.
-        yielded: What the lifespan of what is served yielded; `NO_STATE` if it has none.
+        result_suffixes: What ends each result, by revision.
+        lifespan_state: What the lifespan of what is served yielded; `NO_STATE` if it has none.
         mounted_states: What the lifespans of the servers yielded that are mounted in it, by server.
         limits: What clients may use.
         system: Where the actors live.
@@ -48,8 +48,8 @@ class BusServices:
         clock: Tells handlers how long they have kept others waiting, in seconds; a test may give it virtual time.
         from_thread: Does what worker threads want done in the thread that trio runs in.
         ledger: The books of all that is said.
-        complaints: What the log says of clients that cannot be served as they could be.
-        reached: Which of the limits were reached, and how often.
+        client_log: What the log says of clients that cannot be served as they could be.
+        limit_monitor: Which of the limits were reached, and how often.
         budget: What is kept in memory for clients, in bytes.
         admission: The requests in flight.
         listens: The listens, which are admitted apart.
@@ -76,8 +76,8 @@ class BusServices:
     ) -> None:
         self.auth = auth
         self._token_seconds_left = token_seconds_left
-        self.tails = tails
-        self.yielded = yielded
+        self.result_suffixes = tails
+        self.lifespan_state = yielded
         self.mounted_states: dict[object, Any] = {}
         self.limits = limits
         self.system = system
@@ -86,21 +86,21 @@ class BusServices:
         self._thread = get_ident()
         self.from_thread = FromThread()
         self.ledger = Ledger()
-        self.complaints = RateLimitedLogger(_log)
-        self.reached = LimitMonitor()
-        self.budget = MemoryBudget(limits.memory_bytes, self.reached)
-        self.admission = Admission(limits.max_requests, self.budget, reached=self.reached, now=self.now)
+        self.client_log = RateLimitedLogger(_log)
+        self.limit_monitor = LimitMonitor()
+        self.budget = MemoryBudget(limits.memory_bytes, self.limit_monitor)
+        self.admission = Admission(limits.max_requests, self.budget, reached=self.limit_monitor, now=self.now)
         self.listens = Admission(
             limits.max_listens,
             self.budget,
             option="max_listens",
             what="listens",
-            reached=self.reached,
+            reached=self.limit_monitor,
             now=self.now,
         )
         self.topics = Topics()
         self.parked_calls: SuspendedCalls[Any] = SuspendedCalls(
-            sealer, limits.max_parked, limits.parked_timeout, self.reached
+            sealer, limits.max_suspended_calls, limits.suspended_timeout, self.limit_monitor
         )
         self.new_name: Callable[[], str] = random_name
         self.process = process
@@ -111,7 +111,7 @@ class BusServices:
     @property
     def state(self) -> Any:
         """What the lifespan yielded; None also if there is none."""
-        return None if self.yielded is NO_STATE else self.yielded
+        return None if self.lifespan_state is NO_STATE else self.lifespan_state
 
     def seconds_left(self, principal: Any) -> float:
         """Return how long a client may go on listening, whose token expires perhaps."""
@@ -148,7 +148,7 @@ class BusServices:
                 "with trio_token= where trio did not start it"
             )
 
-    def make_way(self, data: bytes) -> None:
+    def flush_mailbox(self, data: bytes) -> None:
         """Have all that was told so far be handled before something long is told: that is counted where it arrives, and not before. For the bus.
 
         So while actors are behind one long message waits for them at most, whoever speaks.
@@ -168,7 +168,7 @@ class BusServices:
         """Tell a change to sessions and subscriptions, each of which decides what becomes of it. For the bus."""
         receipts = []
         for recipient in recipients:
-            receipt = self.ledger.enter(method)
+            receipt = self.ledger.emit(method)
             recipient.tell(OutboundNotification(kind, receipt, data, key, None, uri))
             receipts.append(receipt)
         return Broadcast(receipts)

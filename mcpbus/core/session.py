@@ -252,14 +252,14 @@ class Session(SessionFeatures, InputRequests):
         self.bus.check_thread("session.elicitation_complete")
         said = notification.elicitation_complete(self.bus.ledger, elicitation_id)
         if self.revision is None or not self.revision.elicitation_ids:
-            said.receipt.enter()
-            said.receipt.discard(Reason.ERA)
+            said.receipt.emit()
+            said.receipt.discard(Reason.NOT_IN_REVISION)
             return said.receipt
         return self.pass_on(said)
 
     def pass_on(self, said: OutboundNotification) -> Receipt:
         """Send a notification that is drafted, such as one of another server. For the bus."""
-        said.receipt.enter()
+        said.receipt.emit()
         return self.say(said)
 
     def say(self, said: OutboundNotification) -> Receipt:
@@ -274,7 +274,7 @@ class Session(SessionFeatures, InputRequests):
         if self.address.stopped:
             said.receipt.discard(Reason.SESSION_ENDED)
         else:
-            self.bus.make_way(said.data)
+            self.bus.flush_mailbox(said.data)
             self.address.tell(said)
         return said.receipt
 
@@ -366,7 +366,7 @@ class Session(SessionFeatures, InputRequests):
         self.stage = stage
         self._stir()
 
-    def end_input(self, why: str) -> None:
+    def close_input(self, why: str) -> None:
         """Note why nobody can be asked anything more. For the session's actor."""
         self.input_ended = why
         self._stir()

@@ -9,7 +9,7 @@ import trio
 from mcpbus_actors import ActorContext, Stopped, StopReason, TaskEnded, Timer
 
 from mcpbus.core.client_questions import LegacyInputRequests
-from mcpbus.core.containment import run_each
+from mcpbus.core.containment import run_all
 from mcpbus.core.lease import LeaseExtended
 from mcpbus.core.notification import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
@@ -143,7 +143,7 @@ class SessionActor:
             self._end(f"The client said nothing for {self._limits.initialize_timeout:g} s")
 
     def _note(self, limit: str, consequence: str, *, usual: bool = False) -> None:
-        self._session.bus.reached.note(limit, self._session.owner, consequence, usual=usual)
+        self._session.bus.limit_monitor.note(limit, self._session.owner, consequence, usual=usual)
 
     def _close(self, message: CloseSession) -> None:
         self._end(message.why)
@@ -170,12 +170,12 @@ class SessionActor:
         if self._questions is not None:
             steps.append(partial(self._questions.end, StreamState.ENDED.value))
         steps += self._departure.end, self._delivery.end, session.account.close
-        run_each("the end of a session", steps)
+        run_all("the end of a session", steps)
 
     # -- what the client says --------------------------------------------------------------------
 
     def _input_ended(self, message: InputEnded) -> None:
-        self._session.end_input(message.why)
+        self._session.close_input(message.why)
         for request in self._session.in_flight.addresses():
             request.tell(message)
         if self._questions is not None:
@@ -226,7 +226,7 @@ class SessionActor:
         self._end("The server is shutting down")
 
     def _be_taken_over(self, message: SessionTakenOver) -> None:
-        self._delivery.withheld = True
+        self._delivery.paused_for_other_node = True
         self._input_ended(InputEnded(_ANSWERS_ELSEWHERE))
         self._departure.take_over(message)
 
@@ -261,7 +261,7 @@ class SessionActor:
 
     def _put_question(self, message: OutboundMessage) -> None:
         """Send a question, or what withdraws one; one that is still held is taken back instead, and its client sees neither."""
-        if isinstance(message, Withdrawal) and message.question.place is Location.HELD:
+        if isinstance(message, Withdrawal) and message.question.location is Location.HELD:
             self._delivery.withdraw_held(message.question)
             message.discard(Reason.FINISHED)
         else:

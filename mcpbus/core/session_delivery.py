@@ -23,8 +23,8 @@ from mcpbus.protocol.routes import (
     Reason,
     StreamKind,
     StreamState,
-    absent,
     route,
+    when_unavailable,
 )
 
 
@@ -48,10 +48,10 @@ class SessionDelivery:
     Attributes:
         shared: The same.
         get: The GET stream.
-        older: The stream that has not returned yet what it had, when a newer one took its place, or when that was recalled.
-        taking: Whether what is held is being taken out of the store.
-        comes_back: Whether the client opens another GET stream where there is none, elsewhere perhaps.
-        withheld: Whether another process speaks to the client.
+        returning_stream: The stream that has not returned yet what it had, when a newer one took its place, or when that was recalled.
+        loading_held: Whether what is held is being taken out of the store.
+        expects_reconnect: Whether the client opens another GET stream where there is none, elsewhere perhaps.
+        paused_for_other_node: Whether another process speaks to the client.
     """
 
     __slots__ = (
@@ -65,12 +65,12 @@ class SessionDelivery:
         "_session",
         "_stash",
         "_store",
-        "comes_back",
+        "expects_reconnect",
         "get",
-        "older",
+        "loading_held",
+        "paused_for_other_node",
+        "returning_stream",
         "shared",
-        "taking",
-        "withheld",
     )
 
     def __init__(
@@ -85,16 +85,16 @@ class SessionDelivery:
         self._directory = directory
         self.shared = shared
         self.get: MessageStream | None = None
-        self.older: MessageStream | None = None
+        self.returning_stream: MessageStream | None = None
         self._newer: Outbox | None = None  # what was said meanwhile
         self._dropped = False
         self._stash: HeldQueue | None = None
         self._store: SessionHeldStore | None = None
         self._expiring = False
-        self.taking = False
+        self.loading_held = False
         self._lapsed = False
-        self.comes_back = False
-        self.withheld = False
+        self.expects_reconnect = False
+        self.paused_for_other_node = False
         self._pass_on: SayElsewhere | None = None
 
     # -- streams ---------------------------------------------------------------------------------
@@ -114,8 +114,8 @@ class SessionDelivery:
 
     def _await(self, stream: MessageStream) -> None:
         """Have what is said from now on wait for what a stream returns; if an older one is to return something, nothing was sent to it."""
-        if self.older is None:
-            self.older = stream
+        if self.returning_stream is None:
+            self.returning_stream = stream
             self._collect()
 
     def _collect(self) -> None:
@@ -128,7 +128,7 @@ class SessionDelivery:
         """Return what was said meanwhile, to be sent after what was waited for."""
         newer = [] if self._newer is None else self._newer.remove()
         self._newer = None
-        if self.taking or self.older is not None:
+        if self.loading_held or self.returning_stream is not None:
             self._collect()
         return newer
 
@@ -138,13 +138,13 @@ class SessionDelivery:
             self.get = None
             self.note_dropped()
         newer: list[OutboundMessage] = []
-        if self.older is returned.stream:
-            self.older = None
+        if self.returning_stream is returned.stream:
+            self.returning_stream = None
             newer = self._release()
         # What was lost is older than what waited, and that than what was said since.
         for lost in returned.lost:
             if lost.kind in CHANGES:
-                receipt = self._session.bus.ledger.enter(lost.receipt.method)
+                receipt = self._session.bus.ledger.emit(lost.receipt.method)
                 self.send(OutboundMessage(lost.kind, Era.LEGACY, lost.data, receipt, key=lost.key))
         self._send_on([*returned.waiting, *newer])
 
@@ -188,13 +188,15 @@ class SessionDelivery:
             self._session.stage is not SessionStage.READY
             and (message.kind, Era.LEGACY, StreamState.UNINITIALIZED) in ABSENT
         ):
-            return absent(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
+            return when_unavailable(message.kind, Era.LEGACY, StreamState.UNINITIALIZED)
         if stream is not None:
             # A log line may be sent before initialized, but not before older messages of the same stream.
             return HoldPolicy.HOLD if self._stash else way
-        if self.comes_back and way is StreamKind.STANDALONE:
+        if self.expects_reconnect and way is StreamKind.STANDALONE:
             return HoldPolicy.HOLD
-        return absent(message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER)
+        return when_unavailable(
+            message.kind, Era.LEGACY, StreamState.DROPPED if self._dropped else StreamState.NEVER
+        )
 
     def _send_on(self, waited: Collection[OutboundMessage]) -> None:
         """Send what has waited, but for what the client has unsubscribed from meanwhile, and for what nobody asks any more."""
@@ -226,13 +228,13 @@ class SessionDelivery:
 
     def _withholds(self) -> bool:
         """Whether what is for the client waits, to which another process may be speaking."""
-        if self.withheld:
+        if self.paused_for_other_node:
             return True
         lease = self._session.bus.lease
-        if lease is not None and self.shared is None and not self._lapsed and not lease.lasts:
+        if lease is not None and self.shared is None and not self._lapsed and not lease.is_valid:
             self._lapsed = True
             lease.tell_extended(self._cell.address)
-            if self.get is not None and self.older is None:
+            if self.get is not None and self.returning_stream is None:
                 # What its client has not taken yet waits as well.
                 self._await(self.get)
                 self.get.address.tell(ReturnUnsent())
@@ -262,10 +264,10 @@ class SessionDelivery:
 
     def flush(self) -> None:
         """Send what is held, where its stream is there now; what is in the store leaves that before."""
-        if not self._stash or self.taking or (self.get or self.shared) is None or self._withholds():
+        if not self._stash or self.loading_held or (self.get or self.shared) is None or self._withholds():
             return
         if self._store is not None and self._stash.stored:
-            self.taking = True
+            self.loading_held = True
             self._collect()
             self._store.take(self._stash.stored)
         else:
@@ -274,7 +276,7 @@ class SessionDelivery:
 
     def taken(self) -> None:
         """Hear that nothing that is held is in the store any more, and send it."""
-        self.taking = False
+        self.loading_held = False
         held = [] if self._stash is None else self._stash.take()
         self._send_on([*held, *self._release()])
 
@@ -320,7 +322,7 @@ class SessionDelivery:
         self._discard_expired()  # the timer may be late, and nobody finds it in the store any more
         if self._stash is not None:
             # While it is being taken out of the store, nobody knows whether it is still there for another process.
-            self._stash.hand_over(LOST if self.taking else MOVED)
+            self._stash.hand_over(LOST if self.loading_held else MOVED)
             self._stash.discard(Reason.UNREACHABLE, lambda held: held.kind in MOVABLE)
         for message in [] if self._newer is None else self._newer.remove():
             message.discard(Reason.UNREACHABLE if message.kind in MOVABLE else Reason.SESSION_ENDED)
@@ -333,7 +335,7 @@ class SessionDelivery:
         self._pass_on = pass_on
         self._discard_expired()  # as in `hand_over`
         if self._stash is not None:
-            self._stash.pass_on(pass_on, kept=not self.taking)
+            self._stash.pass_on(pass_on, kept=not self.loading_held)
 
     def _say_elsewhere(self, pass_on: SayElsewhere, message: OutboundMessage) -> None:
         """Have something said by who has the session; a question is of use only where somebody waits for its answer."""
@@ -358,4 +360,4 @@ class SessionDelivery:
                 message.discard(Reason.SESSION_ENDED)
 
     def _note(self, limit: str, consequence: str, *, usual: bool = False) -> None:
-        self._session.bus.reached.note(limit, self._session.owner, consequence, usual=usual)
+        self._session.bus.limit_monitor.note(limit, self._session.owner, consequence, usual=usual)

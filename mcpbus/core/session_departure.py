@@ -93,9 +93,9 @@ class SessionMigration:
     def leave(self, message: YieldSession) -> None:
         """Have nothing more be said to the client; see `YieldSession`."""
         self._leave = message
-        self._delivery.comes_back = True
-        if self._delivery.older is not None:
-            self._let_go(self._delivery.older)
+        self._delivery.expects_reconnect = True
+        if self._delivery.returning_stream is not None:
+            self._let_go(self._delivery.returning_stream)
         if self._delivery.get is not None:
             self._let_go(self._delivery.get)
         self.leave_if_silent()
@@ -107,7 +107,7 @@ class SessionMigration:
 
     def leave_if_silent(self) -> None:
         """Tell whoever waits for it that nothing is on its way to the client any more, if so."""
-        if self._leave is not None and not self._passed_on and not self._delivery.taking:
+        if self._leave is not None and not self._passed_on and not self._delivery.loading_held:
             self._leave.done()
 
     # -- another process has the session ---------------------------------------------------------
@@ -122,7 +122,7 @@ class SessionMigration:
 
     def depart_if_returned(self) -> None:
         """Depart once it is here what streams have not written, of a session that another process has."""
-        if self._delivery.get is None and self._delivery.older is None:
+        if self._delivery.get is None and self._delivery.returning_stream is None:
             self.depart()
 
     def depart(self) -> None:

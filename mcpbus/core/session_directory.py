@@ -50,7 +50,7 @@ class SessionManager:
         self._departed: set[Session] = set()
         self.by_id: Mapping[str, Session] = MappingProxyType(self._sessions)
         self.shares = Shares(limits.max_sessions, Session.idle_since, Session.silent_since)
-        self._farewells = SessionEndHooks(bus.system, limits.max_sessions, bus.reached)
+        self._farewells = SessionEndHooks(bus.system, limits.max_sessions, bus.limit_monitor)
         self.records: SessionStore | None = None
         self.successors: SessionHandoff | None = None
 
@@ -116,12 +116,12 @@ class SessionManager:
         try:
             displaced = self.shares.make_room(owner)
         except NoRoomError as full:
-            bus.reached.note("max_sessions", owner, "a new session was refused")
+            bus.limit_monitor.note("max_sessions", owner, "a new session was refused")
             raise overloaded(
                 full, f"Too many sessions: at most {bus.limits.max_sessions} on this server"
             ) from None
         if displaced is not None:
-            bus.reached.note(
+            bus.limit_monitor.note(
                 "max_sessions", displaced.owner, "a session that was not at work made room for another one"
             )
             displaced.address.tell(CloseSession("The session was not at work, and made room for another one"))
@@ -153,7 +153,7 @@ class SessionManager:
         registered = departed or self._sessions.pop(session.id, None) is not None
         if not departed:
             self._forget_kept(session)
-        farewell = self._backend.farewell(session) if registered else None
+        farewell = self._backend.session_end_hook(session) if registered else None
         if farewell is not None and not self._bus.system.closed:
             self._farewells.begin(session.owner, farewell)
 

@@ -123,7 +123,7 @@ class HeldQueue:
 
     def restore(self, message: OutboundMessage, name: str, deadline: float) -> None:
         """Keep a message that another process has kept, and that is in the store; it is newer than what is here."""
-        self._append(_HeldMessage(deadline, message, name), Location.KEPT)
+        self._append(_HeldMessage(deadline, message, name), Location.REPLICATED)
 
     def _append(self, held: _HeldMessage, place: Location) -> None:
         size = _size(held.message)
@@ -143,7 +143,7 @@ class HeldQueue:
         """Note that messages are in the store now."""
         for held in self._queue:
             if held.name in names:
-                held.message.receipt.move(Location.KEPT)
+                held.message.receipt.move(Location.REPLICATED)
 
     def expire(self, now: float) -> bool:
         """Discard what has been kept for too long, and return whether there was any."""
@@ -167,8 +167,10 @@ class HeldQueue:
         Args:
             fate: What becomes of what is left to that one.
         """
-        moved = [held for held in self._queue if held.message.receipt.place is Location.KEPT]
-        self._queue = deque(held for held in self._queue if held.message.receipt.place is not Location.KEPT)
+        moved = [held for held in self._queue if held.message.receipt.location is Location.REPLICATED]
+        self._queue = deque(
+            held for held in self._queue if held.message.receipt.location is not Location.REPLICATED
+        )
         self._give_back(sum(_size(held.message) for held in moved))
         for held in moved:
             held.message.receipt.settle(fate)

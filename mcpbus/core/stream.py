@@ -44,7 +44,7 @@ from mcpbus.core.signals import (
 )
 from mcpbus.core.writer import Cancellable, Writer, WriterDetached, WriterTakeOver
 from mcpbus.protocol.revisions import Era
-from mcpbus.protocol.routes import Reason, StreamKind, StreamState, absent
+from mcpbus.protocol.routes import Reason, StreamKind, StreamState, when_unavailable
 
 _RETRY_SECONDS: Final = 1.0
 _LAST_SECONDS: Final = 1.0
@@ -92,18 +92,18 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         budget: Where it is counted what waits.
         outbox: What waits for its writer.
         log: What it has said, if its client can come back for it.
-        registry: Where its session finds it by its log's name, if it has one.
-        returns_to: The session to which a GET stream returns what it does not send.
-        finishing: Whether what waits is the last of it.
-        ending: Why it ended without a reply; None if it did not, or has not.
-        owed: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
-        spared: Whether it does not end for others' sake, however much waits.
+        resumable_streams: Where its session finds it by its log's name, if it has one.
+        session_address: The session to which a GET stream returns what it does not send.
+        closing: Whether what waits is the last of it.
+        end_reason: Why it ended without a reply; None if it did not, or has not.
+        replies_pending: How many replies are still to come before it ends: one, unless it is set anew for a batch of requests.
+        exempt_from_eviction: Whether it does not end for others' sake, however much waits.
         owner: To whom what waits is counted; None if that is not known.
         writing: What is being written.
         writing_bytes: How much that is.
         account: Where it is counted what waits; None of most streams, which never have anything that waits.
         ready: Set when there is something to take, if its writer waits for that.
-        retry: After how many seconds its client should open another one; None unless that is why it ended.
+        retry_after: After how many seconds its client should open another one; None unless that is why it ended.
     """
 
     kind: StreamKind
@@ -112,25 +112,25 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
     outbox: Outbox
     _open: ActiveCounter
     log: EventLog | None = None
-    registry: "ResumableStreams[MessageStream] | None" = None
-    returns_to: Address[object] | None = None
-    finishing: bool = False
-    ending: Ending | None = None
-    owed: int = 1
-    spared: bool = False
+    resumable_streams: "ResumableStreams[MessageStream] | None" = None
+    session_address: Address[object] | None = None
+    closing: bool = False
+    end_reason: Ending | None = None
+    replies_pending: int = 1
+    exempt_from_eviction: bool = False
     owner: Hashable = None
     writing: Sequence[OutboundMessage] = ()
     writing_bytes: int = 0
     account: MemoryAccount | None = None
     ready: trio.Event | None = None
-    retry: float | None = None
+    retry_after: float | None = None
     _expiry: Timer | None = None
     _relief: trio.Event | None = None
     _writer: Writer | None = None
-    _next: Writer | None = None
-    _keeper: Task | None = None
+    _next_writer: Writer | None = None
+    _recorder: Task | None = None
     _recalled: bool = False  # whether it has cancelled its keeper
-    _patience: Timer | None = None
+    _abandon_timer: Timer | None = None
     _leaving: bool = False
     _counted: bool = False  # among those that are open
 
@@ -144,21 +144,21 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
     def activated(self, cell: ActorContext[object]) -> None:
         """Count among the streams that are open."""
         self._count_open()
-        self.outbox.ease = 0
-        if self.returns_to is not None:
-            cell.watch(self.returns_to)
+        self.outbox.join_limit = 0
+        if self.session_address is not None:
+            cell.watch(self.session_address)
 
     def _count_open(self) -> None:
         if not self._counted:
             self._counted = True
             self._open.opened()
 
-    def outlive_maker(self) -> None:
+    def detach_from_request(self) -> None:
         """Go on alone: what is still to be written is its own affair. It stays dormant while its writer has the last of it."""
         self.maker = None
         if self.stopped:
             return
-        if self.writing and not self.outbox and self.finishing:
+        if self.writing and not self.outbox and self.closing:
             self._count_open()
         else:
             self.address  # noqa: B018 - it is active from now on
@@ -167,20 +167,20 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         """Give every message that is left its fate, whatever ended the stream, and let the writer go."""
         if self._counted:
             self._open.ended()
-        waiting, lost = self.outbox.remove(), self.let_go()
+        waiting, lost = self.outbox.remove(), self.abandon_batch()
         self._close()
-        if self.registry is not None and self.log is not None:
+        if self.resumable_streams is not None and self.log is not None:
             # Where its client cancelled, or ended the session, no reply is due.
-            complete = self.log.finished or self.ending is not None or self.kind is StreamKind.STANDALONE
-            self.registry.ended(self.log, complete=complete)
-        if self._next is not None:
-            self._next.grant()
+            complete = self.log.finished or self.end_reason is not None or self.kind is StreamKind.STANDALONE
+            self.resumable_streams.ended(self.log, complete=complete)
+        if self._next_writer is not None:
+            self._next_writer.grant()
         for message in lost:
             message.discard(Reason.LOST)
-        if self.returns_to is None:
+        if self.session_address is None:
             failed = reason is StopReason.FAILED
             for message in waiting:
-                message.discard(Reason.FAILED if failed else self.lapse(message))
+                message.discard(Reason.INTERNAL_ERROR if failed else self.drop_reason(message))
         else:
             self._return(waiting, lost)
 
@@ -196,8 +196,8 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         self, waiting: list[OutboundMessage], lost: Sequence[OutboundMessage], *, goes_on: bool = False
     ) -> None:
         """Give what this stream does not send any more back to the session that it belongs to."""
-        if self.returns_to is not None and not self.returns_to.stopped:
-            self.returns_to.tell(UnsentReturned(self, waiting, lost, goes_on))
+        if self.session_address is not None and not self.session_address.stopped:
+            self.session_address.tell(UnsentReturned(self, waiting, lost, goes_on))
         else:
             for message in waiting:
                 message.discard(Reason.SESSION_ENDED)
@@ -207,28 +207,28 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
     def send(self, message: OutboundMessage) -> None:
         """Queue a message for the client. Never waits; the receipt tells what became of it."""
         if self._address is not None and self._address.stopped:
-            message.discard(self.lapse(message))
+            message.discard(self.drop_reason(message))
         else:
             self.tell(message)
 
-    def say(self, message: OutboundMessage) -> bool:
+    def try_send_inline(self, message: OutboundMessage) -> bool:
         """Have a drafted notification join what waits, or written in this very stack if nothing does.
 
         Returns:
             Whether it has, or that has begun; otherwise the stream is to be told.
         """
         outbox, writer = self.outbox, self._writer
-        if outbox.held:
-            return outbox.join(message)
+        if outbox.queued_bytes:
+            return outbox.try_append(message)
         return (
             writer is not None
             and writer.direct is not None
-            and not self.finishing
+            and not self.closing
             and (self._life is None or self.at_rest)
             and writer.direct(message)
         )
 
-    def say_last(self, reply: OutboundMessage) -> bool:
+    def try_send_final_inline(self, reply: OutboundMessage) -> bool:
         """Have the drafted reply written in this very stack, if it is the last that is owed, and nothing waits; the stream ends with it.
 
         Returns:
@@ -237,35 +237,37 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         writer = self._writer
         if (
             not reply.final
-            or self.owed != 1
-            or self.outbox.held
+            or self.replies_pending != 1
+            or self.outbox.queued_bytes
             or writer is None
             or writer.direct is None
-            or self.finishing
+            or self.closing
             or self._life is not None
         ):
             return False
-        self.finishing = True  # it ends as soon as it hears that this is written
+        self.closing = True  # it ends as soon as it hears that this is written
         if not writer.direct(reply):
-            self.finishing = False
+            self.closing = False
             return False
-        self.owed = 0
+        self.replies_pending = 0
         return True
 
-    def lapse(self, message: OutboundMessage) -> Reason:
+    def drop_reason(self, message: OutboundMessage) -> Reason:
         """Return why a message is discarded now that this stream is gone."""
         # On a shared channel the connection is the session, for those that have one.
         shared = self.kind is StreamKind.DUPLEX and message.era is Era.LEGACY
-        fate = absent(message.kind, message.era, StreamState.ENDED if shared else StreamState.DROPPED)
+        fate = when_unavailable(
+            message.kind, message.era, StreamState.ENDED if shared else StreamState.DROPPED
+        )
         return fate if isinstance(fate, Reason) else Reason.NO_STREAM
 
     def _put(self, message: OutboundMessage) -> None:
-        if self.finishing:
+        if self.closing:
             message.discard(Reason.FINISHED)
             return
         if message.final:
-            self.owed -= 1
-            message.final = self.finishing = not self.owed
+            self.replies_pending -= 1
+            message.final = self.closing = not self.replies_pending
             self._relieve()
         full = self.outbox.put(message)
         if full is not None:
@@ -273,11 +275,11 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         writer = self._writer
         if writer is not None and writer.notify is not None:
             # Nobody else may tell a stream anything that is dormant.
-            if writer.notify(self.finishing) and not self.finishing and self._cell is None:
-                self.outbox.relax(SHORT_BYTES - self.writing_bytes)
+            if writer.notify(self.closing) and not self.closing and self._cell is None:
+                self.outbox.allow_joining(SHORT_BYTES - self.writing_bytes)
         elif self.ready is not None:
             self._wake()
-        if self.account is not None or self.outbox.held + self.writing_bytes > SHORT_BYTES:
+        if self.account is not None or self.outbox.queued_bytes + self.writing_bytes > SHORT_BYTES:
             self.count()
 
     def _put_withdrawal(self, message: Withdrawal) -> None:
@@ -289,7 +291,7 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
             self._put(message)
 
     def _purge(self, message: Purge) -> None:
-        gone = self.outbox.purge(message.unwanted)
+        gone = self.outbox.remove_if(message.unwanted)
         for purged in gone:
             purged.discard(message.reason)
         if gone:
@@ -308,11 +310,11 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         return len(self.outbox)
 
     @property
-    def laden(self) -> bool:
+    def above_high_water(self) -> bool:
         """Whether more waits for its writer, and for the end of a write, replies included, than of notifications alone may."""
-        return self.outbox.held + self.writing_bytes > self.outbox.max_bytes
+        return self.outbox.queued_bytes + self.writing_bytes > self.outbox.max_bytes
 
-    async def relieved(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait until a reply has come, something was written, or it has ended."""
         if self.account is None:
             self.count()  # only then it is told what was written
@@ -328,9 +330,9 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
     def count(self) -> None:
         """Say how much waits: what is being written is there twice, as a message and as what its connection makes of it."""
         if self.account is None:
-            end = None if self.spared else self._cut
+            end = None if self.exempt_from_eviction else self._cut
             self.account = self.budget.account("a stream", end, owner=self.owner)
-        self.account.hold_now(self.outbox.held + 2 * self.writing_bytes)
+        self.account.hold_now(self.outbox.queued_bytes + 2 * self.writing_bytes)
 
     def _cut(self) -> None:
         self.address.tell(EvictStream())
@@ -363,9 +365,9 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
             raise
         return None if self.stopped else writer
 
-    def conclude(self, fate: Fate) -> None:
+    def settle_batch(self, fate: Fate) -> None:
         """Give what is being written its fate. For whoever writes it, who alone knows that, at the very moment."""
-        settle_all(receipts_of(self.let_go()), fate)
+        settle_all(receipts_of(self.abandon_batch()), fate)
         self._stop_if_done()
 
     def conclude_first(self, number: int, fate: Fate) -> None:
@@ -377,7 +379,7 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
             self.count()
             self._relieve()
 
-    def let_go(self) -> Sequence[OutboundMessage]:
+    def abandon_batch(self) -> Sequence[OutboundMessage]:
         """Return what is being written, which nobody writes any more."""
         given_up, self.writing, self.writing_bytes = self.writing, (), 0
         if self.account is not None:
@@ -386,9 +388,9 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         return given_up
 
     @property
-    def done(self) -> bool:
+    def all_written(self) -> bool:
         """Whether the last of it was written."""
-        return self.finishing and not self.outbox and not self.writing
+        return self.closing and not self.outbox and not self.writing
 
     def _wake(self, final: bool = False) -> None:
         """Let the writer look at the outbox.
@@ -405,29 +407,29 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
 
     def _detached(self, message: WriterDetached) -> None:
         writer = message.writer
-        if self._next is writer:
-            self._next = None
+        if self._next_writer is writer:
+            self._next_writer = None
         if self._writer is not writer:
             return
         self._writer = None
-        if self.done or self.log is None or not self.log.resumable:
+        if self.all_written or self.log is None or not self.log.resumable:
             self.stop()
             return
-        for lost in self.let_go():
+        for lost in self.abandon_batch():
             lost.discard(Reason.LOST)
-        if self._next is None:
-            self._patience = self.cell.after(self.limits.abandoned_timeout, _StreamAbandoned())
+        if self._next_writer is None:
+            self._abandon_timer = self.cell.after(self.limits.abandoned_timeout, _StreamAbandoned())
         self._give()
 
     # -- coming back -----------------------------------------------------------------------------
 
     def _take_over(self, message: WriterTakeOver) -> None:
-        if self._next is not None:
-            self._next.dismissed = True
-            self._next.grant()
-        self._next = message.writer
-        if self._keeper is not None:
-            self._recall_keeper(self._keeper)
+        if self._next_writer is not None:
+            self._next_writer.dismissed = True
+            self._next_writer.grant()
+        self._next_writer = message.writer
+        if self._recorder is not None:
+            self._recall_keeper(self._recorder)
         elif self._writer is None:
             self._give()
         elif self.writing:
@@ -444,23 +446,23 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         """Give the stream, which nobody writes or keeps, to whoever is next: a connection, or the keeper."""
         if self._leaving:
             self.stop()
-        elif self._next is not None:
-            self._writer, self._next = self._next, None
-            if self._patience is not None:
-                self._patience.cancel()
-                self._patience = None
+        elif self._next_writer is not None:
+            self._writer, self._next_writer = self._next_writer, None
+            if self._abandon_timer is not None:
+                self._abandon_timer.cancel()
+                self._abandon_timer = None
             self._writer.grant()
-        elif self.finishing and not self.outbox:
+        elif self.closing and not self.outbox:
             self.stop()
         else:
-            self._keeper = self.cell.start_task(Writer(self, None).keep_all, context=Context())
+            self._recorder = self.cell.start_task(Writer(self, None).store_until_attached, context=Context())
 
     def _recall_keeper(self, keeper: Task) -> None:
         self._recalled = True
         keeper.cancel()
 
     def _keeper_ended(self, message: TaskEnded) -> None:
-        recalled, self._keeper, self._recalled = self._recalled, None, False
+        recalled, self._recorder, self._recalled = self._recalled, None, False
         if isinstance(message.outcome, Failed):
             raise message.outcome.exception  # the fault is the stream's own
         cut_short = isinstance(message.outcome, TaskCancelled) and not recalled
@@ -491,7 +493,7 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         if self._writer is not None and self.log is not None and self.log.primes:
             self._close_connection(CloseConnection(_RETRY_SECONDS))
         elif self.kind is StreamKind.STANDALONE:
-            self.retry = _RETRY_SECONDS
+            self.retry_after = _RETRY_SECONDS
             self._finish(_FinishAfterMailbox())
 
     # -- the end ---------------------------------------------------------------------------------
@@ -501,24 +503,24 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         self.address.tell(_FinishAfterMailbox())
 
     def _finish(self, _message: _FinishAfterMailbox) -> None:
-        self.finishing = True
+        self.closing = True
         self._stop_if_done()
 
     def _abort(self, message: Abort) -> None:
         concerned = message.request_id
-        self.ending = message.ending
+        self.end_reason = message.ending
         if concerned is not None and message.ending is Ending.CANCELLED:
             self._purge(Purge.request(concerned))
         else:
             self._purge(Purge(lambda m: concerned is None or m.request_id == concerned, message.reason))
-        self.owed = 0 if concerned is None else self.owed - 1
-        if not self.owed:
-            self.finishing = True
+        self.replies_pending = 0 if concerned is None else self.replies_pending - 1
+        if not self.replies_pending:
+            self.closing = True
             self._wake()  # the writer may keep replies back until the last one
             self._stop_if_done()
 
     def _supersede(self, _message: Supersede) -> None:
-        had_time = self.finishing
+        had_time = self.closing
         self._return_waiting()
         if self.writing and not had_time:
             self.cell.after(_LAST_SECONDS, _Overdue())
@@ -529,7 +531,7 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         self._leave()
 
     def _pass_on(self, _message: ReturnUnsentAndEnd) -> None:
-        self.retry = 0.0
+        self.retry_after = 0.0
         self._return_waiting()
         self._stop_if_done()
 
@@ -543,25 +545,25 @@ class MessageStream(LazyActor[object], kw_only=True, eq=False):
         if self.account is not None:
             self.count()
         self._return(waiting, (), goes_on=goes_on)
-        self.finishing = self.finishing or not goes_on
+        self.closing = self.closing or not goes_on
 
     def _cut_off(self, _message: EvictStream) -> None:
         self._purge(Purge(lambda _: True, Reason.OVERFLOW))
-        self.finishing = True
+        self.closing = True
         self._leave()
 
     def _leave(self) -> None:
         """Stop once the writer or the keeper has let go of what it has: only then it is known what was kept, and what was lost."""
         self._leaving = True
-        if self._keeper is not None:
-            self._recall_keeper(self._keeper)
+        if self._recorder is not None:
+            self._recall_keeper(self._recorder)
         elif self._writer is not None and self._writer.connection is not None and self.writing:
             self._writer.connection.cancel()
         else:
             self.stop()  # the writer takes this for the end of its response
 
     def _stop_if_done(self) -> None:
-        if self.done:
+        if self.all_written:
             self.stop()
 
     def __repr__(self) -> str:

@@ -83,7 +83,7 @@ class SubscriptionActor:
         # The notifications before the acknowledgement, the newest of each kind. None once it has been sent.
         self._early: dict[Hashable, OutboundNotification] | None = None
         self._early_bytes = 0
-        many, elsewhere = len(named) > _MOST_AT_ONCE, named and bus.backend.hears_elsewhere
+        many, elsewhere = len(named) > _MOST_AT_ONCE, named and bus.backend.has_upstream_subscriptions
         if many or elsewhere:
             self._early = {}
         else:
@@ -117,15 +117,15 @@ class SubscriptionActor:
             if self._cell.address.stopped:
                 return
             self._enter()
-        if bus.backend.hears_elsewhere:
-            await bus.backend.until_heard(self._granted.resource_subscriptions, self._context.state_key)
+        if bus.backend.has_upstream_subscriptions:
+            await bus.backend.wait_subscribed(self._granted.resource_subscriptions, self._context.state_key)
 
     def _enter(self) -> None:
         """Enter the interests, from which on changes come."""
         bus, granted, stream, context = self._bus, self._granted, self._stream, self._context
         self._uris = UriSet(granted.resource_subscriptions)
         self._account.hold(weigh_canonical(self._uris))
-        key = context.state_key if bus.backend.hears_elsewhere else None
+        key = context.state_key if bus.backend.has_upstream_subscriptions else None
         bus.topics.add(
             self._cell.address,
             lists=lists_of(granted),
@@ -177,7 +177,7 @@ class SubscriptionActor:
         """End the subscription in good order, with its result."""
         if self._early is not None:
             self._acknowledge()
-        tail = self._bus.tails[self._context.revision].with_meta(self._meta())
+        tail = self._bus.result_suffixes[self._context.revision].with_meta(self._meta())
         self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))
         self._cell.stop()
 
@@ -189,7 +189,7 @@ class SubscriptionActor:
         self._cell.stop()
 
     def _put(self, kind: MessageKind, method: str, params: dict[str, Any]) -> None:
-        self._send(kind, encode_notification(method, params), self._bus.ledger.enter(method))
+        self._send(kind, encode_notification(method, params), self._bus.ledger.emit(method))
 
     def _send(self, kind: MessageKind, data: bytes, receipt: Receipt, *, final: bool = False) -> None:
         era, listen = self._context.revision.era, self._context.request.id
@@ -211,7 +211,7 @@ class SubscriptionActor:
             self._answer(encode_error(self._context.request.id, internal_error()))
 
     def _answer(self, data: bytes) -> None:
-        receipt = self._bus.ledger.enter(self._context.request.method)
+        receipt = self._bus.ledger.emit(self._context.request.method)
         self._send(MessageKind.LISTEN_RESULT, data, receipt, final=self._stream.kind is not StreamKind.DUPLEX)
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any], None]]] = {

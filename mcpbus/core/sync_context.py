@@ -175,8 +175,8 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         """The id of the task that the call is; None if it is none."""
         return self._context.task_id
 
-    def task_message(self, message: str | None) -> None:
-        """Show people what the task is doing; see `Context.task_message`."""
+    def set_task_message(self, message: str | None) -> None:
+        """Show people what the task is doing; see `Context.set_task_message`."""
         tasks, call = self._context.bus.tasks, self._call
         self._bus.from_thread.run(lambda: tasks.say(call, message))
 
@@ -184,13 +184,13 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         here = self._bus.from_thread.is_here()
         said = make(self._bus.ledger, *what)
         if here:
-            self._call.carrier.say(said)
+            self._call.sink.say(said)
             return said.receipt
-        self._bus.from_thread.post(lambda: self._call.carrier.say(said))
+        self._bus.from_thread.post(lambda: self._call.sink.say(said))
         self._posted += 1
         stream = self._call.stream
         is_long = len(said.data) > SHORT_BYTES  # it is counted where it arrives, and not before
-        if is_long or self._posted >= self._most_posted or (stream is not None and stream.outbox.crowded):
+        if is_long or self._posted >= self._most_posted or (stream is not None and stream.outbox.half_full):
             self._posted = 0  # what arrives together may be more than there is room for
             if self._patient:
                 self._patient = self._bus.from_thread.wait_briefly(self._until_room, _PATIENCE_SECONDS)
@@ -202,8 +202,8 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
         """Wait until half of what may wait for the client does no more, or nothing more is sent to it."""
         await trio.lowlevel.checkpoint()
         stream = self._call.stream
-        while stream is not None and stream.outbox.crowded and not stream.stopped:
-            await stream.relieved()
+        while stream is not None and stream.outbox.half_full and not stream.stopped:
+            await stream.wait_writable()
 
     def __repr__(self) -> str:
         return repr(self._context).replace("Context", "SyncContext", 1)

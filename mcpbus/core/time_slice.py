@@ -29,7 +29,7 @@ class TimeSlice:
         self._until = float("-inf")
         self._waiting = 0
 
-    async def pause(self) -> None:
+    async def yield_if_due(self) -> None:
         """Let others run, if that is due. No cancel point."""
         self._left -= 1
         if self._left > 0 and self._bus.clock() < self._until:

@@ -60,7 +60,7 @@ class WritableStream(Protocol):
     def count(self) -> None:
         """Say how much waits."""
 
-    def conclude(self, fate: Fate) -> None:
+    def settle_batch(self, fate: Fate) -> None:
         """Give what is being written its fate."""
 
     def conclude_first(self, number: int, fate: Fate) -> None:
@@ -126,7 +126,7 @@ class Writer:
     def __exit__(self, *_: object) -> None:
         stream = self._stream
         if self._kept:
-            self.stored()
+            self.settle_stored()
         if not stream.stopped:
             stream.address.tell(WriterDetached(self))
         left, self.left = self.left, None
@@ -138,7 +138,7 @@ class Writer:
         if self.granted is not None:
             self.granted.set()
 
-    async def take_soon(self) -> list[OutboundMessage] | None:
+    async def take_after_yield(self) -> list[OutboundMessage] | None:
         """Take all messages that are there after two turns of the scheduler; otherwise as `take`.
 
         Most handlers end within these turns, and then nothing had to be set up to wait for them.
@@ -176,7 +176,7 @@ class Writer:
         if self.dismissed:
             return None
         stream = self._stream
-        outbox, size = stream.outbox, stream.outbox.held
+        outbox, size = stream.outbox, stream.outbox.queued_bytes
         batch = outbox.take()
         if self._held_back:
             self._held_back = False
@@ -190,17 +190,17 @@ class Writer:
                 return None  # that was too much, and for this stream the most waited
         return batch
 
-    def begin(self, message: OutboundMessage) -> None:
+    def start_writing(self, message: OutboundMessage) -> None:
         """Enter a drafted message in the books as being written, which was not in the outbox."""
         stream = self._stream
-        message.receipt.enter(Location.WRITING)
+        message.receipt.emit(Location.WRITING)
         stream.writing, stream.writing_bytes = [message], len(message.data) + OVERHEAD_BYTES
 
-    def hold_back(self) -> None:
+    def defer_batch(self) -> None:
         """Do not write the batch yet: the next one that is taken begins with it."""
         self._held_back = True
 
-    async def keep(self) -> int | None:
+    async def store_batch(self) -> int | None:
         """Put the batch into the stream's log before it is written, and return the number of its first event, if it is kept."""
         stream = self._stream
         if stream.log is None:
@@ -210,8 +210,8 @@ class Writer:
         self._kept = first is not None
         return first
 
-    def keep_soon(self, told: Callable[[int | None], object]) -> None:
-        """Put the batch into the stream's log as `keep` does, without waiting for that; see `EventLog.append_soon`."""
+    def store_batch_soon(self, told: Callable[[int | None], object]) -> None:
+        """Put the batch into the stream's log as `store_batch` does, without waiting for that; see `EventLog.append_soon`."""
         stream = self._stream
 
         def hear(first: int | None) -> None:
@@ -222,21 +222,21 @@ class Writer:
         writing = stream.writing
         stream.log.append_soon(data_of(writing), hear, final=writing[-1].final)
 
-    async def keep_all(self) -> None:
+    async def store_until_attached(self) -> None:
         """Put what the stream says into its log while no connection is attached."""
         with self:
             while (batch := await self.take()) is not None:
                 if not batch:
                     continue  # what woke it was purged, or handed over to another stream
-                if await self.keep() is None:
+                if await self.store_batch() is None:
                     return
-                self.stored()
+                self.settle_stored()
 
-    def stored(self) -> None:
+    def settle_stored(self) -> None:
         """Say that nobody writes the batch any more, which is in the log."""
         self._conclude(STORED)
 
-    def written(self) -> None:
+    def settle_written(self) -> None:
         """Say that the write of the batch returned, and no disconnect was seen."""
         self._conclude(DELIVERED)
 
@@ -246,4 +246,4 @@ class Writer:
 
     def _conclude(self, fate: Fate) -> None:
         self._kept = False
-        self._stream.conclude(fate)
+        self._stream.settle_batch(fate)

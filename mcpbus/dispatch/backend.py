@@ -169,7 +169,7 @@ class FeaturesBackend:
         return math.inf if self.auth is None else self.auth.seconds_left(principal)
 
     @property
-    def registers(self) -> bool:
+    def has_session_hooks(self) -> bool:
         """See `Backend.registers`: whether there are hooks."""
         return bool(self.server.session_hooks)
 
@@ -184,22 +184,22 @@ class FeaturesBackend:
                 _log.exception("on_session hook %r failed; the session is refused", hook)
                 raise ProtocolError(INTERNAL_ERROR, "The session could not be registered") from error
 
-    def farewell(self, session: Session) -> Callable[[], Awaitable[None]] | None:
+    def session_end_hook(self, session: Session) -> Callable[[], Awaitable[None]] | None:
         """See `Backend.farewell`: the server's hooks, one after the other."""
         hooks = self.server.session_end_hooks
         return partial(_run_end_hooks, hooks, session) if hooks else None
 
-    def listener(self, method: str) -> Listener | None:
+    def notification_hook(self, method: str) -> Listener | None:
         """See `Backend.listener`: the server's hook, and those of mounted servers."""
         hooks = self.server.notification_hooks(method)
         return partial(_run_hooks, hooks) if hooks else None
 
     @property
-    def hears_elsewhere(self) -> bool:
+    def has_upstream_subscriptions(self) -> bool:
         """See `Backend.hears_elsewhere`."""
         return self._features.watches
 
-    async def until_heard(self, uris: Collection[str], key: Hashable) -> None:
+    async def wait_subscribed(self, uris: Collection[str], key: Hashable) -> None:
         """See `Backend.until_heard`."""
         async with trio.open_nursery() as nursery:
             for until_heard in self._features.hearing(uris, key):
@@ -248,7 +248,7 @@ async def _run_end_hooks(hooks: Sequence[SessionHook], session: Session) -> None
                     raise
                 _log.exception("on_session_end hook %r failed", hook)
     if scope.cancelled_caught:
-        session.bus.reached.note(
+        session.bus.limit_monitor.note(
             "on_session_timeout", session.owner, "what ran at a session's end was cancelled"
         )
 

@@ -13,7 +13,7 @@ class HubLookup:
 
     def __init__(self, bus: Hub) -> None:
         backend = bus.backend
-        self.find_session = bus.session_directory.find
+        self.find_local_session = bus.session_directory.find
         self.offers = backend.offers
         self.mirrored_parameters = backend.mirrored_parameters
         self.call_reader = backend.call_reader if isinstance(backend, ReadsCalls) else _read_in_parts

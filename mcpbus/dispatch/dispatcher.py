@@ -142,7 +142,7 @@ def _count(request: RequestActor) -> None:
     """Count what a request brings before it is decoded, by which it grows; raises what to answer if it has to go at once."""
     call = request.call
     call.count()
-    if call.gives_up:
+    if call.evicted:
         request.slot.release()
         call.let_go()
         raise ServerOverloaded(
@@ -159,7 +159,7 @@ def _serve_apart(bus: Hub, context: RequestContext, open_stream: OpenStream) -> 
     if of_session is None or session is None:
         raise method_not_found(method)
     records = bus.session_directory.records_of(session)
-    heard = of_session is _subscribe and bus.backend.hears_elsewhere
+    heard = of_session is _subscribe and bus.backend.has_upstream_subscriptions
     if records is None and not heard:
         return of_session(bus, session, context)
     slot = bus.admission.admit(context.request.id, context.table(), context)
@@ -185,8 +185,8 @@ class _Changing:
         session = call.context.legacy_session
         assert session is not None  # noqa: S101 - it is of a session
         result = self._change(self._bus, session, call.context)
-        if self._change is _subscribe and self._bus.backend.hears_elsewhere:
-            await self._bus.backend.until_heard([call.context.routing.uri or ""], session.id)
+        if self._change is _subscribe and self._bus.backend.has_upstream_subscriptions:
+            await self._bus.backend.wait_subscribed([call.context.routing.uri or ""], session.id)
         if self._records is not None:
             await self._records.keep(session)
         return result
@@ -247,7 +247,7 @@ def _claim(bus: Hub, state: RoundState, handler: Handler) -> SuspendedCall[CallA
     return parked
 
 
-def answer(response: JsonRpcResponse, session: Session) -> None:
+def deliver_input_response(response: JsonRpcResponse, session: Session) -> None:
     """Take a client's answer to a question. One that nobody waits for is dropped, as routing note 19 has it."""
     session.touch()
     asker = None if response.id is None else session.questions.get(response.id)
@@ -259,7 +259,7 @@ def register(
     bus: Hub, context: RequestContext, registration: Registration, open_stream: OpenStream
 ) -> bytes | MessageStream:
     """Serve `initialize` in a session that was opened for it; as `serve` in all else."""
-    if not bus.backend.registers and not registration.is_kept:
+    if not bus.backend.has_session_hooks and not registration.is_kept:
         return registration.complete()
     # Over HTTP the session's own table is no place for it: its id is in nobody's way yet, and what ends the
     # session must not silence the answer that says so.
@@ -282,7 +282,7 @@ def register(
         raise
 
 
-def notify(
+def handle_notification(
     bus: Hub, notification: JsonRpcNotification, session: Session | None, principal: Any, peer: Peer
 ) -> None:
     """Take note of a client's notification. One that is unknown or malformed is ignored, as JSON-RPC has it.
@@ -305,9 +305,9 @@ def notify(
         if notification.method == "notifications/initialized" and session is not None:
             session.address.tell(Initialized())
         if not (notification.method == PROGRESS and session is not None and _report(session, notification)):
-            listener = bus.backend.listener(notification.method)
-            if listener is not None:
-                _tell(bus, listener, notification, session, principal, peer)
+            notification_hook = bus.backend.notification_hook(notification.method)
+            if notification_hook is not None:
+                _tell(bus, notification_hook, notification, session, principal, peer)
     except ProtocolError:
         return
 
@@ -351,7 +351,7 @@ def _listen(bus: Hub, context: RequestContext, open_stream: OpenStream) -> Messa
     asked = decode_params(ListenParams, request.params).notifications
     limit = bus.limits.max_listened_resources
     if max(len(asked.resource_subscriptions), len(asked.task_ids)) > limit:
-        bus.reached.note("max_listened_resources", context.owner, "a listen was refused")
+        bus.limit_monitor.note("max_listened_resources", context.owner, "a listen was refused")
     if len(asked.resource_subscriptions) > limit:
         raise invalid_params(
             f"a listen may name at most {limit} resources - at `params.notifications.resourceSubscriptions`"
@@ -381,7 +381,7 @@ def _subscribe(bus: Hub, session: Session, context: RequestContext) -> bytes:
     uri = decode_params(SubscribeParams, context.request.params).uri
     limit = bus.limits.max_subscriptions_per_session
     if uri not in session.subscriptions and len(session.subscriptions) >= limit:
-        bus.reached.note("max_subscriptions_per_session", session.owner, "a subscription was refused")
+        bus.limit_monitor.note("max_subscriptions_per_session", session.owner, "a subscription was refused")
         raise QuotaExceeded(
             f"Too many subscriptions: at most {limit} in one session; unsubscribe from some first"
         )

@@ -93,14 +93,14 @@ class ToolCall(msgspec.Struct, frozen=True):
             value = await self.runner.call(tool.function, call, "tools/call", tool.name, arguments)
             if isinstance(value, InputRequired):
                 return value
-            return tool.encode_result(value, revision, call.tail)
+            return tool.encode_result(value, revision, call.result_suffix)
         except InvalidArgumentsError as error:
             text = f"Invalid arguments for tool {tool.name}: {error}"
             if revision.invalid_arguments is InvalidArguments.ERROR:
                 raise invalid_params(text) from error
-            return error_result(text, call.tail)
+            return error_result(text, call.result_suffix)
         except BaseException as error:  # noqa: BLE001  # told apart there
-            return self._tell(_failure(error, self.label), call.tail)
+            return self._tell(_failure(error, self.label), call.result_suffix)
 
     def _tell(self, error: BaseException, tail: Tail) -> bytes:
         """Tell what the tool raised to the model, to the client, or to the log.
@@ -145,7 +145,7 @@ class PromptGet(msgspec.Struct, frozen=True):
             value = await self.runner.call(prompt.function, call, "prompts/get", prompt.name, self.arguments)
             if isinstance(value, InputRequired):
                 return value
-            return prompt.encode_result(value, call.context.revision, call.tail)
+            return prompt.encode_result(value, call.context.revision, call.result_suffix)
         except BaseException as error:  # noqa: BLE001  # translated
             _raise_translated(_failure(error, self.label), self.label)
 
@@ -247,7 +247,7 @@ class ResourceRead(msgspec.Struct, frozen=True):
         )
         if isinstance(value, InputRequired):
             return value
-        return resource.encode_result(value, self.uri, call.context.revision, call.tail)
+        return resource.encode_result(value, self.uri, call.context.revision, call.result_suffix)
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -273,13 +273,13 @@ class Complete(msgspec.Struct, frozen=True):
         """See `Handler.run`."""
         completer = self.completer
         if completer is None:
-            return encode_completion(NOTHING, call.tail)
+            return encode_completion(NOTHING, call.result_suffix)
         try:
             arguments = completer.bind(self.value, self.chosen)
             value = await self.runner.call(
                 completer.function, call, "completion/complete", self.ref, arguments
             )
-            return completer.encode_result(value, call.tail)
+            return completer.encode_result(value, call.result_suffix)
         except BaseException as error:  # noqa: BLE001  # translated
             _raise_translated(_failure(error, self.label), self.label)
 
@@ -309,7 +309,7 @@ class ExtensionCall(msgspec.Struct, frozen=True):
             value = await self.runner.call(method.function, call, method.name, method.name, arguments)
             if isinstance(value, InputRequired):
                 return value
-            return method.encode_result(value, call.tail)
+            return method.encode_result(value, call.result_suffix)
         except InvalidArgumentsError as error:
             raise invalid_params(f"{error} - at `params`") from error
         except BaseException as error:  # noqa: BLE001  # translated

@@ -93,5 +93,5 @@ class Registration:
         with trio.move_on_after(limit) as scope:
             await self._bus.backend.register(self._session, context)
         if scope.cancelled_caught:
-            self._bus.reached.note("on_session_timeout", self._session.owner, "a session was refused")
+            self._bus.limit_monitor.note("on_session_timeout", self._session.owner, "a session was refused")
             raise ProtocolError(INTERNAL_ERROR, "The session could not be registered in time")

@@ -51,7 +51,7 @@ class Runner:
     """Calls functions for one server.
 
     Args:
-        threads: how many plain functions run at once; further ones wait for a thread.
+        max_threads: how many plain functions run at once; further ones wait for a thread.
         middleware: wraps each call, the first outermost.
 
     Attributes:
@@ -60,13 +60,13 @@ class Runner:
         overrides: What is called instead of functions that others depend on, for tests.
     """
 
-    def __init__(self, threads: int = 40, middleware: Sequence[Middleware] = ()) -> None:
-        check_kinds("Server", {"threads": threads})
-        if threads < 1:
-            raise ValueError(f"threads is at least 1, not {threads}")
+    def __init__(self, max_threads: int = 40, middleware: Sequence[Middleware] = ()) -> None:
+        check_kinds("Server", {"max_threads": max_threads})
+        if max_threads < 1:
+            raise ValueError(f"max_threads is at least 1, not {max_threads}")
         self.inline = False
         self.overrides: Mapping[Any, Callable[..., Any]] = {}
-        self._threads = threads
+        self._threads = max_threads
         self.middleware = tuple(middleware)
         self._middleware = tuple(reversed(middleware))
         # The threads of one trio run are counted: one that was abandoned when its run ended never gives its
@@ -162,7 +162,7 @@ class Runner:
             return run()
         place: Any
         if placed:
-            place = self.places().place(call.context.owner, call.bus.reached)
+            place = self.places().place(call.context.owner, call.bus.limit_monitor)
         else:
             place = trio.CapacityLimiter(1)
         try:
@@ -178,7 +178,7 @@ class Runner:
             return self._places.get()
         except LookupError:
             places = FairLimiter(
-                self._threads, option="threads", waited="a plain function waited for a thread"
+                self._threads, option="max_threads", waited="a plain function waited for a thread"
             )
             self._places.set(places)
             return places

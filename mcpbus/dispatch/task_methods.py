@@ -58,7 +58,7 @@ class TaskGet(_TaskRequest, frozen=True):
 
     async def run(self, call: CallActor) -> bytes:
         """See `Handler.run`."""
-        return (await hub_of(call.bus).tasks.detail(self.find(call)))[:-1] + call.tail.plain
+        return (await hub_of(call.bus).tasks.detail(self.find(call)))[:-1] + call.result_suffix.plain
 
 
 class TaskUpdate(_TaskRequest, frozen=True):
@@ -74,7 +74,7 @@ class TaskUpdate(_TaskRequest, frozen=True):
             raise internal_error() from None
         if fault is not None:
             raise fault
-        return call.tail.alone
+        return call.result_suffix.alone
 
 
 class TaskCancel(_TaskRequest, frozen=True):
@@ -83,7 +83,7 @@ class TaskCancel(_TaskRequest, frozen=True):
     async def run(self, call: CallActor) -> bytes:
         """See `Handler.run`."""
         self.find(call).address.tell(CancelTask())
-        return call.tail.alone
+        return call.result_suffix.alone
 
 
 def prepare_get(

@@ -17,7 +17,7 @@ from mcpbus.auth import JwtVerifier, Principal, ResourceServer
 from mcpbus.core.nursery import background
 from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.examples.demo import server
-from mcpbus.program import until_signalled
+from mcpbus.program import serve_until_signalled
 from mcpbus.serving import CannotListenError, serve
 from mcpbus.testing.issuer import InMemoryIssuer
 
@@ -62,6 +62,6 @@ async def serve_both(
 if __name__ == "__main__":
     where, _, number = os.environ.get("BIND", "127.0.0.1:8000").rpartition(":")
     try:
-        trio.run(until_signalled, lambda: server.name, partial(serve_both, where, int(number)))
+        trio.run(serve_until_signalled, lambda: server.name, partial(serve_both, where, int(number)))
     except CannotListenError as error:
         sys.exit(f"Error: {error}")

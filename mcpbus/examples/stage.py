@@ -26,7 +26,7 @@ async def serving(
         limits: As for `Server.open`.
         **options: As for `Bus.serve`.
     """
-    async with server.open(limits=limits, drain_seconds=0) as bus, background() as nursery:
+    async with server.open(limits=limits, drain_timeout=0) as bus, background() as nursery:
         serve = partial(bus.serve, bind="127.0.0.1:0", **options)
         [url] = await nursery.start(lambda task_status: serve(task_status=task_status))
         yield bus, url

@@ -15,7 +15,7 @@ from mcpbus.features.keywords import check_told
 from mcpbus.features.schemas.faults import InvalidValueError
 from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Signature
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.meta import CallReader, call_type
 
 if TYPE_CHECKING:  # pydantic is imported with the first tool
@@ -105,7 +105,7 @@ class TypedArguments:
                 # Texts and numbers give the garbage collector nothing to look through, however long they are.
                 members = _decode_members(given)
             else:
-                members = decode_large(_decode_members, given)
+                members = decode_without_gc(_decode_members, given)
             arguments: dict[str, Any] = self.validator.read(members, texts=self.texts)
         except InvalidValueError as error:
             text = error.describe("argument", self.document["properties"])
@@ -139,7 +139,7 @@ class HandWrittenArguments:
 
     def decode(self, given: Given) -> dict[str, Any]:  # noqa: D102 - as `Arguments` says
         try:
-            value = given if isinstance(given, dict) else decode_large(msgspec.json.decode, given)
+            value = given if isinstance(given, dict) else decode_without_gc(msgspec.json.decode, given)
             if (faults := self._schema.faults(value)) is not None:
                 raise InvalidArgumentsError(f"the arguments do not match the input schema: {faults}")
             return {self._parameter: self._validator.read(value, texts=False)}

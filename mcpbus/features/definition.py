@@ -61,7 +61,7 @@ class ServerDefinition(Hooks):
         extensions: Mapping[str, Mapping[str, Any]] | None,
         page_size: int,
         list_ttl: float,
-        state_keys: Sequence[bytes | str],
+        secret_keys: Sequence[bytes | str],
         strict_arguments: bool,
         listens: bool = True,
     ) -> None:
@@ -87,7 +87,7 @@ class ServerDefinition(Hooks):
             raise ValueError(f"Server: name is what clients call it, such as 'weather', not {name!r}")
         check_awaited("authenticate", authenticate)
         _check_auth(auth, authenticate)
-        check_lists(icons=icons, capabilities=capabilities, state_keys=state_keys)
+        check_lists(icons=icons, capabilities=capabilities, secret_keys=secret_keys)
         check_kinds("Server", {"icons": icons})
         if isinstance(capabilities, Mapping):
             raise TypeError(
@@ -118,7 +118,7 @@ class ServerDefinition(Hooks):
         check_told("Server", {"instructions": instructions})
         self.tails: dict[Revision, Tail] = {}
         self.present(identity, instructions)
-        self.sealer = StateSealer(state_keys)
+        self.sealer = StateSealer(secret_keys)
 
     def present(self, identity: Implementation, instructions: str | None) -> None:
         """Say of itself, from now on, who it is, and how it is used."""

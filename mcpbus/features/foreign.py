@@ -26,7 +26,7 @@ from mcpbus.features.tool import Tool
 from mcpbus.features.uri_templates import Template, compile_template
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.http.mirrored_parameters import mirrored_parameters
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.uris import without_path
@@ -53,7 +53,7 @@ class _Unchecked(msgspec.Struct, frozen=True, eq=False):
 
     def decode(self, given: Given) -> dict[str, Any]:
         try:
-            read = given if isinstance(given, dict) else decode_large(msgspec.json.decode, given)
+            read = given if isinstance(given, dict) else decode_without_gc(msgspec.json.decode, given)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidArgumentsError(str(error)) from error
         return {"arguments": read}

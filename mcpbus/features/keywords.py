@@ -38,7 +38,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     **dict.fromkeys(
         ("thread", "replay", "unsafe_paths", "listens", "strict_arguments"), (bool, "True or False")
     ),
-    **dict.fromkeys(("page_size", "threads", "size"), (int, "a whole number")),
+    **dict.fromkeys(("page_size", "max_threads", "size"), (int, "a whole number")),
     **dict.fromkeys(("ttl", "list_ttl"), (_NUMBER, "a number of seconds")),
     "meta": (Mapping, "a dict"),
     "icons": (Iterable, "a list"),

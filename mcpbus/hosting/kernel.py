@@ -56,7 +56,7 @@ from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
 from mcpbus.protocol.http.authentication import Authenticate, Authorizer
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.meta import PROTOCOL_VERSION, Routing
 from mcpbus.protocol.results import tail_for
 from mcpbus.protocol.revisions import LATEST_LEGACY, REVISIONS, Era, Revision
@@ -79,7 +79,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 def read_params(raw: msgspec.Raw) -> dict[str, Any] | None:
     """Return the params of a request, as the SDK takes them; None if it has none."""
-    return decode_large(_decode, raw) or None
+    return decode_without_gc(_decode, raw) or None
 
 
 def encode(result: Mapping[str, Any]) -> bytes:
@@ -102,8 +102,8 @@ class KernelBackend:
         serves_routes: Whether its web routes are served beside the endpoint.
     """
 
-    hears_elsewhere = False
-    registers = True
+    has_upstream_subscriptions = False
+    has_session_hooks = True
 
     def __init__(
         self,
@@ -208,8 +208,8 @@ class KernelBackend:
     ) -> Collection[str]:
         return ()
 
-    async def until_heard(self, uris: Collection[str], key: Hashable) -> None:
-        """See `Backend.until_heard`."""
+    async def wait_subscribed(self, uris: Collection[str], key: Hashable) -> None:
+        """See `Backend.wait_subscribed`."""
 
     def may_subscribe(self, session: Session) -> bool:  # noqa: ARG002
         return True
@@ -266,12 +266,12 @@ class KernelBackend:
         hosted.result = encode(result)
         return hosted
 
-    def farewell(self, session: Session) -> Callable[[], Awaitable[None]] | None:
+    def session_end_hook(self, session: Session) -> Callable[[], Awaitable[None]] | None:
         """See `Backend.farewell`: the connection runs what its author wants to run then."""
         hosted: HostedSession | None = session.backend_state
         return None if hosted is None else partial(self._home.run, aclose_shielded, hosted.connection)
 
-    def listener(self, method: str) -> Listener | None:  # noqa: ARG002
+    def notification_hook(self, method: str) -> Listener | None:  # noqa: ARG002
         """See `Backend.listener`: the kernel and its middleware get all notifications."""
         return self._hear
 

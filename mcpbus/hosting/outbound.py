@@ -59,7 +59,7 @@ def _draft(
 
 
 def _discard(draft: OutboundNotification | Progress, reason: Reason) -> None:
-    draft.receipt.enter()
+    draft.receipt.emit()
     draft.receipt.discard(reason)
 
 
@@ -233,7 +233,7 @@ class RequestOutbound:
             if method == ELICITATION_COMPLETE and self._context.revision.elicitation_ids:
                 await self._post(draft)
             else:  # nothing knows the other request, and revision 2026-07-28 sends changes in listens alone
-                self._home.post(_discard, draft, Reason.FINISHED if other else Reason.ERA)
+                self._home.post(_discard, draft, Reason.FINISHED if other else Reason.NOT_IN_REVISION)
 
     async def _post(self, draft: OutboundNotification | Progress) -> None:
         self._home.post(self.send, draft)

@@ -14,7 +14,7 @@ _HALF: Final = re.compile(
 _MENDED: Final = frozenset("\N{REPLACEMENT CHARACTER}\b")
 
 
-def mend(data: bytes | str) -> tuple[bytes, bytes]:
+def replace_lone_surrogates(data: bytes | str) -> tuple[bytes, bytes]:
     """Return a text, and the same with another character for each half of a pair; or itself, if there is none.
 
     Both are of the same length, and have everything at the same place. Backslashes are lost as well, so that it is good for reading

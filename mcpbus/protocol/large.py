@@ -21,7 +21,7 @@ PART_BYTES: Final = 64
 """What a value of decoded JSON takes beside its text, roughly, in bytes; and a key of an object, an object or an array besides."""
 
 
-def decode_large(decode: Callable[[bytes | msgspec.Raw], _T], data: bytes | msgspec.Raw) -> _T:
+def decode_without_gc(decode: Callable[[bytes | msgspec.Raw], _T], data: bytes | msgspec.Raw) -> _T:
     """Return what `decode` makes of JSON, whatever its size; raises what that does."""
     if len(data) < LARGE_BYTES or not gc.isenabled():
         return decode(data)

@@ -8,7 +8,7 @@ from typing import Any
 from mcpbus.protocol.other_names import missing_in_module
 
 
-def later(
+def lazy_exports(
     package: str, places: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the ``__getattr__`` and the ``__dir__`` of a package.

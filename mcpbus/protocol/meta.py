@@ -13,7 +13,7 @@ from msgspec import UNSET
 from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId, JsonRpcRequest
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
 from mcpbus.protocol.nesting import check_nesting
@@ -215,7 +215,7 @@ def read_routing(params: msgspec.Raw) -> Routing:
         try:
             common = _common.decode(params)
         except msgspec.ValidationError:
-            common = decode_large(_loose.decode, params)
+            common = decode_without_gc(_loose.decode, params)
             common.name, common.uri, common.task_id = (
                 text if isinstance(text, str) else None for text in (common.name, common.uri, common.task_id)
             )
@@ -236,7 +236,7 @@ def _read_member(raw: msgspec.Raw | msgspec.UnsetType, name: str) -> Any:
     if isinstance(raw, msgspec.UnsetType):
         return raw
     try:
-        return decode_large(msgspec.json.decode, raw)
+        return decode_without_gc(msgspec.json.decode, raw)
     except (msgspec.DecodeError, RecursionError) as fault:
         raise invalid_params(f"{fault} - at `params.{name}`") from None
 

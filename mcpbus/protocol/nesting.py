@@ -53,7 +53,7 @@ def _depth(text: bytes) -> int:
     return levels + max(accumulate(steps), default=0)
 
 
-def without_inside(text: bytes) -> bytes | None:
+def strip_nested(text: bytes) -> bytes | None:
     """Return what is outside of all that is nested in an object, with an empty one in its place; None if that has no end."""
     _, start = (match.start() for match in islice(_OPENING.finditer(text), 2))
     last = text.rfind(b"}")

@@ -18,7 +18,7 @@ import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.principals import BoundPrincipal
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Binding(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, request: JsonRpcRequest, principal: object) -> "Binding":
         """Return what a state for this request is bound to."""
-        params = decode_large(_params.decode, request.params)
+        params = decode_without_gc(_params.decode, request.params)
         for changing in ("_meta", "inputResponses", "requestState"):
             params.pop(changing, None)
         digest = hashlib.sha256(msgspec.json.encode(params, order="deterministic")).digest()
@@ -105,14 +105,14 @@ class StateSealer:
         for number, key in enumerate(keys):
             if not isinstance(key, str | bytes):
                 raise TypeError(
-                    f"state_keys[{number}] is a text or bytes, and this is of type {type(key).__name__}"
+                    f"secret_keys[{number}] is a text or bytes, and this is of type {type(key).__name__}"
                 )
         self.given = [key.encode() if isinstance(key, str) else key for key in keys]
         secrets = self.given or [os.urandom(32)]
         for number, secret in enumerate(secrets):
             if len(secret) < _SECRET_BYTES:
                 raise ValueError(
-                    f"state_keys[{number}] is {len(secret)} bytes long: a key is a secret of at least {_SECRET_BYTES} bytes, "
+                    f"secret_keys[{number}] is {len(secret)} bytes long: a key is a secret of at least {_SECRET_BYTES} bytes, "
                     f"as secrets.token_urlsafe() makes"
                 )
         self._secrets = secrets

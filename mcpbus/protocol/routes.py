@@ -92,11 +92,11 @@ class Reason(IdentityEnum):
     NO_STREAM = "no stream that may carry it is there"
     FINISHED = "its request was answered already"
     CANCELLED = "its request was cancelled, or its client has gone"
-    PARKED = "its call waits for the client to come back"
-    TASK = "its call is a task, which carries neither progress nor logs"
+    SUSPENDED = "its call waits for the client to come back"
+    IN_TASK = "its call is a task, which carries neither progress nor logs"
     FILTERED = "the client did not ask for messages of this kind or level"
     NOT_SUBSCRIBED = "the client is not, or no longer, subscribed to that resource"
-    ERA = "the client's protocol revision has no place for such a message"
+    NOT_IN_REVISION = "the client's protocol revision has no place for such a message"
     NO_TOKEN = "its request carries no progress token"  # noqa: S105 - not a password
     NOT_INCREASING = "progress must increase and did not"
     SUPERSEDED = "a newer message says all that it said"
@@ -105,7 +105,7 @@ class Reason(IdentityEnum):
     LOST = "the connection ended while it was being written"
     SESSION_ENDED = "its session has ended"
     UNREACHABLE = "no process that has its session could be reached"
-    FAILED = "an internal failure ended its carrier"
+    INTERNAL_ERROR = "an internal failure ended its carrier"
 
 
 Route = StreamKind | Reason
@@ -162,7 +162,13 @@ ROUTES: Mapping[tuple[MessageKind, Era, TransportKind], Route] = {
         STATELESS_JSON=Reason.NO_STREAM,
         DUPLEX=StreamKind.DUPLEX,
     ),
-    **_rows(ASKING, Era.MODERN, HTTP=Reason.ERA, HTTP_JSON=Reason.ERA, DUPLEX=Reason.ERA),
+    **_rows(
+        ASKING,
+        Era.MODERN,
+        HTTP=Reason.NOT_IN_REVISION,
+        HTTP_JSON=Reason.NOT_IN_REVISION,
+        DUPLEX=Reason.NOT_IN_REVISION,
+    ),
     # What no request caused. A change caused by a running request counts among these too: it concerns the
     # session, not the request. That a client is asked something no request of its own is about, the texts up to 2025-11-25
     # allow; later guidance has clients refuse it, so it happens only where an author asks a session.
@@ -181,9 +187,9 @@ ROUTES: Mapping[tuple[MessageKind, Era, TransportKind], Route] = {
     **_rows(
         SESSION_ASKING | {MessageKind.SESSION_LOG, MessageKind.SESSION_CUSTOM},
         Era.MODERN,
-        HTTP=Reason.ERA,
-        HTTP_JSON=Reason.ERA,
-        DUPLEX=Reason.ERA,
+        HTTP=Reason.NOT_IN_REVISION,
+        HTTP_JSON=Reason.NOT_IN_REVISION,
+        DUPLEX=Reason.NOT_IN_REVISION,
     ),
     # Two pages of the specification disagree on how a server ends a listen: with a result, or with a cancelled notification
     # on a shared channel. Clients take the latter for a loss, even after the result, which alone is an end in good order.
@@ -257,7 +263,7 @@ def route(kind: MessageKind, era: Era, transport: TransportKind) -> Route:
         raise LookupError(f"no {era.value} client has a {kind.value!r} over {transport.value!r}") from None
 
 
-def absent(kind: MessageKind, era: Era, state: StreamState) -> Absence:
+def when_unavailable(kind: MessageKind, era: Era, state: StreamState) -> Absence:
     """Return what becomes of such a message while its stream cannot take it: `HoldPolicy.HOLD`, or a reason.
 
     Raises:

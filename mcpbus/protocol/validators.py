@@ -93,7 +93,7 @@ def check_positive(owner: str, **numbers: Any) -> None:
             raise ValueError(f"{owner}: {name} is more than 0, not {value!r}")
 
 
-def told_seconds(options: object, field: Any, value: Any) -> None:
+def wire_duration(options: object, field: Any, value: Any) -> None:
     """Refuse what `check_told_seconds` does."""
     check_told_seconds(type(options).__name__, 0.001, **{field.name: value})
 

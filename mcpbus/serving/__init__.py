@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mcpbus.protocol.lazy_names import later
+from mcpbus.protocol.lazy_names import lazy_exports
 from mcpbus.serving.errors import CannotListenError, LifespanError, ServingError
 from mcpbus.serving.signals import shutdown_on_signals
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mcpbus.serving.run import serve
 else:
     # A program on stdio has no use for what reads and writes HTTP.
-    __getattr__, __dir__ = later(
+    __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "mcpbus.serving.asgi": ("AsgiApp", "Drainable"),

@@ -20,7 +20,7 @@ from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import AVAILABLE, Reactor
-from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, turn_away
+from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, reject_connection
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import HttpServer
 from mcpbus.serving.sharing import ConnectionCounts
@@ -66,7 +66,7 @@ class AcceptedConnection:
         else:
             self.serving.retire()
 
-    def retire(self, seconds: float) -> float:
+    def close_when_idle(self, seconds: float) -> float:
         """End with the request that is under way; if there is none, once there was none for so many seconds.
 
         Returns:
@@ -86,10 +86,10 @@ class AcceptedConnection:
         acceptor = self._acceptor
         self._tls = trio.SSLStream(self.transport, tls, server_side=True, https_compatible=True)
         try:
-            with trio.fail_after(acceptor.options.tls_handshake_seconds):
+            with trio.fail_after(acceptor.options.tls_handshake_timeout):
                 await self._tls.do_handshake()
         except trio.TooSlowError:
-            acceptor.app.note("tls_handshake_seconds", self.peer, "a connection was closed")
+            acceptor.app.note("tls_handshake_timeout", self.peer, "a connection was closed")
             raise
         if self._tls.selected_alpn_protocol() == "h2":
             await self.serve_http2(b"")
@@ -179,7 +179,7 @@ class AcceptedConnection:
         if self.transport.stalled:
             self._acceptor.counters.stalled += 1
             consequence = f"a connection that accepted nothing for {seconds:g} s was ended"
-            self._acceptor.app.note("write_deadline_seconds", self.peer, consequence)
+            self._acceptor.app.note("write_deadline", self.peer, consequence)
 
 
 class Acceptor:
@@ -261,14 +261,14 @@ class Acceptor:
 
     def _take(self, stream: trio.SocketStream) -> None:
         self.counters.accepted += 1
-        transport = DeadlineStream(stream, self.options.write_deadline_seconds)
+        transport = DeadlineStream(stream, self.options.write_deadline)
         peer, name = _peer(stream)
         try:
             displaced = self._shares.make_room(peer)
         except NoRoomError as full:
             self.counters.turned_away += 1
             self.app.note("max_connections", peer, "a connection was refused")
-            turn_away(transport, full, secure=self.tls is not None)
+            reject_connection(transport, full, secure=self.tls is not None)
             return
         if displaced is not None:
             self.app.note("max_connections", displaced.peer, "a connection that was idle made room")
@@ -291,7 +291,7 @@ class Acceptor:
         """Close the socket of a connection that is over. Harmless once it is closed."""
         if accepted not in self._open:
             return
-        accepted.report_stall(self.options.write_deadline_seconds)
+        accepted.report_stall(self.options.write_deadline)
         self._open.discard(accepted)
         self._shares.leave(accepted)
         self._count(-1)
@@ -312,7 +312,7 @@ class Acceptor:
             For how many seconds some are open that are idle.
         """
         self.retired = True
-        longest = max((accepted.retire(seconds) for accepted in tuple(self._open)), default=0.0)
+        longest = max((accepted.close_when_idle(seconds) for accepted in tuple(self._open)), default=0.0)
         if not self._open:
             self._all_closed.set()
         return longest

@@ -69,13 +69,13 @@ class DirectEndpoint(Protocol):
     def cors_headers(self, head: RequestHead, /) -> list[tuple[bytes, bytes]]:
         """The fields that are added to the answer, whatever it is, today and whenever this head comes again."""
 
-    def is_immediate(self, head: RequestHead, /) -> bool:
+    def can_serve_inline(self, head: RequestHead, /) -> bool:
         """Whether a request can be given to `respond`, its body being there, today and whenever this head comes again.
 
         Otherwise it is to be served.
         """
 
-    def clears(self, head: RequestHead, /) -> bool:
+    def is_head_valid(self, head: RequestHead, /) -> bool:
         """Whether everything is in order that is judged by the head alone, today and whenever it comes again."""
 
     def respond(
@@ -90,7 +90,7 @@ class DirectEndpoint(Protocol):
     def entered(self, answer: HttpResponse, /) -> AbstractContextManager[None]:
         """Count an answer of `serve` while it is written, and enter it in the books; it may be given up meanwhile."""
 
-    def enter(self, answer: HttpResponse, /) -> SettleableResponse | None:
+    def record_response(self, answer: HttpResponse, /) -> SettleableResponse | None:
         """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""
 
     def record(self, answer: HttpResponse, fate: Fate, /) -> None:

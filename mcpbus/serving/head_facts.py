@@ -18,7 +18,7 @@ class HeadCacheEntry:
     Attributes:
         endpoint: The endpoint.
         immediate: See `DirectEndpoint.is_immediate`; what leaves HTTP is not.
-        cleared: If so, see `DirectEndpoint.clears`.
+        head_validated: If so, see `DirectEndpoint.clears`.
         cors: See `DirectEndpoint.cors_headers`.
         pace: How long turns take in which they are served. Such requests ask for the same, as a rule: newer clients name in
             the head which tool they call.
@@ -26,7 +26,7 @@ class HeadCacheEntry:
 
     endpoint: DirectEndpoint
     immediate: bool
-    cleared: bool
+    head_validated: bool
     cors: HeaderList
     pace: Pace = attrs.field(factory=Pace)
 
@@ -34,8 +34,10 @@ class HeadCacheEntry:
     def of(cls, endpoint: DirectEndpoint, head: "RememberedHead") -> Self:
         """Ask an endpoint."""
         judged = head.judged
-        immediate = not head.leaves and endpoint.is_immediate(judged)
-        return cls(endpoint, immediate, immediate and endpoint.clears(judged), endpoint.cors_headers(judged))
+        immediate = not head.leaves and endpoint.can_serve_inline(judged)
+        return cls(
+            endpoint, immediate, immediate and endpoint.is_head_valid(judged), endpoint.cors_headers(judged)
+        )
 
 
 class RememberedHead(msgspec.Struct, eq=False, kw_only=True):

@@ -35,7 +35,7 @@ class UnsentResponse:
             peer: For whom it waits.
         """
         assert self._answer is not None  # noqa: S101 - it is not sent yet
-        self._entry = self._endpoint.enter(self._answer)
+        self._entry = self._endpoint.record_response(self._answer)
         self._answer = None  # as long as all that waits of it
         self._account = self._endpoint.budget.account("an answer", lose, owner=peer)
         self._account.hold(size)

@@ -38,7 +38,7 @@ async def serve_under_hypercorn(
     async def wait_and_drain() -> None:
         await shutdown.wait()
         if isinstance(app, Drainable):
-            await app.drain(options.drain_seconds)
+            await app.drain(options.drain_timeout)
 
     config = _configure(Config(), options)
     config.bind = [f"fd://{os.dup(sock.fileno())}" for sock in sockets]
@@ -50,13 +50,13 @@ def _configure(config: Any, options: ServeOptions) -> Any:
     """Say our options in hypercorn's words."""
     config.certfile = options.certfile
     config.keyfile = options.keyfile
-    config.graceful_timeout = options.drain_seconds
-    config.keep_alive_timeout = options.keep_alive_seconds
+    config.graceful_timeout = options.drain_timeout
+    config.keep_alive_timeout = options.keep_alive_timeout
     config.keep_alive_max_requests = _NO_LIMIT
-    config.websocket_ping_interval = options.websocket_ping_seconds
+    config.websocket_ping_interval = options.websocket_ping_interval
     config.h11_max_incomplete_size = options.max_head_bytes
     config.h2_max_header_list_size = options.max_head_bytes
-    config.ssl_handshake_timeout = options.tls_handshake_seconds
+    config.ssl_handshake_timeout = options.tls_handshake_timeout
     config.include_server_header = False
     config.errorlog = logging.getLogger("mcpbus.serving.hypercorn")
     return config

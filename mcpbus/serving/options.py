@@ -38,10 +38,10 @@ def _check_keyfile(options: "ServeOptions", _: object, keyfile: str | None) -> N
 
 
 _OF_OUR_OWN = (
-    "write_deadline_seconds",
+    "write_deadline",
     "unread_body_bytes",
-    "unread_body_seconds",
-    "head_seconds",
+    "unread_body_timeout",
+    "head_timeout",
     "max_connections",
 )
 
@@ -61,21 +61,21 @@ class ServeOptions:
     Attributes:
         bind: Where to listen: one or several of `HOST:PORT` (port 0 takes any free one), `unix:PATH`, `fd://NUMBER`.
         server: Who serves: "mcpbus", its own server, or "hypercorn", an extra of the installation, which does not promise what
-            write_deadline_seconds, unread_body_bytes, unread_body_seconds, head_seconds and max_connections say.
+            write_deadline, unread_body_bytes, unread_body_timeout, head_timeout and max_connections say.
         certfile: PEM file of the certificate chain; given together with `keyfile`, or not at all (then cleartext).
         keyfile: PEM file of the certificate's private key.
-        drain_seconds: How long requests may go on after a shutdown was asked for.
-        write_deadline_seconds: A client that accepts nothing for this long loses its connection.
-        keep_alive_seconds: How long a connection without a request stays open. Many clients keep connections in
+        drain_timeout: How long requests may go on after a shutdown was asked for.
+        write_deadline: A client that accepts nothing for this long loses its connection.
+        keep_alive_timeout: How long a connection without a request stays open. Many clients keep connections in
             a pool for a minute, and a server that is quicker to close races with their next request.
-        websocket_ping_seconds: For how long nothing is said on a WebSocket before it is sent a ping frame, so that whatever is between us
+        websocket_ping_interval: For how long nothing is said on a WebSocket before it is sent a ping frame, so that whatever is between us
             and its client does not take it for dead, and that a client is, of which nothing is heard.
         unread_body_bytes: How much of a request body is read and thrown away after the application has answered, so
             that a client which still uploads sees the answer. Beyond it the stream or connection is reset.
-        unread_body_seconds: How long that may take.
+        unread_body_timeout: How long that may take.
         max_head_bytes: The longest head of a request that the lane or HTTP/2 reads.
-        head_seconds: How long the rest of a head may take, for the lane or HTTP/2, once its first byte has come.
-        tls_handshake_seconds: How long a TLS handshake may take, counted from when the connection was accepted.
+        head_timeout: How long the rest of a head may take, for the lane or HTTP/2, once its first byte has come.
+        tls_handshake_timeout: How long a TLS handshake may take, counted from when the connection was accepted.
         max_connections: Connections at once; past it an idle one makes room of the address that has most, or the newcomer is
             refused. By default seven eighths of the descriptors that the process may open when it begins to serve.
         backlog: Connections that the kernel may hold before they are accepted.
@@ -92,15 +92,15 @@ class ServeOptions:
     )
     certfile: str | None = None
     keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)
-    drain_seconds: float = attrs.field(default=DRAIN_SECONDS, validator=ge(0))
-    write_deadline_seconds: float = attrs.field(default=30.0, validator=gt(0))
-    keep_alive_seconds: float = attrs.field(default=75.0, validator=gt(0))
-    websocket_ping_seconds: float = attrs.field(default=15.0, validator=gt(0))
+    drain_timeout: float = attrs.field(default=DRAIN_SECONDS, validator=ge(0))
+    write_deadline: float = attrs.field(default=30.0, validator=gt(0))
+    keep_alive_timeout: float = attrs.field(default=75.0, validator=gt(0))
+    websocket_ping_interval: float = attrs.field(default=15.0, validator=gt(0))
     unread_body_bytes: int = attrs.field(default=4 * 1024 * 1024, validator=ge(0))
-    unread_body_seconds: float = attrs.field(default=5.0, validator=ge(0))
+    unread_body_timeout: float = attrs.field(default=5.0, validator=ge(0))
     max_head_bytes: int = attrs.field(default=32 * 1024, validator=ge(1024))
-    head_seconds: float = attrs.field(default=10.0, validator=gt(0))
-    tls_handshake_seconds: float = attrs.field(default=10.0, validator=gt(0))
+    head_timeout: float = attrs.field(default=10.0, validator=gt(0))
+    tls_handshake_timeout: float = attrs.field(default=10.0, validator=gt(0))
     max_connections: int | None = attrs.field(default=None, validator=attrs.validators.optional(ge(1)))
     backlog: int = attrs.field(default=1024, validator=ge(1))
 

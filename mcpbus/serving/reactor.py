@@ -106,7 +106,7 @@ class Reactor:
         if turn in self._due:
             self._due.remove(turn)
 
-    def soon(self, turn: Turn) -> None:
+    def call_soon(self, turn: Turn) -> None:
         """Take a turn once others have had theirs."""
         if self._nursery is not None:
             self._nursery.start_soon(self._take_one, turn)

@@ -123,7 +123,7 @@ class GatheringWriter(ABC):
             self.write_now()
             return False
         self._gathers = True
-        self._coalescer.add_to_turn(self)
+        self._coalescer.add_in_turn(self)
         return True
 
     def _write_one(self, message: OutboundMessage) -> bool:
@@ -193,11 +193,11 @@ class GatheringWriter(ABC):
             self._kept = batch, before, first
             if not self._gathers:
                 self._gathers = True
-                self._coalescer.add_to_turn(self)
+                self._coalescer.add_in_turn(self)
 
         # The store may have it at once.
         self._keeping = self._gathers = True
-        self._writer.keep_soon(hear)
+        self._writer.store_batch_soon(hear)
         self._gathers = False
 
     def _say(self, batch: list[OutboundMessage] | None, before: bytes, first: int | None) -> None:
@@ -226,7 +226,7 @@ class GatheringWriter(ABC):
             # The stream may end as soon as it hears of this, and would say so.
             self._let_go()
         if said:
-            self._writer.written()
+            self._writer.settle_written()
         if last:
             self._writer.__exit__()
 

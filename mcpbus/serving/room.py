@@ -35,7 +35,7 @@ def most_connections() -> int:
     return min(_MOST, max(1, descriptors // 2, descriptors - max(_KEPT_BACK, descriptors // 8)))
 
 
-def turn_away(transport: DeadlineStream, full: NoRoomError, *, secure: bool) -> None:
+def reject_connection(transport: DeadlineStream, full: NoRoomError, *, secure: bool) -> None:
     """Close a connection for which there is no room, and say why as far as that takes no time."""
     if not secure:
         status, why = (

@@ -6,7 +6,7 @@ from functools import partial
 
 import trio
 
-from mcpbus.core.containment import ReportErrors, run_lasting
+from mcpbus.core.containment import ReportErrors, run_forever
 from mcpbus.protocol.keywords import explained
 from mcpbus.serving.acceptor import Acceptor
 from mcpbus.serving.asgi import Announcing, AsgiApp, Drainable
@@ -17,7 +17,7 @@ from mcpbus.serving.listening import listening, url_of
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.sharing import SharedSockets
-from mcpbus.serving.tls import make_context
+from mcpbus.serving.tls import make_ssl_context
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -42,7 +42,7 @@ async def serve(
     """Serve an ASGI application over HTTP/1.1, HTTP/2 and WebSocket, until `shutdown` is set.
 
     Then, in this order: no more connections are accepted; `app.announce_drain` is called if the application has it; connections are
-    closed that have been idle for a second; `app.drain` is awaited if the application has it, with what is left of `drain_seconds`;
+    closed that have been idle for a second; `app.drain` is awaited if the application has it, with what is left of `drain_timeout`;
     connections end with their last request. From the drain's deadline on the application has a quarter of a second for its last
     words, and its connections as long to take them; what is left then is cancelled and reset. A cancellation closes everything at once.
 
@@ -59,7 +59,7 @@ async def serve(
         LifespanError: The application's lifespan failed to start or to stop.
     """
     shutdown = trio.Event() if shutdown is None else shutdown
-    tls = make_context(options)
+    tls = make_ssl_context(options)
     in_order = False
     with listening(options) if sharing is None else nullcontext(sharing.sockets) as sockets:
         if options.server == "hypercorn":
@@ -71,7 +71,7 @@ async def serve(
             board = None if sharing is None else sharing.board
             served = ServedApp(app, state)
             acceptor = Acceptor(served, options, connections, tls=tls, counters=counters, board=board)
-            connections.start_soon(run_lasting, acceptor.service.run, "what serves connections")
+            connections.start_soon(run_forever, acceptor.service.run, "what serves connections")
             try:
                 async with trio.open_nursery() as accepting:
                     for sock in sockets:
@@ -79,7 +79,7 @@ async def serve(
                     task_status.started(urls)
                     await shutdown.wait()
                     accepting.cancel_scope.cancel()
-                await _drain(app, acceptor, options.drain_seconds)
+                await _drain(app, acceptor, options.drain_timeout)
                 in_order = True
                 connections.cancel_scope.cancel()
             finally:

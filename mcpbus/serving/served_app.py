@@ -8,7 +8,7 @@ from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.owners import Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp, DirectEndpoint, Noting
 from mcpbus.serving.request_error import RequestError
-from mcpbus.transports.refusals import plain
+from mcpbus.transports.refusals import sanitize_for_log
 
 _logger = logging.getLogger("mcpbus.serving")
 
@@ -49,7 +49,7 @@ class ServedApp:
 
     def report(self, failure: BaseException, head: RequestHead | None) -> None:
         """Tell that the application raised while it served a request, if it is known which; it is then answered 500."""
-        what = "a request" if head is None else f"{plain(head.verb)} {plain(head.path)}"
+        what = "a request" if head is None else f"{sanitize_for_log(head.verb)} {sanitize_for_log(head.path)}"
         _logger.error("the application raised while it served %s", what, exc_info=failure)
 
 

@@ -6,7 +6,7 @@ from contextvars import copy_context
 import trio
 
 from mcpbus.core.complaints import RateLimitedLogger
-from mcpbus.core.containment import run_lasting
+from mcpbus.core.containment import run_forever
 from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.deadlines import Deadlines
 from mcpbus.serving.head_facts import HeadCacheEntry, RememberedHead, learn_facts
@@ -59,10 +59,10 @@ class HttpServer:
         self.returning = TurnLine(MORE_TURNS)
         self.deadlines = Deadlines(
             min(
-                options.keep_alive_seconds,
-                options.head_seconds,
-                options.unread_body_seconds,
-                options.websocket_ping_seconds,
+                options.keep_alive_timeout,
+                options.head_timeout,
+                options.unread_body_timeout,
+                options.websocket_ping_interval,
             )
         )
 
@@ -70,9 +70,9 @@ class HttpServer:
         """Serve the connections, until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(run_lasting, self.coalescer.run, "what writes for connections")
+                nursery.start_soon(run_forever, self.coalescer.run, "what writes for connections")
                 if self.reactor is not None:
-                    nursery.start_soon(run_lasting, self.reactor.run, "what waits for connections")
+                    nursery.start_soon(run_forever, self.reactor.run, "what waits for connections")
                 await self.deadlines.run()
         finally:
             self.deadlines.lose_all()

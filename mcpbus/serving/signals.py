@@ -34,7 +34,7 @@ async def shutdown_on_signals() -> AsyncGenerator[trio.Event]:
     def obey(signum: int, _: FrameType | None) -> None:
         nonlocal asked
         if asked:
-            end_by(signum)
+            exit_by_signal(signum)
         asked = True
         token.run_sync_soon(begin)
 
@@ -53,7 +53,7 @@ async def shutdown_on_signals() -> AsyncGenerator[trio.Event]:
             signal.signal(signum, handler)
 
 
-def end_by(signum: int) -> None:
+def exit_by_signal(signum: int) -> None:
     """End the process as the signal does by itself, or with the exit status that a shell makes of that."""
     signal.signal(signum, signal.SIG_DFL)
     signal.raise_signal(signum)

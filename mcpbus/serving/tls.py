@@ -19,7 +19,7 @@ _EXAMPLES: Final = {
 }
 
 
-def make_context(options: ServeOptions) -> ssl.SSLContext | None:
+def make_ssl_context(options: ServeOptions) -> ssl.SSLContext | None:
     """Return how connections are encrypted; None if they are not.
 
     Raises:

@@ -52,7 +52,7 @@ class WriteCoalescer:
             self._wake.unpark()
         self._writers.append(writer)
 
-    def add_to_turn(self, writer: CoalescedWriter) -> None:
+    def add_in_turn(self, writer: CoalescedWriter) -> None:
         """Have it write together with what others say in the turn that is under way; if there is none, as `add`."""
         if self._reactor is not None and self._reactor.in_turn:
             self._reactor.write_soon(writer)

@@ -6,14 +6,14 @@ from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import LeasedTaskStore, TaskClaimedError, TaskStore
 from mcpbus.core.stores.sqlite import SqliteTaskStore
 from mcpbus.core.tasks.record import TaskRecord, TaskStatus
-from mcpbus.protocol.lazy_names import later
+from mcpbus.protocol.lazy_names import lazy_exports
 from mcpbus.protocol.task_extension import TASKS, TaskSupport
 
 if TYPE_CHECKING:
     from mcpbus.core.stores.redis_tasks import RedisTaskStore
 else:
     # It needs coredis: most do not, and it takes longer than all else.
-    __getattr__, __dir__ = later(__name__, {"mcpbus.core.stores.redis_tasks": ("RedisTaskStore",)})
+    __getattr__, __dir__ = lazy_exports(__name__, {"mcpbus.core.stores.redis_tasks": ("RedisTaskStore",)})
 
 __all__ = [
     "TASKS",

@@ -40,7 +40,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mcpbus.testing.memory_directory import MemoryDirectory
-from mcpbus.testing.opening import open_bus, open_client, settle
+from mcpbus.testing.opening import open_bus, open_client, wait_until_idle
 from mcpbus.testing.probe import AsgiProbe, LegacyHttpSession, open_probe
 from mcpbus.testing.recording import Recording, StreamEndedError
 
@@ -66,5 +66,5 @@ __all__ = [
     "open_bus",
     "open_client",
     "open_probe",
-    "settle",
+    "wait_until_idle",
 ]

@@ -88,7 +88,7 @@ class MemoryDirectory:
             self._check(ownership)
             del self._kept[ownership.name]
 
-    async def hold(
+    async def append_held(
         self, ownership: SessionClaim, held: Mapping[str, StoredHeldMessage], gone: Collection[str]
     ) -> None:
         """See `ClusterDirectory`."""
@@ -97,7 +97,7 @@ class MemoryDirectory:
         due = {name: attrs.evolve(each, seconds=now + each.seconds) for name, each in held.items()}
         self._hold(kept, {**kept.held, **due}, gone)
 
-    async def take(self, ownership: SessionClaim, names: Collection[str]) -> None:
+    async def pop_held(self, ownership: SessionClaim, names: Collection[str]) -> None:
         """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         kept = self._check(ownership)
@@ -124,7 +124,7 @@ class MemoryDirectory:
             raise FencedError
         return kept
 
-    async def look(self, name: str) -> StoredSession | None:
+    async def get(self, name: str) -> StoredSession | None:
         """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         return self._told(self._kept.get(name))
@@ -147,14 +147,14 @@ class MemoryDirectory:
             kept = self._kept[name] = attrs.evolve(kept, ownership=claimed)
         return self._told(kept)
 
-    async def use_round(self, name: str, user: str, seconds: float) -> bool:
+    async def claim_round(self, name: str, user: str, seconds: float) -> bool:
         """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         now = trio.current_time()
         self._rounds = {key: used for key, used in self._rounds.items() if used[1] > now}
         return self._rounds.setdefault(name, (user, now + seconds))[0] == user
 
-    async def tend(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
+    async def maintain(self, sessions: Collection[SessionClaim], seconds: float) -> Collection[str]:
         """See `ClusterDirectory`."""
         await trio.lowlevel.checkpoint()
         homes = {kept.ownership.home for kept in self._kept.values()}

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trio
-from mcpbus_actors.testing import settle as _settle
+from mcpbus_actors.testing import wait_until_idle as _settle
 
 from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS
 from mcpbus.features.definition import ServerDefinition
@@ -17,7 +17,7 @@ from mcpbus.protocol.revisions import LATEST
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
     from mcpbus.client.client import Client
-    from mcpbus.client.pending import OnQuestion
+    from mcpbus.client.pending import OnInputRequest
     from mcpbus.cluster.directory import Cluster
     from mcpbus.core.limits import Limits
     from mcpbus.core.stores.protocol import EventStore, TaskStore
@@ -34,7 +34,7 @@ async def open_bus(
     limits: "Limits | None" = None,
     event_store: "EventStore | None" = None,
     task_store: "TaskStore | None" = None,
-    drain_seconds: float = DRAIN_SECONDS,
+    drain_timeout: float = DRAIN_SECONDS,
     cluster: "Cluster | None" = None,
     overrides: Overrides | None = None,
 ) -> AsyncIterator["Bus"]:
@@ -45,7 +45,7 @@ async def open_bus(
         limits: What clients may use.
         event_store: Keeps what legacy clients can come back for.
         task_store: Keeps tasks.
-        drain_seconds: How long requests may go on when the block ends, in seconds of trio's clock.
+        drain_timeout: How long requests may go on when the block ends, in seconds of trio's clock.
         cluster: The others that serve the same, such as those of a `MemoryDirectory`.
         overrides: What is called instead of functions that `Depends` names, until the block ends; it may itself depend on others.
 
@@ -66,7 +66,7 @@ async def open_bus(
             limits=limits,
             event_store=event_store,
             task_store=task_store,
-            drain_seconds=drain_seconds,
+            drain_timeout=drain_timeout,
             cluster=cluster,
         )
         async with opening as bus:
@@ -84,7 +84,7 @@ async def open_client(
     revision: str = LATEST.name,
     principal: object = None,
     capabilities: dict[str, Any] | None = None,
-    on_question: "OnQuestion | None" = None,
+    on_input_request: "OnInputRequest | None" = None,
     limits: "Limits | None" = None,
     overrides: Overrides | None = None,
 ) -> AsyncIterator["Client"]:
@@ -95,7 +95,7 @@ async def open_client(
         revision: The protocol revision that the client speaks.
         principal: Who the client is.
         capabilities: What the client declares, such as ``{"elicitation": {}}``.
-        on_question: Answers what handlers ask the client, as for `Bus.connect`.
+        on_input_request: Answers what handlers ask the client, as for `Bus.connect`.
         limits: What clients may use.
         overrides: As for `open_bus`.
 
@@ -106,12 +106,15 @@ async def open_client(
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(open_bus(server, limits=limits, overrides=overrides))
         connecting = bus.connect(
-            revision=revision, principal=principal, capabilities=capabilities, on_question=on_question
+            revision=revision,
+            principal=principal,
+            capabilities=capabilities,
+            on_input_request=on_input_request,
         )
         yield await stack.enter_async_context(connecting)
 
 
-async def settle(bus: "Bus") -> None:
+async def wait_until_idle(bus: "Bus") -> None:
     """Wait until nothing more happens on a bus unless time passes or a client acts."""
     await _settle(bus.system)
 

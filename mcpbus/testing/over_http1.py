@@ -31,7 +31,7 @@ class OverHttp1:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        options = ServeOptions(keep_alive_seconds=math.inf)
+        options = ServeOptions(keep_alive_timeout=math.inf)
         self._reactor = WireReactor()
         self._service = HttpServer(StrictApp(app, nursery), options, self._reactor)
         self._free: list[_Http1Wire] = []
@@ -43,9 +43,7 @@ class OverHttp1:
         wire.send(sent, recording)
 
     def _connect(self) -> "_Http1Wire":
-        wire = _Http1Wire(
-            self._free, self._reactor, self._nursery, self._service.options.write_deadline_seconds
-        )
+        wire = _Http1Wire(self._free, self._reactor, self._nursery, self._service.options.write_deadline)
         Http1Connection(self._service, wire, wire, self._reactor).begin()
         return wire
 

@@ -33,7 +33,7 @@ class OverHttp2:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._service = HttpServer(StrictApp(app, nursery), ServeOptions(keep_alive_seconds=math.inf))
+        self._service = HttpServer(StrictApp(app, nursery), ServeOptions(keep_alive_timeout=math.inf))
         self._free: list[_Http2Wire] = []
         nursery.start_soon(self._service.run)
 
@@ -43,7 +43,7 @@ class OverHttp2:
         wire.send(sent, recording)
 
     def _connect(self) -> "_Http2Wire":
-        wire = _Http2Wire(self._free, self._service.options.write_deadline_seconds)
+        wire = _Http2Wire(self._free, self._service.options.write_deadline)
         self._nursery.start_soon(Http2Connection(self._service, wire, wire).run)
         return wire
 

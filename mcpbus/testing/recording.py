@@ -59,7 +59,7 @@ class Recording:
         self._changed = trio.Event()
 
     @property
-    def streams(self) -> bool:
+    def is_stream(self) -> bool:
         """Whether the answer is an SSE stream."""
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
@@ -178,7 +178,7 @@ class Recording:
         self._changed = trio.Event()
 
     def _parse(self) -> None:
-        if not self.streams:
+        if not self.is_stream:
             if self.complete and self.body and self.headers.get("content-type") == "application/json":
                 answer = json.loads(self.body)
                 self.messages += answer if isinstance(answer, list) else [answer]

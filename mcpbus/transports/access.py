@@ -47,7 +47,7 @@ class AccessControl:
             return self.refuse(insufficient, head, peer)
         if refusal is self._heads.too_large:
             owner = owner_of(principal, self._heads.origin(head, peer))
-            self._bus.reached.note("max_body_bytes", owner, "a message was refused")
+            self._bus.limit_monitor.note("max_body_bytes", owner, "a message was refused")
         return refusal
 
     def lacking(self, principal: Any, requests: Iterable[Asked] = ()) -> HttpResponse | None:

@@ -15,7 +15,7 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.outlets import DeferredResponseSink, HttpRequest, InlineResponseSink, KeepAliveHandler
-from mcpbus.transports.refusals import plain
+from mcpbus.transports.refusals import sanitize_for_log
 from mcpbus.transports.rendering import ResponseEncoder, StreamedResponse
 from mcpbus.transports.websocket import WebSockets
 
@@ -119,9 +119,9 @@ class _AccessLine:
         _log.info(
             "%s %s %s %s: %d, %s after %.1f ms",
             self._peer,
-            plain(head.verb),
-            plain(head.path),
-            plain(self._method or self._find_method() or "-"),
+            sanitize_for_log(head.verb),
+            sanitize_for_log(head.path),
+            sanitize_for_log(self._method or self._find_method() or "-"),
             status,
             what,
             (time.perf_counter() - self._began) * 1000,
@@ -157,12 +157,14 @@ class _LoggedOutlet:
             _LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line)
         )
 
-    def wait(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
-        ready = self._outlet.wait(request, quiet)
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
+        ready = self._outlet.on_handler_waiting(request, quiet)
         return None if ready is None else cast("DeferredResponseSink", _LoggedOutlet(ready, self._line))
 
-    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        self._outlet.answer_apart(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))
+    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+        self._outlet.respond_in_task(
+            lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line)))
+        )
 
     def finish(self, answer: HttpResponse) -> None:
         self._outlet.finish(self._line.answered(answer))

@@ -117,6 +117,6 @@ def overload(error: ServerOverloaded) -> HttpResponse:
 
 def unanswered(stream: MessageStream) -> HttpResponse:
     """Return the answer of a request that ended without a reply, before anything was said."""
-    if stream.ending in _UNANSWERED or stream.kind is StreamKind.STANDALONE:
+    if stream.end_reason in _UNANSWERED or stream.kind is StreamKind.STANDALONE:
         return HttpResponse(200, HEADERS)
     return refusal(500, internal_error())

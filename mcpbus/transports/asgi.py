@@ -59,7 +59,7 @@ class AsgiApp:
     @property
     def reached(self) -> LimitMonitor:
         """Which limits were reached, of the bus or of the server that serves this application."""
-        return self._bus.reached
+        return self._bus.limit_monitor
 
     @property
     def path(self) -> str:
@@ -102,7 +102,7 @@ class AsgiApp:
     async def _serve_beside(self, beside: Beside, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the application beside, unless its Host or Origin is refused."""
         head = _head(scope, scope["method"], scope["headers"])
-        refused = None if is_well_known(head.path) else self._endpoint.heads.judge_caller(head)
+        refused = None if is_well_known(head.path) else self._endpoint.heads.validate_caller(head)
         if refused is None:
             await beside(scope, receive, send)
             return
@@ -116,9 +116,9 @@ class AsgiApp:
         try:
             known = self._remembered.get(key)
         except TypeError:  # its fields are lists, as ASGI admits
-            return self._judge(scope, fields)
+            return self._validate(scope, fields)
         if known is None:
-            known = self._judge(scope, fields)
+            known = self._validate(scope, fields)
             texts = (
                 scope["method"],
                 scope["path"],
@@ -129,9 +129,9 @@ class AsgiApp:
                 self._remembered.keep(key, known)
         return known
 
-    def _judge(self, scope: Scope, fields: Fields) -> "_Known":
+    def _validate(self, scope: Scope, fields: Fields) -> "_Known":
         head = _head(scope, scope["method"], fields)
-        return _Known(head, self._endpoint.cors_headers(head), self._endpoint.clears(head))
+        return _Known(head, self._endpoint.cors_headers(head), self._endpoint.is_head_valid(head))
 
     def announce_drain(self) -> None:
         """Say at once that the server ends, as `Bus.announce_drain`."""
@@ -181,8 +181,8 @@ class _AsgiRequest:
         "_receive",
         "_send",
         "_version",
-        "cleared",
         "head",
+        "head_validated",
         "peer",
         "unfinished",
     )
@@ -193,7 +193,7 @@ class _AsgiRequest:
     def __init__(self, known: _Known, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
         self.head = known.head
         self.peer = _peer(scope)
-        self.cleared = known.cleared
+        self.head_validated = known.cleared
         self._cors = known.cors
         self._bus = bus
         self._version = scope.get("http_version")
@@ -222,7 +222,7 @@ class _AsgiRequest:
                 if more and received < LARGE_BYTES:
                     # So little is not counted while it waits for its end, which is a message of its own as a rule. Nor is the
                     # scope moved: if that does not come before its deadline, which is rare, it is waited for below.
-                    until, received = rate.go_on(until, trio.current_time(), received), 0
+                    until, received = rate.next_read(until, trio.current_time(), received), 0
                     rest, more = await self._read_piece()
                     body, received = body + rest, len(rest)
         if not more and (len(body) < LARGE_BYTES or not self._bus.budget.line.locked()):
@@ -234,7 +234,7 @@ class _AsgiRequest:
             self._read_piece_until,
             limit=limit,
             rate=rate,
-            until=rate.go_on(until, trio.current_time(), received) if received else until,
+            until=rate.next_read(until, trio.current_time(), received) if received else until,
             budget=self._bus.budget,
             peer=self.peer,
             ended=not more,
@@ -270,7 +270,7 @@ class _AsgiRequest:
         with last_look(until):
             piece, more = await self._read_piece()
             return piece, not more
-        self._bus.reached.note("body_timeout", self.peer, "a request was answered 408")
+        self._bus.limit_monitor.note("body_timeout", self.peer, "a request was answered 408")
         await self.answer(_TOO_SLOW)
         raise trio.BrokenResourceError("the body of the request did not come in time")
 
@@ -286,7 +286,7 @@ class _AsgiRequest:
         deadline = self._bus.limits.write_deadline
         shielded = self._arrived is not None and self._version in _HTTP1 and len(reply.body) <= SHORT_BYTES
         try:
-            with _NO_BOUND if shielded else self._bus.reached.writing(deadline, self.peer):
+            with _NO_BOUND if shielded else self._bus.limit_monitor.writing(deadline, self.peer):
                 await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
                 self._ending = True
                 await self._send({"type": "http.response.body", "body": reply.body})

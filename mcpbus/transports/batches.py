@@ -59,15 +59,15 @@ def begin_batch(
     origin = None
     if any(isinstance(member, Serve) for member in batch.members):
         stream = bus.open_stream(StreamKind.RESPONSE, batch.session)
-        stream.owed = sum(isinstance(member, Serve | Undecodable) for member in batch.members)
+        stream.replies_pending = sum(isinstance(member, Serve | Undecodable) for member in batch.members)
         origin = _Origin(bus, transport, principal, peer, stream)
     faults = []
     for member in batch.members:
         match member:
             case AcceptNotification():
-                dispatcher.notify(bus, member.notification, member.session, principal, peer)
+                dispatcher.handle_notification(bus, member.notification, member.session, principal, peer)
             case DeliverResponse(response=response, session=session):
-                dispatcher.answer(response, session)
+                dispatcher.deliver_input_response(response, session)
                 faults += [] if response.refusal is None else [encode_error(None, response.refusal)]
             case Undecodable() if origin is None:
                 faults.append(encode_error(member.id, member.error))
@@ -127,7 +127,7 @@ class _Origin:
 
     def answer(self, request_id: RequestId | None, method: str, data: bytes) -> None:
         """Put a reply that is there at once among the others."""
-        receipt = self.bus.ledger.enter(method)
+        receipt = self.bus.ledger.emit(method)
         reply = OutboundMessage(
             MessageKind.REPLY, Era.LEGACY, data, receipt, request_id=request_id, final=True
         )
@@ -158,7 +158,7 @@ class BatchActor:
 
     def _all_begun(self, message: TaskEnded) -> None:
         if isinstance(message.outcome, Failed):
-            self._stream.address.tell(Abort(Ending.CLOSED, Reason.FAILED))
+            self._stream.address.tell(Abort(Ending.CLOSED, Reason.INTERNAL_ERROR))
         self._cell.stop()
 
     def _session_ended(self, _message: Stopped) -> None:
@@ -176,7 +176,9 @@ async def _begin_all(origin: _Origin) -> None:
     stream, later = origin.stream, origin.later
     while later:
         # A lost connection is not a cancellation: where nobody waits for answers, none waits to be written.
-        if not stream.stopped and (stream.owed - len(later) >= _AT_ONCE or stream.laden):
-            await stream.relieved()
+        if not stream.stopped and (
+            stream.replies_pending - len(later) >= _AT_ONCE or stream.above_high_water
+        ):
+            await stream.wait_writable()
         else:
             origin.begin(later.popleft())

@@ -115,7 +115,7 @@ class _StoredInlineNotifications:
         self._log.append_soon(self._said, self._hear, final=True)
         if self._answer is None:
             # For longer than a store may take it does not wait; nothing can be said meanwhile.
-            self._ready = self._outlet.wait(self, math.inf)
+            self._ready = self._outlet.on_handler_waiting(self, math.inf)
         return self._answer
 
     def keep_alive(self) -> None:

@@ -80,7 +80,7 @@ class DuplexChannel:
     def __init__(self, bus: Hub, principal: object, peer: Peer = IN_PROCESS, *, spared: bool = False) -> None:
         self._bus = bus
         self.session, self._stream = bus.open_channel(principal, peer, timed=not spared)
-        self._stream.spared = spared
+        self._stream.exempt_from_eviction = spared
         self.writer = self._stream.attach()
         # More than this waits only for a client that goes on asking and does not read what it is answered.
         self._room = bus.limits.outbox_items + bus.limits.max_requests_per_session
@@ -123,8 +123,8 @@ class DuplexChannel:
             await session.in_flight.wait_idle()
         if not session.in_flight or trio.current_time() < draining.deadline:
             return None
-        self._bus.reached.note(
-            "drain_seconds", session.owner, "what still ran after the end of its input was ended"
+        self._bus.limit_monitor.note(
+            "drain_timeout", session.owner, "what still ran after the end of its input was ended"
         )
         return "The server ended the request, which took too long after the end of its client's input"
 
@@ -149,7 +149,7 @@ class DuplexChannel:
         Returns:
             Whether the client took everything.
         """
-        reached = self._bus.reached
+        reached = self._bus.limit_monitor
         seconds = self._bus.limits.write_deadline if deadline is None else deadline
         try:
             while (batch := await self.writer.take(keep_alive)) is not None:
@@ -164,7 +164,7 @@ class DuplexChannel:
                 if writing.cancelled_caught or patience.cancelled_caught:
                     return False
                 if batch:
-                    self.writer.written()
+                    self.writer.settle_written()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return False
         return True
@@ -180,7 +180,7 @@ class DuplexChannel:
             for message in batch:
                 receive(message.data, message.request_id if message.kind is MessageKind.CUSTOM else None)
             if batch:
-                self.writer.written()
+                self.writer.settle_written()
             if self._stream.waiting:
                 # Said by who received it, and there is no end to that, perhaps.
                 await trio.lowlevel.checkpoint()
@@ -195,7 +195,7 @@ class DuplexChannel:
     async def receive(self, data: bytes) -> None:
         """Take one message of the client, then wait while there is too much that it has not read."""
         await self.take(data)
-        await self.room()
+        await self.wait_writable()
 
     async def take(self, data: bytes, faults: list[bytes] | None = None, principal: object = None) -> None:
         """Take one message of the client; if it is a batch, wait between its parts.
@@ -253,14 +253,14 @@ class DuplexChannel:
             else:
                 self._answer(None, ASSUMED, answer)
 
-    async def room(self) -> None:
+    async def wait_writable(self) -> None:
         """Wait while there is too much that the client has not read, be it many messages or long ones."""
         self._in_a_row += 1
         if self._in_a_row == IN_A_ROW:
             self._in_a_row = 0
             await trio.lowlevel.checkpoint()
-        while self.full:
-            await self._stream.relieved()
+        while self.above_high_water:
+            await self._stream.wait_writable()
 
     @property
     def registering(self) -> bool:
@@ -268,14 +268,14 @@ class DuplexChannel:
         return self.session.stage is SessionStage.REGISTERING
 
     @property
-    def full(self) -> bool:
+    def above_high_water(self) -> bool:
         """Whether there is too much that the client has not read."""
-        return self._stream.waiting > self._room or self._stream.laden
+        return self._stream.waiting > self._room or self._stream.above_high_water
 
     @property
-    def crowded(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether it is, or somebody waits for a `turn` already: who comes now waits behind them."""
-        return self.full or (self._line is not None and self._line.locked())
+        return self.above_high_water or (self._line is not None and self._line.locked())
 
     @asynccontextmanager
     async def turn(
@@ -303,7 +303,7 @@ class DuplexChannel:
                     nursery.start_soon(watch, nursery.cancel_scope)
                     await line.acquire()
                     in_turn = True
-                    await self.room()
+                    await self.wait_writable()
                     has_room = True
                     nursery.cancel_scope.cancel()
             if scope.cancelled_caught:
@@ -329,7 +329,7 @@ class DuplexChannel:
                 return []  # nobody is connected any more
             if not isinstance(member, Undecodable):
                 self._take(member, principal, faults, alone=False)
-                await self.room()
+                await self.wait_writable()
         return [member for member in members if isinstance(member, Undecodable)]
 
     def _take(
@@ -377,8 +377,8 @@ class DuplexChannel:
     def _answer(self, request: JsonRpcRequest | None, revision: Revision, data: bytes) -> None:
         method = "" if request is None else request.method
         request_id: RequestId | None = None if request is None else request.id
-        self._bus.make_way(data)
-        receipt = self._bus.ledger.enter(method)
+        self._bus.flush_mailbox(data)
+        receipt = self._bus.ledger.emit(method)
         self._stream.send(
             OutboundMessage(MessageKind.REPLY, revision.era, data, receipt, request_id=request_id)
         )

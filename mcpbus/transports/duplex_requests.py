@@ -105,9 +105,11 @@ class DuplexRequests:
     def note(self, message: JsonRpcNotification | JsonRpcResponse) -> None:
         """Take what is owed no answer."""
         if isinstance(message, JsonRpcNotification):
-            dispatcher.notify(self._bus, message, self._session, self._session.principal, self._peer)
+            dispatcher.handle_notification(
+                self._bus, message, self._session, self._session.principal, self._peer
+            )
         else:
-            dispatcher.answer(message, self._session)
+            dispatcher.deliver_input_response(message, self._session)
 
     def judge(
         self, request: JsonRpcRequest, serve: Serve = dispatcher.serve, *, alone: bool = True

@@ -112,18 +112,18 @@ class Endpoint:
         """Return the fields that a shell adds to the answer, whatever it is."""
         return self.heads.cors_headers(head)
 
-    def is_immediate(self, head: RequestHead) -> bool:
+    def can_serve_inline(self, head: RequestHead) -> bool:
         """Whether `respond` can serve a request once its body is there: nothing has to be waited for but its author's code."""
         return head.path == self._sse_path or head.headers.raw(b"last-event-id") is None
 
-    def clears(self, head: RequestHead) -> bool:
+    def is_head_valid(self, head: RequestHead) -> bool:
         """Whether this is the head of a POST in which everything is in order that is judged by the head alone."""
         if head.path == self._sse_path and self._sse is not None:
             return self._sse.clears(head)
         verdict = self._judge(head)
         if isinstance(verdict, HttpResponse) or verdict.verb != "POST":
             return False
-        return not isinstance(self.heads.judge_post(head), HttpResponse)
+        return not isinstance(self.heads.validate_post(head), HttpResponse)
 
     def respond(
         self, head: RequestHead, body: bytes, outlet: InlineResponseSink, *, cleared: bool = False
@@ -134,7 +134,7 @@ class Endpoint:
             head: The request before its body.
             body: The whole of it.
             outlet: Who writes the answer if it comes on a stream.
-            cleared: Whether `clears` was true of this very head.
+            cleared: Whether `is_head_valid` was true of this very head.
 
         Returns:
             The whole answer. Otherwise the outlet is given it, or the stream on which it comes; an eager task waits, and whoever
@@ -148,7 +148,7 @@ class Endpoint:
             verdict = self._judge(head) if sse is None else sse.judge(head)
             if isinstance(verdict, HttpResponse):
                 return self._access.refuse(verdict, head, outlet.peer)
-            serve = self._judge_and_serve if sse is None else sse.respond
+            serve = self._validate_and_serve if sse is None else sse.respond
         auth = self._auth
         if auth is not None:
             found = auth.recall(head, outlet.peer)
@@ -169,14 +169,14 @@ class Endpoint:
         # One that has ended was cancelled nevertheless if the handler was, whose task it is.
         return None if eager.start() and not outlet.scope.cancel_called else eager
 
-    def _judge_and_serve(
+    def _validate_and_serve(
         self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
     ) -> HttpResponse | EagerTask | None:
         if head.verb != "POST":
             if head.verb == "GET":
                 return self._get(head, principal, outlet)
             return self._delete(head, principal, outlet.peer)
-        wanted = self.heads.judge_post(head)
+        wanted = self.heads.validate_post(head)
         if isinstance(wanted, NeedsBody):
             if len(body) <= wanted.limit:
                 return self._post(head, body, principal, outlet)
@@ -219,7 +219,7 @@ class Endpoint:
         head = http.head
         if head.path == self._sse_path and self._sse is not None:
             return await self._serve_sse(self._sse, http)
-        verdict = _POST if http.cleared else self._judge(head)
+        verdict = _POST if http.head_validated else self._judge(head)
         if isinstance(verdict, HttpResponse):
             return self._access.refuse(verdict, head, http.peer)
         principal, refused = await authorize(self._backend, self.heads, head, http.peer)
@@ -240,12 +240,12 @@ class Endpoint:
 
     def entered(self, answer: HttpResponse) -> RecordedResponse:
         """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""
-        return RecordedResponse(self.enter(answer), self.budget, len(answer.body))
+        return RecordedResponse(self.record_response(answer), self.budget, len(answer.body))
 
-    def enter(self, answer: HttpResponse) -> SettleableResponse | None:
+    def record_response(self, answer: HttpResponse) -> SettleableResponse | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
         if answer.method is not None:
-            return self._bus.ledger.enter(answer.method)
+            return self._bus.ledger.emit(answer.method)
         if isinstance(answer, LedgerResponse):
             answer.enter()
             return answer
@@ -254,7 +254,7 @@ class Endpoint:
     def record(self, answer: HttpResponse, fate: Fate) -> None:
         """Enter an answer of `respond` in the books, if it is a reply, together with what has become of it."""
         if answer.method is not None:
-            self._bus.ledger.record(fate)
+            self._bus.ledger.emit_settled(fate)
         elif isinstance(answer, LedgerResponse):
             answer.record(fate)
 
@@ -263,12 +263,12 @@ class Endpoint:
     def _judge(self, head: RequestHead) -> HttpResponse | Proceed:
         if self._bus.draining and self.heads.is_health(head):
             return health("draining", 503, answers.RETRY_AFTER)
-        return self.heads.judge_head(head)
+        return self.heads.validate_head(head)
 
     def _post(
         self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
     ) -> HttpResponse | EagerTask | None:
-        decision = self._exchange.judge_body(head, body, principal)
+        decision = self._exchange.validate_body(head, body, principal)
         if self._auth is not None:
             decision = self._lacking(self._auth, principal, decision) or decision
         peer = outlet.peer
@@ -290,21 +290,21 @@ class Endpoint:
             principal, [(each.request, each.routing, each.session) for each in served]
         )
 
-    def _judge_get(self, head: RequestHead, principal: Any) -> HttpResponse | OpenStream[Session]:
+    def _validate_get(self, head: RequestHead, principal: Any) -> HttpResponse | OpenStream[Session]:
         refused = self._access.lacking(principal)
         if refused is not None:
             return refused
-        return self._responder.admit(self._exchange.judge_get(head, principal))
+        return self._responder.admit(self._exchange.validate_get(head, principal))
 
     def _get(self, head: RequestHead, principal: Any, outlet: InlineResponseSink) -> HttpResponse | None:
-        decision = self._judge_get(head, principal)
+        decision = self._validate_get(head, principal)
         if isinstance(decision, HttpResponse):
             return self._access.refuse(decision, head, outlet.peer)
         self._responder.open(decision, principal, outlet)
         return None
 
     def _delete(self, head: RequestHead, principal: Any, peer: Peer) -> HttpResponse:
-        decision = self._access.lacking(principal) or self._exchange.judge_delete(head, principal)
+        decision = self._access.lacking(principal) or self._exchange.validate_delete(head, principal)
         if isinstance(decision, HttpResponse):
             return self._access.refuse(decision, head, peer)
         return self._responder.end(decision)
@@ -319,7 +319,7 @@ class Endpoint:
         return None
 
     async def _serve_post(self, http: HttpRequest, principal: Any) -> HttpResponse | None:
-        wanted = self.heads.needs_body if http.cleared else self.heads.judge_post(http.head)
+        wanted = self.heads.needs_body if http.head_validated else self.heads.validate_post(http.head)
         if isinstance(wanted, HttpResponse):
             return self._access.refuse_body(wanted, http.head, principal, http.peer)
         try:
@@ -328,7 +328,7 @@ class Endpoint:
             return answers.overload(error)
         if body is None:
             return self._access.refuse_body(self.heads.too_large, http.head, principal, http.peer)
-        host, decision = http.host, self._exchange.judge_body(http.head, body, principal)
+        host, decision = http.host, self._exchange.validate_body(http.head, body, principal)
         if self._auth is not None:
             decision = self._lacking(self._auth, principal, decision) or decision
         outlet = StreamOutlet(None if host is None else host.scope)
@@ -345,7 +345,7 @@ class Endpoint:
         return None
 
     async def _serve_get(self, http: HttpRequest, principal: Any) -> HttpResponse | None:
-        decision = self._judge_get(http.head, principal)
+        decision = self._validate_get(http.head, principal)
         if isinstance(decision, HttpResponse):
             return self._access.refuse(decision, http.head, http.peer)
         if decision.last_event_id is not None:

@@ -62,11 +62,11 @@ class HttpSse:
         """See `Endpoint.clears`."""
         if head.verb != "POST" or self.judge(head) is not None:
             return False
-        return not isinstance(self._heads.judge_content(head), HttpResponse)
+        return not isinstance(self._heads.validate_content(head), HttpResponse)
 
     def judge(self, head: RequestHead) -> HttpResponse | None:
         """Return why a request is refused, whoever sends it."""
-        refused = self._heads.judge_caller(head)
+        refused = self._heads.validate_caller(head)
         if refused is not None:
             return refused
         if origin.is_preflight(head):
@@ -92,7 +92,7 @@ class HttpSse:
                 opened.writer.__exit__()
                 raise
             return None
-        content = self._heads.judge_content(head)
+        content = self._heads.validate_content(head)
         if not isinstance(content, HttpResponse) and len(body) > content.limit:
             content = self._heads.too_large
         if isinstance(content, HttpResponse):
@@ -106,8 +106,8 @@ class HttpSse:
         channel = self._admit(head, body, principal, outlet.peer)
         if isinstance(channel, HttpResponse):
             return channel
-        if channel.crowded or is_batch(body):
-            outlet.answer_apart(partial(self._take_apart, channel, body, principal))
+        if channel.has_waiters or is_batch(body):
+            outlet.respond_in_task(partial(self._take_apart, channel, body, principal))
             return None
         faults: list[bytes] = []
         eager = channel.take_now(body, outlet.scope, faults, principal)
@@ -123,7 +123,7 @@ class HttpSse:
             trio.BrokenResourceError: The client went away before its request was complete.
         """
         head, peer = http.head, http.peer
-        principal, refused = None, None if http.cleared else self.judge(head)
+        principal, refused = None, None if http.head_validated else self.judge(head)
         if refused is None:
             principal, refused = await authorize(self._bus.backend, self._heads, head, peer)
         if refused is not None:
@@ -134,7 +134,7 @@ class HttpSse:
 
     async def _receive(self, http: HttpRequest, principal: Any) -> HttpResponse | None:
         head, peer = http.head, http.peer
-        content = self._heads.judge_content(head)
+        content = self._heads.validate_content(head)
         if isinstance(content, HttpResponse):
             return self._access.refuse_body(content, head, principal, peer)
         channel = self._admit(head, b"", principal, peer)
@@ -199,7 +199,7 @@ class HttpSse:
     ) -> HttpResponse | None:
         """Take a message in the task that has brought it; if a handler waits there, another one goes on with its connection."""
         host, faults, eager = http.host, list[bytes](), None
-        turn = channel.turn(len(body), partial(watch, http)) if channel.crowded else nullcontext()
+        turn = channel.turn(len(body), partial(watch, http)) if channel.has_waiters else nullcontext()
         try:
             async with turn:
                 if channel.session.address.stopped:

@@ -15,7 +15,7 @@ from mcpbus_actors import EagerTask, Leader, WorkQueue
 
 from mcpbus.client.client import Client
 from mcpbus.client.options import check_client
-from mcpbus.client.pending import OnQuestion, PendingRequest
+from mcpbus.client.pending import OnInputRequest, PendingRequest
 from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background
 from mcpbus.core.receipt import DELIVERED
@@ -38,17 +38,17 @@ async def connect(
     revision: str,
     principal: object = None,
     capabilities: Mapping[str, Any] | None = None,
-    on_question: OnQuestion | None = None,
+    on_input_request: OnInputRequest | None = None,
 ) -> AsyncIterator["Client"]:
     """Connect a client to a bus in process; see `Bus.connect`.
 
     Raises:
-        TypeError: `capabilities` is no dict, or `on_question` no function.
+        TypeError: `capabilities` is no dict, or `on_input_request` no function.
         ValueError: There is no such revision.
         ProtocolError: The server takes no more connections, or refused the handshake.
     """
     row = named(revision)
-    check_client(capabilities, on_question)
+    check_client(capabilities, on_input_request)
     with DuplexChannel(bus, principal, spared=True) as channel:
         connection = _Connection(bus, channel)
         async with background() as nursery:
@@ -57,8 +57,8 @@ async def connect(
                 connection.put,
                 nursery,
                 capabilities=dict(capabilities or {}),
-                on_question=on_question,
-                pause=bus.time_slice.pause,
+                on_input_request=on_input_request,
+                pause=bus.time_slice.yield_if_due,
             )
             nursery.start_soon(connection.serve)
             if client.revision.era is Era.LEGACY:
@@ -140,7 +140,7 @@ class _Connection:
         if channel.waiting:
             channel.reply(request, revision, result)
             return None
-        self._bus.ledger.record(DELIVERED)
+        self._bus.ledger.emit_settled(DELIVERED)
         self.client.answered(
             request.id, revision.admissible(result) if isinstance(result, ProtocolError) else result
         )

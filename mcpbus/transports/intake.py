@@ -48,7 +48,12 @@ class InboundQueue:
         """Take messages until there is none, a handler waits, which is returned, or something has to be waited for."""
         for _ in range(IN_A_ROW):
             message = self.next
-            if message is None or self._channel.full or self._channel.registering or _is_apart(message):
+            if (
+                message is None
+                or self._channel.above_high_water
+                or self._channel.registering
+                or _is_apart(message)
+            ):
                 return None
             eager = self._channel.take_now(message, scope)
             self.advance()
@@ -57,12 +62,12 @@ class InboundQueue:
         self._row_ended = True
         return None
 
-    async def make_way(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until the next message can be taken in a row; what cannot be is taken here. There may be none then."""
         if self._channel.registering and self.next is not None:
             await self._channel.session.until_registered()
-        while self._channel.full:
-            await self._channel.room()
+        while self._channel.above_high_water:
+            await self._channel.wait_writable()
         apart = self.next is not None and _is_apart(self.next)
         if apart or self._row_ended:
             self._row_ended = False

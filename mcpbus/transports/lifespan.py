@@ -62,7 +62,7 @@ class LifespanApp(Generic[HubT]):
     @property
     def reached(self) -> LimitMonitor:
         """See `AsgiApp.reached`; of a server that has no bus, for its connections."""
-        return self._reached if self._bus is None else self._bus.reached
+        return self._reached if self._bus is None else self._bus.limit_monitor
 
     @asynccontextmanager
     async def lifespan(self, _app: object = None) -> AsyncIterator[None]:

@@ -68,7 +68,7 @@ async def run_channel(
         finally:
             said.end()
     if writer.whole is None:
-        bus.reached.missed_write(channel.session.owner)
+        bus.limit_monitor.missed_write(channel.session.owner)
     return bool(writer.whole)
 
 
@@ -161,7 +161,7 @@ class _Said:
 
     async def _wait(self) -> bool:
         """Wait for a line, and return whether there is one; for the leader."""
-        await self._intake.make_way()
+        await self._intake.wait_ready()
         while self._intake.next is None and not self._over:
             self._taken.set()
             self._more = trio.Event()

@@ -56,7 +56,7 @@ class ResponseSink(Protocol):
     def open(self, opened: StreamedResponse) -> None:
         """Write what comes on a stream, from now on. No schedule point."""
 
-    def wait(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
         """Take note that the handler waits, and nothing was said. No schedule point.
 
         Args:
@@ -87,7 +87,7 @@ class InlineResponseSink(ResponseSink, Protocol):
     def fail(self, failure: BaseException) -> None:
         """Report a failure of the application's, and answer for it. No schedule point."""
 
-    def answer_apart(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
+    def respond_in_task(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
         """Have a task answer the request: it is an `HttpRequest`, too, whose body has been read. No schedule point."""
 
 
@@ -128,7 +128,7 @@ class HttpRequest(Protocol):
         """
 
     @property
-    def cleared(self) -> bool:
+    def head_validated(self) -> bool:
         """Whether it is known that `Endpoint.clears` is true of its head."""
 
     @property

@@ -36,12 +36,16 @@ class RefusalLog:
         line = _LINES.get(answer.status)
         if line is not None:
             self._complaints.warn(
-                line, plain(head.verb), plain(head.path), peer or "somebody", plain(_reason(answer))
+                line,
+                sanitize_for_log(head.verb),
+                sanitize_for_log(head.path),
+                peer or "somebody",
+                sanitize_for_log(_reason(answer)),
             )
         return answer
 
 
-def plain(text: str) -> str:
+def sanitize_for_log(text: str) -> str:
     """Return a client's text as one line, and not a long one, in which nothing steers a terminal."""
     return quoted(text, _LONGEST)
 

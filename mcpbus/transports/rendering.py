@@ -89,7 +89,7 @@ class ResponseEncoder:
         if not self._form.json or self.started:
             return False
         if self._form.array:
-            return not self._stream.owed and are_replies(batch)
+            return not self._stream.replies_pending and are_replies(batch)
         return len(batch) == 1 and batch[0].final
 
     def whole(self, batch: list[OutboundMessage]) -> HttpResponse:
@@ -165,7 +165,7 @@ class ResponseEncoder:
         """The end of a response that has begun, if nothing was the last that is said."""
         if self.is_array:
             return b"]"
-        retry = self._stream.retry
+        retry = self._stream.retry_after
         return b"" if retry is None else encode_event(b"", retry=round(retry * 1000))
 
     @property
@@ -183,7 +183,7 @@ class ResponseEncoder:
         """Whether replies may be held back, to become a JSON array with those that are still to come: not if they are long."""
         if not self._form.array or not self._form.json or self.started:
             return False
-        return self._stream.owed > 0 and not self._stream.laden
+        return self._stream.replies_pending > 0 and not self._stream.above_high_water
 
 
 def are_replies(batch: list[OutboundMessage]) -> bool:

@@ -116,12 +116,12 @@ class RequestHandler:
         except ProtocolError as error:
             return answers.error_reply(error, request.id, revision)
         if isinstance(result, RequestActor):
-            result.answering = answering = _Answering(outlet, form, context, bus)
+            result.response_handler = answering = _Answering(outlet, form, context, bus)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
-            gathered = result.gathered
+            gathered = result.inline_notifications
             if gathered is not None and isinstance(answered, bytes | ProtocolError):
-                return answer_burst(bus, context, outlet, gathered, answered, keeps=answering.keeps)
+                return answer_burst(bus, context, outlet, gathered, answered, keeps=answering.stores_first)
             if not isinstance(answered, bytes):
                 return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
             result = answered
@@ -139,10 +139,12 @@ class RequestHandler:
             case Initialize():
                 return self._initialize(decision, head, principal, peer, outlet)
             case AcceptNotification():
-                dispatcher.notify(self._bus, decision.notification, decision.session, principal, peer)
+                dispatcher.handle_notification(
+                    self._bus, decision.notification, decision.session, principal, peer
+                )
                 return ACCEPTED
             case DeliverResponse():
-                dispatcher.answer(decision.response, decision.session)
+                dispatcher.deliver_input_response(decision.response, decision.session)
                 return decision.answer
         return self._refusals.note(decision, head, peer)
 
@@ -230,12 +232,12 @@ class _Answering(msgspec.Struct):
     request: RequestActor | None = None
 
     @property
-    def gathers(self) -> bool:
+    def collects_notifications(self) -> bool:
         """See `mcpbus.core.request.ResponseHandler`."""
         return self.form.sse and self.outlet.gathers
 
     @property
-    def keeps(self) -> bool:
+    def stores_first(self) -> bool:
         """See `mcpbus.core.request.ResponseHandler`."""
         return self.bus.event_store is not None and self.context.session is not None
 
@@ -246,7 +248,9 @@ class _Answering(msgspec.Struct):
     def wait(self, request: RequestActor) -> bool:
         """See `mcpbus.core.request.ResponseHandler`."""
         self.request = request
-        self.ready = self.outlet.wait(self, self.bus.limits.keep_alive if self.form.sse else math.inf)
+        self.ready = self.outlet.on_handler_waiting(
+            self, self.bus.limits.keep_alive if self.form.sse else math.inf
+        )
         return self.ready is not None
 
     def answer(self, result: bytes | ProtocolError) -> None:
@@ -270,7 +274,7 @@ class _Answering(msgspec.Struct):
     def cancel(self) -> None:
         """See `mcpbus.transports.outlets.KeepAliveHandler`."""
         if self.request is not None:
-            self.request.leave()
+            self.request.client_gone()
 
 
 def _open(

@@ -35,13 +35,13 @@ class ResponseWriter:
         A client that disconnects meanwhile is noticed by the write, or not at all: the reply was made. The shell bounds
         the time that the write takes.
         """
-        batch = self._batch = await self._writer.take_soon()
+        batch = self._batch = await self._writer.take_after_yield()
         if not batch or not self._rendering.is_whole(batch):
             return False
         with trio.CancelScope() as scope:
             self._writer.connection = scope  # to be given up where too much waits for clients
             await self._http.answer(self._rendering.whole(batch))
-            self._writer.written()
+            self._writer.settle_written()
         return True
 
     async def run(self, limits: Limits) -> None:
@@ -69,7 +69,7 @@ class ResponseWriter:
                 self._writer.retry = None
                 return True
         if batch and self._may_wait(batch):
-            self._writer.hold_back()
+            self._writer.defer_batch()
             return True
         more = False
         stream = self._stream
@@ -78,7 +78,7 @@ class ResponseWriter:
         if deadline.cancelled_caught or connection.cancel_called:
             return False
         if batch:
-            self._writer.written()
+            self._writer.settle_written()
         return more
 
     async def _write(self, batch: list[OutboundMessage] | None) -> bool:
@@ -91,7 +91,7 @@ class ResponseWriter:
             await self._http.start_stream(head)
         keeps = batch is not None and not rendering.is_array
         before = rendering.prime(writer.retry, begins=head is not None) if keeps else b""
-        first = await writer.keep() if keeps and batch else None
+        first = await writer.store_batch() if keeps and batch else None
         data, more = rendering.piece(batch, before, first)
         await self._http.write(data, more=more)
         return more

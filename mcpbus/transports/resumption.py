@@ -151,7 +151,7 @@ async def _write_missed(
     """Write what followed an event, and what ends the answer; if that is None, return whether it may go on."""
     name, after = named
     events = encode_numbered(missed.events, name, after + 1)
-    with bounded(http, bus.reached, bus.limits.write_deadline, session.owner) as deadline:
+    with bounded(http, bus.limit_monitor, bus.limits.write_deadline, session.owner) as deadline:
         await http.start_stream([*HEADERS])
         await http.write(events or COMMENT if end is None else events + end, more=end is None)
     return end is None and not deadline.cancelled_caught

@@ -42,14 +42,14 @@ async def run_stdio(
     bus: Hub,
     *,
     shutdown: trio.Event | None = None,
-    drain_seconds: float = DRAIN_SECONDS,
+    drain_timeout: float = DRAIN_SECONDS,
 ) -> bool:
     """Serve the process's standard input and output until the input ends and what is in flight is answered; see `Bus.stdio`.
 
     Args:
         bus: The bus to attach to.
         shutdown: Drains the bus, and ends this; after the end of the input at once.
-        drain_seconds: How long requests may go on then, and after the end of the input.
+        drain_timeout: How long requests may go on then, and after the end of the input.
 
     Returns:
         Whether the client took all that was said.
@@ -58,13 +58,13 @@ async def run_stdio(
         StdioClosedError: Standard input or output was closed when the process began.
     """
     whole = False
-    draining = trio.CancelScope(relative_deadline=drain_seconds)
+    draining = trio.CancelScope(relative_deadline=drain_timeout)
     with _take_over() as (stdin, stdout):
         source, sink = _open(stdin), _open(stdout)
         async with source, sink, background() as nursery:
             nursery.start_soon(_cancel_when_hung_up, draining, sink)
             if shutdown is not None:
-                nursery.start_soon(_drain, bus, shutdown, drain_seconds, draining, nursery.cancel_scope)
+                nursery.start_soon(_drain, bus, shutdown, drain_timeout, draining, nursery.cancel_scope)
             whole = await run_channel(bus, _read(source), sink.send_all, None, STDIO, draining=draining)
             nursery.cancel_scope.cancel()
     if not whole:

@@ -21,5 +21,5 @@ class StreamOutlet:
         """See `ResponseSink`: whoever has made it looks for the stream here."""
         self.opened = opened
 
-    def wait(self, _request: KeepAliveHandler, _quiet: float) -> None:
+    def on_handler_waiting(self, _request: KeepAliveHandler, _quiet: float) -> None:
         """See `ResponseSink`: the task writes what comes on a stream."""

@@ -61,7 +61,7 @@ async def read_unfinished(
             account.hold(len(data))
             while not ended and len(data) <= limit:
                 piece, ended = await more(until)
-                until = rate.go_on(until, trio.current_time(), len(piece))
+                until = rate.next_read(until, trio.current_time(), len(piece))
                 data += piece
                 account.hold(len(piece))
             if len(data) > limit:

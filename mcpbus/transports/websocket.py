@@ -43,12 +43,12 @@ class WebSockets:
         self._access = access
         self.limits = bus.limits
         self.budget = bus.budget
-        self.reached = bus.reached
+        self.reached = bus.limit_monitor
         self.max_bytes = heads.options.max_body_bytes
 
     def judge(self, head: RequestHead) -> HttpResponse | None:
         """Return why there is no WebSocket for a request to upgrade, as far as that has nothing to do with how it asks."""
-        refused = self._heads.judge_caller(head)
+        refused = self._heads.validate_caller(head)
         options = self._heads.options
         if refused is None and (not options.websocket or head.path != options.path):
             refused = answer(404, b"text/plain", b"Not found: there is no WebSocket here\n")

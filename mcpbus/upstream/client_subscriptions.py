@@ -92,7 +92,7 @@ class ClientSubscriptions:
                 await self._over.stir()
                 continue
             try:
-                async with self._pool.lend(self.requester) as pipe:
+                async with self._pool.borrow(self.requester) as pipe:
                     pauses.began()
                     await self._stay(pipe)
             except (UpstreamError, ClientError, ProtocolError) as error:

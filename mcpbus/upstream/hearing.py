@@ -109,7 +109,7 @@ class NotificationRelay:
 
     async def listen(self, pipe: UpstreamConnection) -> None:
         """Hear what is said on a connection, until it is lost."""
-        pipe.client.hear(partial(self.hear, pipe))
+        pipe.client.handle_notification(partial(self.hear, pipe))
         while True:
             try:
                 await pipe.client.next_notification()

@@ -340,7 +340,7 @@ class ProxyRuntime:
     async def _ask_own(self, requester: Requester, name: ListName, budget: MemoryBudget) -> float:
         began = trio.current_time()
         try:
-            async with self._pool.lend(requester) as pipe:
+            async with self._pool.borrow(requester) as pipe:
                 began = trio.current_time()
                 if pipe.use.owned:
                     await self._list_own(pipe, name, budget)
@@ -415,7 +415,7 @@ class ProxyRuntime:
         except (UpstreamError, DisconnectedError) as error:
             if not pipe.closing:
                 _log.warning("lists of %s are left as they are: %s", self._upstream.name, told(error))
-        self._watch.relisted()
+        self._watch.lists_refreshed()
 
     def _relisted(self) -> None:
         """Have clients' own subscriptions look again at what the upstream server has."""

@@ -11,7 +11,7 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
-from mcpbus.client.pending import OnQuestion
+from mcpbus.client.pending import OnInputRequest
 from mcpbus.core.budget import SHORT_BYTES, MemoryAccount, MemoryBudget
 from mcpbus.core.places import FairToken
 from mcpbus.core.session import Session
@@ -95,7 +95,7 @@ class UpstreamConnection:
         calls: The calls that go over it now: what each says something by, and the session of ours that it is of.
         answerers: What has the clients of these calls answer, the newest last.
         lists: What its client sees otherwise than all do, once that has been asked for.
-        lent: How often it is lent now.
+        borrow_count: How often it is lent now.
         used: Whether it was ever lent to a call.
         idle_since: When it was given back, in trio's time.
         failure: Why it could not be opened; None if it was, or nobody wanted it any more.
@@ -117,9 +117,9 @@ class UpstreamConnection:
         self.use = use
         self.session = session
         self.calls: dict[Say, Session | None] = {}
-        self.answerers: list[OnQuestion] = []
+        self.answerers: list[OnInputRequest] = []
         self.lists: ClientLists | None = None
-        self.lent = 0
+        self.borrow_count = 0
         self.capabilities = capabilities
         self.owner = owner
         self.legacy = legacy
@@ -153,9 +153,9 @@ class UpstreamConnection:
 
         Over HTTP the stream tells. Elsewhere it may belong to a call of another client that was cancelled a moment ago.
         """
-        return not (self.client.scoped or (not self.use.owned and self.client.unclear))
+        return not (self.client.scoped or (not self.use.owned and self.client.ambiguous))
 
-    def may_be(self, modern: bool | None) -> bool:
+    def matches_revision(self, modern: bool | None) -> bool:
         """Whether it is `modern`, or not, as far as that matters, and is known yet."""
         return modern is None or not self._opened.is_set() or self.modern is modern
 
@@ -177,27 +177,27 @@ class UpstreamConnection:
 
     def take(self) -> None:
         """Lend it once more."""
-        self.lent += 1
+        self.borrow_count += 1
         self._scope.deadline = math.inf
 
     def give_back(self) -> None:
         """Lend it once less."""
-        self.lent -= 1
-        if not self.lent:
+        self.borrow_count -= 1
+        if not self.borrow_count:
             self.idle_since = trio.current_time()
             self._scope.deadline = self.idle_since + (0 if self._retired else IDLE_SECONDS)
 
     def retire(self) -> None:
         """Lend it to no other call, and close it once the last one has given it back."""
         self._retired = True
-        if not self.lent:
+        if not self.borrow_count:
             self.close()
 
     def close(self) -> None:
         """Close it, in its own task; calls that have it fail."""
         self._scope.cancel()
 
-    async def left(self) -> None:
+    async def wait_closed(self) -> None:
         """Close it, and wait until that is done."""
         self.close()
         await self.ended.wait()
@@ -212,7 +212,7 @@ class UpstreamConnection:
             ProtocolError: The question may belong to any of several clients, or the client gives no answer.
         """
         if self.session is None:
-            sole = len(self.answerers) == 1 and not self.client.unclear
+            sole = len(self.answerers) == 1 and not self.client.ambiguous
             if not self.answerers or not (self.use.owned or sole):
                 raise method_not_found(method)
             return await self.answerers[-1](method, params)

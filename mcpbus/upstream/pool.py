@@ -177,14 +177,14 @@ class UpstreamPool:
     # -- lending ---------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def lend(self, requester: Requester) -> AsyncIterator[UpstreamConnection]:
+    async def borrow(self, requester: Requester) -> AsyncIterator[UpstreamConnection]:
         """Lend a connection for a request of a client.
 
         Raises:
             UpstreamError: There is none, and none can be opened.
         """
         if self._modern is None:
-            async with self.lend_plain(requester.reached):
+            async with self.borrow_shared(requester.reached):
                 pass
         patient = True
         for _ in range(_MOST_ERAS):
@@ -209,8 +209,8 @@ class UpstreamPool:
         raise UpstreamError("it speaks another revision each time")
 
     @asynccontextmanager
-    async def lend_plain(self, reached: LimitMonitor) -> AsyncIterator[UpstreamConnection]:
-        """Lend the connection that belongs to no client; as `lend` in all else."""
+    async def borrow_shared(self, reached: LimitMonitor) -> AsyncIterator[UpstreamConnection]:
+        """Lend the connection that belongs to no client; as `borrow` in all else."""
         wanted = _ConnectionRequest(PLAIN, session=None, capabilities={}, owner=None, reached=reached)
         async with self._lend(wanted, to_call=False) as pipe:
             yield pipe
@@ -277,7 +277,7 @@ class UpstreamPool:
 
     def _may_be_legacy(self, own: ConnectionKey, owner: Hashable) -> bool:
         """Whether a client is to use a legacy revision at a server of 2026-07-28: it does, or may do so and takes no place from others."""
-        if any(pipe.may_be(False) for pipe in self._of(own)):
+        if any(pipe.matches_revision(False) for pipe in self._of(own)):
             return True
         return trio.current_time() >= self._legacy_from and self._places.has_room(owner)
 
@@ -315,12 +315,12 @@ class UpstreamPool:
         finally:
             pipe.give_back()
             once = pipe.use.owned and not pipe.use.lasts
-            if not pipe.lent and (once or pipe in self._waiting or self._is_wanted(pipe)):
+            if not pipe.borrow_count and (once or pipe in self._waiting or self._is_wanted(pipe)):
                 pipe.close()
 
     def _find(self, wanted: _ConnectionRequest) -> UpstreamConnection | None:
         for pipe in self._pipes.get(wanted.use, ()):
-            if not pipe.closing and pipe.may_be(wanted.modern):
+            if not pipe.closing and pipe.matches_revision(wanted.modern):
                 return pipe
         return None
 
@@ -405,14 +405,14 @@ class UpstreamPool:
         self._waiting.add(new)
         try:
             for spare in self._idle():
-                if self._is_new(spare) and not spare.lent:
+                if self._is_new(spare) and not spare.borrow_count:
                     # It may hold what the next process wants too: a port, a file, a browser.
-                    await spare.left()
+                    await spare.wait_closed()
             if not self._places.has_room(new.owner):
                 held = self._held()
                 yielding = [pipe for pipe in self._idle() if _yields(pipe, new, held)]
                 if yielding:
-                    await max(yielding, key=lambda pipe: (held[pipe.owner], -pipe.idle_since)).left()
+                    await max(yielding, key=lambda pipe: (held[pipe.owner], -pipe.idle_since)).wait_closed()
             await place.acquire_on_behalf_of(new)
         finally:
             self._waiting.discard(new)
@@ -420,7 +420,12 @@ class UpstreamPool:
 
     def _idle(self) -> list[UpstreamConnection]:
         """The connections that nobody uses."""
-        return [pipe for pipes in self._pipes.values() for pipe in pipes if not (pipe.lent or pipe.closing)]
+        return [
+            pipe
+            for pipes in self._pipes.values()
+            for pipe in pipes
+            if not (pipe.borrow_count or pipe.closing)
+        ]
 
     def _held(self) -> Counter[Hashable]:
         """How many connections each owner has, or waits for."""

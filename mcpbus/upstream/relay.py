@@ -156,7 +156,9 @@ class CallRelay:
         A call that was refused by session after session has not run. If the server has 2026-07-28, it is repeated there.
         """
         for last in (False, True):
-            async with self._pool.lend(Requester.of(context.request_context, context.bus.reached)) as pipe:
+            async with self._pool.borrow(
+                Requester.of(context.request_context, context.bus.limit_monitor)
+            ) as pipe:
                 try:
                     result = await _RelayedCall(context, pipe, self._hearing).pass_on(method, params)
                 except SessionLostError as error:
@@ -227,7 +229,7 @@ class _RelayedCall:
                 {**params, "_meta": meta} if meta else params,
                 self._answer_all if pipe.modern else None,
                 on_notification=say,
-                on_question=None if pipe.modern else answer,
+                on_input_request=None if pipe.modern else answer,
                 log_level=None if level is None else level.value,
                 progress="progressToken" in context.meta,
             )

@@ -127,7 +127,7 @@ def _at_url(
     if login is None:
         return made
     check_grant("Proxy", login=login)
-    return attrs.evolve(made, connect=_LoggingIn(connect, login).connect, person_seconds=login.person_seconds)
+    return attrs.evolve(made, connect=_LoggingIn(connect, login).connect, person_seconds=login.login_timeout)
 
 
 class _LoggingIn:

@@ -39,7 +39,7 @@ class UpstreamMonitor:
         learned: Told what it says of itself, each time.
         heard: Hears of a change that it tells of.
         updated: Tells clients that a resource was updated, or may have been.
-        relisted: Called once the upstream server has listed what it has.
+        lists_refreshed: Called once the upstream server has listed what it has.
 
     Attributes:
         knows_server: Whether the upstream server has ever listed what it has.
@@ -85,7 +85,7 @@ class UpstreamMonitor:
                 self._subscriptions.forget(uri)
         self._subscriptions.changed()
 
-    def relisted(self) -> None:
+    def lists_refreshed(self) -> None:
         """Note that the other server has listed what it has: it may be what clients wanted to hear of before."""
         self._wishes.look_again()
         self._subscriptions.changed()
@@ -120,7 +120,7 @@ class UpstreamMonitor:
         pauses, begun = Pauses(), False
         while True:
             try:
-                async with self._pool.lend_plain(self._reached) as pipe:
+                async with self._pool.borrow_shared(self._reached) as pipe:
                     await self._learn(pipe.client, turn)
                     if not begun:
                         task_status.started()
@@ -164,7 +164,7 @@ class UpstreamMonitor:
         self._learned(description)
         await self._mirror.look(client, turn=turn)
         self.knows_server = True
-        self.relisted()
+        self.lists_refreshed()
 
     async def _stay(self, pipe: UpstreamConnection) -> None:
         """Hear of changes for as long as the connection is there; or until nobody wants to, if it is a process that is not kept for that.

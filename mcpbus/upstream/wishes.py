@@ -75,7 +75,7 @@ class SubscriptionSelector:
         for uri in unknown:
             self._consider(uri)
 
-    def among(self, uris: Iterable[str]) -> UriSet:
+    def selected(self, uris: Iterable[str]) -> UriSet:
         """Return which of these are subscribed to, or about to be."""
         return UriSet(uri for uri in uris if uri in self.chosen)
 

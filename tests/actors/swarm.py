@@ -278,7 +278,7 @@ class Swarm:
             for check in self.checks:
                 check(self)
             await trio.sleep(100)
-            await actors.testing.settle(system)
+            await actors.testing.wait_until_idle(system)
             for check in self.checks:
                 check(self)
 

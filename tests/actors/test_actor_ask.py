@@ -154,7 +154,7 @@ async def test_at_a_restart_a_question_in_hand_fails_and_one_in_the_queue_is_for
             assert info.value.discard is DeadLetterReason.FAILED
 
         nursery.start_soon(ask_what_is_kept)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         restless = system.spawn(Restless)
         restless.tell("for ever")
         address.tell("raise")

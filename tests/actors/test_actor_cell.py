@@ -49,7 +49,7 @@ async def test_a_deep_tree_ends_without_recursion():
         root = system.spawn(Chain)
         root.tell(5000)
         while system.statistics().queued:
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
         assert system.statistics().actors > 5000
         system.stop(root)
         assert system.statistics().actors == 1

@@ -51,7 +51,7 @@ async def test_past_the_budget_the_rest_moves_to_a_task_and_nothing_starves():
         await trio.lowlevel.checkpoint()
         assert log == ["in its turn"]
         system.stop(restless)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert system.statistics().tasks == 0
 
 
@@ -87,7 +87,7 @@ async def test_a_stop_that_is_asked_for_in_the_last_turn_of_the_budget_is_not_fo
 
         system.spawn(Recorder).tell(count_down)
         assert log == []
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert log == [actors.StopReason.STOPPED]
 
 
@@ -99,7 +99,7 @@ async def test_a_backlog_is_worked_off_while_the_opener_is_being_cancelled():
             system.spawn(Recorder).tell(lambda _: [recorder.tell(number) for number in range(2 * BUDGET)])
             scope.cancel()
             with trio.CancelScope(shield=True):
-                await testing.settle(system)
+                await testing.wait_until_idle(system)
             assert len(log) == 2 * BUDGET
             await trio.sleep_forever()
 
@@ -116,7 +116,7 @@ async def test_the_backlog_does_not_run_in_the_context_of_the_teller():
 
         principal.set("somebody")
         system.spawn(Recorder).tell(flood)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert seen[-1] == "nobody"
 
 

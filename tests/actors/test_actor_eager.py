@@ -216,7 +216,7 @@ async def test_the_eager_task_of_an_actor_that_has_ended_is_cancelled_and_unhear
     async with hosting(trio.sleep_forever) as (system, recorder, eager, log):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(host, eager)
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             system.stop(recorder)
         assert not log
         assert eager.outcome == TaskCancelled()
@@ -229,7 +229,7 @@ async def test_another_actor_adopts_a_task(autojump_clock):
         other = system.spawn(Recorder, elsewhere)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(host, eager)
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             other.tell(lambda adopter: adopter.cell.adopt(eager))
             assert eager.owner is other
             system.stop(recorder)

@@ -449,7 +449,7 @@ def run(script, told, *, awake):
                 assert lazy.address
                 assert child.address
             await told(script, system, lazy, probe.address)
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             await trio.sleep(1)
             for name in ("lazy", "child", "maker"):
                 notes[f"{name} said"] = [said for said in probe.messages if said[0] == name]
@@ -512,5 +512,5 @@ async def test_a_task_that_fails_is_heard_of_by_what_has_started_it(autojump_clo
             raise ValueError("boom")
 
         lazy.tell(lambda lazy: lazy.cell.start_task(fail, context=trio.lowlevel.current_task().context))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert isinstance(lazy.log[0].outcome, Failed)

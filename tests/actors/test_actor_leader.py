@@ -320,9 +320,9 @@ async def test_in_a_system_it_lives_as_long_as_something_is_taken_or_waits(autoj
         mine = Crew()
         mine.leader.run_in(system)
         mine.put(naps)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         mine.close()
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert (system.statistics().actors, system.statistics().tasks) == (1, 1)
         await trio.sleep(2)
         assert (system.statistics().actors, system.statistics().tasks) == (0, 0)
@@ -339,7 +339,7 @@ async def test_in_a_system_its_tasks_have_no_context_of_whoever_began_it(autojum
         VARIABLE.set("mine")
         mine.leader.run_in(system)
         mine.put(looks)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         mine.close()
     assert seen == ["unset"]
 
@@ -358,9 +358,9 @@ async def test_the_end_of_the_system_ends_them_all(autojump_clock):
             mine = Crew()
             mine.leader.run_in(system)
             mine.put(hangs)
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             mine.put(hangs)
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
     assert ended == ["hung"] * 2
 
 

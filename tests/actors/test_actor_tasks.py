@@ -68,9 +68,9 @@ async def test_a_cancelled_task_ends_cancelled_unless_it_made_more_of_it(autojum
         ):
             log = []
             system.spawn(Recorder, log).tell(starter(function))
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             log[0].cancel()
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             assert log[1:] == [TaskEnded(log[0], outcome)]
             log[0].cancel()
 
@@ -80,7 +80,7 @@ async def test_a_task_cancelled_before_its_first_step_still_ends():
         log = []
         system.spawn(Recorder, log).tell(starter(trio.sleep_forever))
         log[0].cancel()
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert log[1:] == [TaskEnded(log[0], TaskCancelled())]
 
 
@@ -98,7 +98,7 @@ async def test_a_task_runs_in_the_context_it_is_given_and_not_in_the_tellers():
         principal.set("the teller")
         for context in (given, contextvars.Context(), trio.lowlevel.current_task().context):
             recorder.tell(starter(who, context=context))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         outcomes = {entry.task: entry.outcome.value for entry in log if isinstance(entry, TaskEnded)}
         assert [outcomes[task] for task in log[:3]] == ["the one of the request", "nobody", "the teller"]
 
@@ -118,7 +118,7 @@ async def test_the_end_of_a_task_has_room_in_a_full_queue_and_is_not_overtaken()
             await trio.lowlevel.checkpoint()
         assert log[1:] == ["first", TaskEnded(log[0], Succeeded(None))]
         system.stop(restless)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         # It took no room for ever, and left none that is not there.
         outcomes = []
         system.spawn(Recorder).tell(lambda _: outcomes.extend(recorder.tell(word) for word in ("one", "two")))
@@ -150,9 +150,9 @@ async def test_tasks_are_cancelled_when_their_actor_stops_and_nobody_is_told():
         log = []
         recorder = system.spawn(Recorder, log)
         recorder.tell(starter(trio.sleep_forever))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         recorder.tell(stop)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert system.statistics().tasks == 0
         assert len(log) == 1
         assert letters == []
@@ -164,7 +164,7 @@ async def test_tasks_of_an_instance_that_raised_do_not_report_to_the_next():
         recorder = system.spawn(Recorder, log, strategy=restart)
         recorder.tell(starter(trio.sleep_forever))
         recorder.tell(boom)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert len(log) == 1
         assert [letter.message for letter in letters] == [boom]
         assert not recorder.stopped
@@ -181,9 +181,9 @@ async def test_a_failure_that_nobody_hears_is_logged_and_a_dead_letter(caplog):
         log = []
         recorder = system.spawn(Recorder, log, name="owner")
         recorder.tell(starter(spiteful))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         recorder.tell(stop)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         (letter,) = letters
         assert letter.recipient is recorder
         assert letter.reason is DeadLetterReason.STOPPED
@@ -207,9 +207,9 @@ async def test_an_expected_failure_that_nobody_hears_is_a_dead_letter_only(error
     async with actors.open_system("test", letters.append, expected=LookupError) as system:
         recorder = system.spawn(Recorder, [])
         recorder.tell(starter(fail))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         recorder.tell(stop)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
     assert len(letters) == 1
     assert len(caplog.records) == logged
 
@@ -224,7 +224,7 @@ async def test_a_value_that_nobody_hears_is_a_dead_letter_only(caplog):
         recorder = system.spawn(Recorder)
         recorder.tell(starter(stubborn))
         recorder.tell(stop)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert [letter.message.outcome for letter in letters] == [Succeeded("done")]
     assert caplog.records == []
 
@@ -252,7 +252,7 @@ async def test_whatever_else_a_task_raises_is_told_and_harms_nobody(make):
         log, others = [], []
         system.spawn(Recorder, others).tell(starter(trio.sleep, 1))
         system.spawn(Recorder, log).tell(starter(raise_, error))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert log[1:] == [TaskEnded(log[0], Failed(error))]
         assert len(others) == 1
 
@@ -270,7 +270,7 @@ async def test_the_failure_of_a_task_is_freed_without_the_garbage_collector():
         gc.disable()
         try:
             system.spawn(Recorder, log).tell(starter(fail))
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             error = weakref.ref(log.pop().outcome.exception)
             assert error() is None
         finally:
@@ -290,9 +290,9 @@ async def test_a_task_that_is_cancelled_and_fails_at_that_tells_of_the_failure(a
         log = []
         recorder = system.spawn(Recorder, log)
         recorder.tell(starter(fail_when_cancelled))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         log[0].cancel()
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert log[1].outcome.exception.exceptions == (error,)
 
 
@@ -309,10 +309,10 @@ async def test_when_the_opener_is_cancelled_tasks_report_that_they_were(nested):
     with trio.CancelScope() as scope:
         async with actors.open_system() as system:
             system.spawn(Recorder, log).tell(starter(wait))
-            await testing.settle(system)
+            await testing.wait_until_idle(system)
             scope.cancel()
             with trio.CancelScope(shield=True):
-                await testing.settle(system)
+                await testing.wait_until_idle(system)
             assert log[1:] == [TaskEnded(log[0], TaskCancelled())]
     assert scope.cancelled_caught
 
@@ -325,10 +325,10 @@ async def test_a_task_that_another_actor_has_adopted_ends_with_that_one():
         adopts.tell(lambda actor: answers.append(actor.cell.adopt(log[0])))
         assert answers == [True]
         system.stop(starts)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert system.statistics().tasks == 1
         system.stop(adopts)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert system.statistics().tasks == 0
 
 
@@ -342,7 +342,7 @@ async def test_a_task_may_end_the_very_actor_that_owns_it():
             await trio.sleep_forever()
 
         recorder.tell(starter(end_it))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert probe.messages == [actors.Stopped(recorder, StopReason.STOPPED)]
         assert system.statistics().tasks == 0
 
@@ -356,8 +356,8 @@ async def test_a_task_bears_the_name_of_its_function_or_the_one_given():
     async with stage() as (system, _, _):
         recorder = system.spawn(Recorder)
         recorder.tell(starter(named))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         recorder.tell(starter(named, name="tools/call forecast"))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
     assert names[0].endswith("named")
     assert names[1] == "tools/call forecast"

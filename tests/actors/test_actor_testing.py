@@ -61,6 +61,6 @@ async def test_settle_waits_for_backlogs_and_tasks_and_not_for_time(autojump_clo
 
         context = trio.lowlevel.current_task().context
         recorder.tell(lambda actor: actor.cell.start_task(work, context=context))
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
         assert len(log) == 2000
         assert trio.current_time() == 0

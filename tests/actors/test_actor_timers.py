@@ -144,7 +144,7 @@ async def test_many_timers_due_at_once_yield_to_the_scheduler(autojump_clock):
 
         await look()
         assert any(0 < step < 3 * BUDGET for step in steps)
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
 
 
 async def test_a_time_that_is_none_is_refused():
@@ -153,7 +153,7 @@ async def test_a_time_that_is_none_is_refused():
             with pytest.raises(ValueError, match="must not be negative"):
                 probe._cell.after(seconds, "message")
         probe._cell.after(math.inf, "never")
-        await testing.settle(system)
+        await testing.wait_until_idle(system)
 
 
 async def test_timers_run_while_the_opener_is_being_cancelled(autojump_clock):

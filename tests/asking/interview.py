@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 from mcpbus import Context, Limits, Server
 from mcpbus.core.receipt import Location
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 
 EVERYTHING = {
     "elicitation": {"form": {}, "url": {}},
@@ -70,11 +70,11 @@ class Interview:
         return result
 
     async def quiet(self):
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
 
     async def assert_nothing_is_left(self, *, refused=0):
         """Nobody waits, nothing is kept but sessions, and the books balance."""
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
         now = self.bus.statistics()
         assert len(self.bus.parked_calls) == 0
         assert (now.requests, set(now.pending) - {Location.HELD}) == (0, set())
@@ -94,7 +94,7 @@ async def interviewed(
         interview.server,
         limits=Limits(**(limits or {})),
         event_store=event_store,
-        drain_seconds=drain,
+        drain_timeout=drain,
     )
     async with opening as bus, open_probe(bus.asgi(response=response, **(http or {}))) as probe:
         interview.bus, interview.probe = bus, probe

@@ -326,7 +326,7 @@ async def test_a_question_without_an_answer_times_out_under_the_ceiling_and_is_w
     seconds, waited, autojump_clock
 ):  # L-14
     async with interviewed(
-        shown(lambda ctx: ctx.list_roots(timeout=seconds)), limits={"ask_timeout": 20}
+        shown(lambda ctx: ctx.list_roots(timeout=seconds)), limits={"input_timeout": 20}
     ) as it:
         session = await it.session()
         call = session.request("tools/call", it.call, id=5)
@@ -339,7 +339,7 @@ async def test_a_question_without_an_answer_times_out_under_the_ceiling_and_is_w
         assert reply["id"] == 5
         assert f"within {waited} s" in reply["error"]["message"]
         assert isinstance(it.outcomes[0], InputTimeoutError)
-        reached = {} if seconds == waited else {"ask_timeout": 1}
+        reached = {} if seconds == waited else {"input_timeout": 1}
         assert it.bus.statistics().limits_reached == reached
         # Too late: taken, and nothing happens.
         assert (await session.answer(question["id"], ROOTS).ended()).status == 202
@@ -414,7 +414,9 @@ async def test_of_two_answers_that_come_at_once_the_first_is_taken(autojump_cloc
         def answer_twice():
             for value in ("first", "second"):
                 result = msgspec.Raw(msgspec.json.encode(accept(value)))
-                dispatcher.answer(JsonRpcResponse(question["id"], result), it.bus.sessions[session.id])
+                dispatcher.deliver_input_response(
+                    JsonRpcResponse(question["id"], result), it.bus.sessions[session.id]
+                )
 
         # While they are told, nothing is handled.
         it.bus.system.dispatcher.busy = True
@@ -517,7 +519,7 @@ async def test_a_question_whose_stream_is_lost_is_refused_and_the_handler_goes_o
 
 async def test_a_question_on_a_stream_that_can_be_resumed_waits_for_the_client(autojump_clock):
     async with interviewed(
-        shown(lambda ctx: ctx.elicit("?", str)), event_store=MemoryEventStore(), limits={"ask_timeout": 60}
+        shown(lambda ctx: ctx.elicit("?", str)), event_store=MemoryEventStore(), limits={"input_timeout": 60}
     ) as it:
         session = await it.session()
         call = session.request("tools/call", it.call, id=3)
@@ -643,7 +645,7 @@ async def test_a_client_in_process_is_asked_and_answers(revision, autojump_clock
 
     async with (
         interviewed(shown(lambda ctx: ctx.list_roots())) as it,
-        it.bus.connect(revision=revision, capabilities=EVERYTHING, on_question=answer) as client,
+        it.bus.connect(revision=revision, capabilities=EVERYTHING, on_input_request=answer) as client,
     ):
         assert "file:///x" in text(await client.call_tool("ask"))
 
@@ -697,8 +699,8 @@ async def test_a_context_that_waits_when_its_handler_ends_is_told(revision, auto
         await trio.sleep_forever()
 
     async with (
-        interviewed(leak, limits={"ask_timeout": 10_000}) as it,
-        it.bus.connect(revision=revision, capabilities=EVERYTHING, on_question=never) as client,
+        interviewed(leak, limits={"input_timeout": 10_000}) as it,
+        it.bus.connect(revision=revision, capabilities=EVERYTHING, on_input_request=never) as client,
         trio.open_nursery() as nursery,
     ):
         await it.quiet()

@@ -12,7 +12,7 @@ from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.transports.duplex import DuplexChannel
 
-PARKED = Fate.discarded(Reason.PARKED)
+PARKED = Fate.discarded(Reason.SUSPENDED)
 
 KINDS = [
     # how it is asked, what goes out, the answer, and what the handler gets
@@ -401,7 +401,7 @@ async def test_a_call_that_ended_while_it_was_parked_lapses_like_any_other(autoj
         with trio.move_on_after(5):
             await ctx.elicit("?", str, key="k")
 
-    async with interviewed(impatient, limits={"parked_timeout": 60}) as it:
+    async with interviewed(impatient, limits={"suspended_timeout": 60}) as it:
         await it.ask().reply()
         await trio.sleep(61)
         await it.assert_nothing_is_left()
@@ -434,7 +434,7 @@ async def test_a_call_that_its_client_came_back_to_is_not_given_up_later(autojum
         await trio.sleep(20)
         return answer.data
 
-    async with interviewed(slow, limits={"parked_timeout": 10}) as it:
+    async with interviewed(slow, limits={"suspended_timeout": 10}) as it:
         result = (await it.ask().reply())["result"]
         await trio.sleep(5)
         result = (await it.ask(params=retry(result, {"k": accept("x")})).reply())["result"]
@@ -453,7 +453,7 @@ async def test_a_tools_time_runs_while_the_client_thinks(autojump_clock):
 
 async def test_a_legacy_timeout_is_no_matter_in_the_modern_era(autojump_clock):
     async with interviewed(
-        shown(lambda ctx: ctx.elicit("?", str, key="k", timeout=1)), limits={"ask_timeout": 1}
+        shown(lambda ctx: ctx.elicit("?", str, key="k", timeout=1)), limits={"input_timeout": 1}
     ) as it:
         result = (await it.ask().reply())["result"]
         await trio.sleep(300)
@@ -559,7 +559,7 @@ async def test_a_client_in_process_goes_as_many_rounds_as_it_takes(autojump_cloc
 
     async with (
         interviewed(three) as it,
-        it.bus.connect(revision=MODERN, capabilities=EVERYTHING, on_question=answer) as client,
+        it.bus.connect(revision=MODERN, capabilities=EVERYTHING, on_input_request=answer) as client,
     ):
         await client.call_tool("ask")
         assert (it.outcomes, it.runs) == ([[0, 1, 2]], 1)

@@ -184,7 +184,7 @@ async def test_a_model_uses_tools_until_it_has_said_all(revision, autojump_clock
 
     async with (
         interviewed(agent) as it,
-        it.bus.connect(revision=revision, capabilities=EVERYTHING, on_question=answer) as client,
+        it.bus.connect(revision=revision, capabilities=EVERYTHING, on_input_request=answer) as client,
     ):
         await client.call_tool("ask")
         assert it.outcomes == ["4 6"]

@@ -23,7 +23,9 @@ async def called(script, revision):
     asked = []
     async with (
         interviewed(script) as it,
-        it.bus.connect(revision=revision, capabilities=EVERYTHING, on_question=answering(asked)) as client,
+        it.bus.connect(
+            revision=revision, capabilities=EVERYTHING, on_input_request=answering(asked)
+        ) as client,
     ):
         result = await client.call_tool("ask")
         await it.quiet()
@@ -34,10 +36,10 @@ async def called(script, revision):
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_handler_is_run_again_with_its_state_and_the_answers(revision, autojump_clock):
     async def explicit(ctx):
-        if ctx.input_state is None:
+        if ctx.round_state is None:
             return InputRequired({"a": Elicit("A", str), "b": ListRoots()}, state={"n": [1, "x", None]})
         answers = await ctx.ask_all({"a": Elicit("A", str), "b": ListRoots()})
-        return [ctx.input_state, answers["a"], answers["b"]]
+        return [ctx.round_state, answers["a"], answers["b"]]
 
     _, asked, it = await called(explicit, revision)
     assert sorted(asked) == ["A", "roots/list"]
@@ -50,7 +52,7 @@ async def test_a_state_alone_is_a_round_too(revision, autojump_clock):  # V-6
     """V-6: a client may retry at once."""
 
     async def explicit(ctx):
-        n = ctx.input_state or 0
+        n = ctx.round_state or 0
         return InputRequired(state=n + 1) if n < 3 else n
 
     result, asked, it = await called(explicit, revision)
@@ -60,7 +62,7 @@ async def test_a_state_alone_is_a_round_too(revision, autojump_clock):  # V-6
 @pytest.mark.parametrize("revision", ALL)
 async def test_later_runs_know_the_answers_of_all_earlier_ones(revision, autojump_clock):
     async def explicit(ctx):
-        step = ctx.input_state or 0
+        step = ctx.round_state or 0
         answers = [(await ctx.elicit("?", str, key=f"k{n}")).data for n in range(step)]
         if step < 3:
             return InputRequired({f"k{step}": Elicit(f"Q{step}", str)}, state=step + 1)
@@ -74,8 +76,8 @@ async def test_later_runs_know_the_answers_of_all_earlier_ones(revision, autojum
 @pytest.mark.parametrize("revision", ALL)
 async def test_a_question_that_is_returned_again_is_asked_again(revision, autojump_clock):
     async def explicit(ctx):
-        if (ctx.input_state or 0) < 3:
-            return InputRequired({"k": Elicit("Again", str)}, state=(ctx.input_state or 0) + 1)
+        if (ctx.round_state or 0) < 3:
+            return InputRequired({"k": Elicit("Again", str)}, state=(ctx.round_state or 0) + 1)
         return (await ctx.elicit("Again", str, key="k")).data
 
     _, asked, it = await called(explicit, revision)
@@ -88,7 +90,7 @@ async def test_a_question_that_was_asked_in_the_same_run_is_asked_again_by_its_k
     async def explicit(ctx):
         answer = await ctx.elicit("First", str, key="k")
         return (
-            InputRequired({"k": Elicit("Second", str)}, state=1) if ctx.input_state is None else answer.data
+            InputRequired({"k": Elicit("Second", str)}, state=1) if ctx.round_state is None else answer.data
         )
 
     _, asked, it = await called(explicit, revision)
@@ -100,9 +102,9 @@ async def test_a_question_that_was_asked_in_the_same_run_is_asked_again_by_its_k
 async def test_both_ways_of_asking_mix(revision, autojump_clock):
     async def mixed(ctx):
         name = await ctx.elicit("Name", str, key="k")
-        if ctx.input_state is None:
+        if ctx.round_state is None:
             return InputRequired({"k2": Elicit("Second", str)}, state=name.data)
-        return [name.data, ctx.input_state, (await ctx.elicit("Second", str, key="k2")).data]
+        return [name.data, ctx.round_state, (await ctx.elicit("Second", str, key="k2")).data]
 
     _, asked, it = await called(mixed, revision)
     assert asked == ["Name", "Second"]
@@ -141,7 +143,7 @@ def test_asking_for_nothing_is_refused():
 
 async def test_nothing_waits_between_the_rounds_and_a_round_is_used_once(autojump_clock):
     async def explicit(ctx):
-        if ctx.input_state is None:
+        if ctx.round_state is None:
             return InputRequired({"k": Elicit("?", str)}, state="begun")
         return (await ctx.elicit("?", str, key="k")).data
 
@@ -158,9 +160,9 @@ async def test_nothing_waits_between_the_rounds_and_a_round_is_used_once(autojum
 
 async def test_an_answer_that_cannot_be_used_is_asked_for_again_in_the_middle(autojump_clock):
     async def explicit(ctx):
-        if ctx.input_state is None:
+        if ctx.round_state is None:
             return InputRequired({"k": Elicit("?", str)}, state="begun")
-        return [ctx.input_state, (await ctx.elicit("?", str, key="k")).data]
+        return [ctx.round_state, (await ctx.elicit("?", str, key="k")).data]
 
     async with interviewed(explicit, tool={"replay": True}) as it:
         result = (await it.ask().reply())["result"]
@@ -183,18 +185,18 @@ async def test_prompts_and_resources_return_it_too(revision, autojump_clock):
 
         @it.server.prompt
         async def prompt(ctx: Context) -> str | InputRequired:
-            if ctx.input_state is None:
+            if ctx.round_state is None:
                 return InputRequired({"k": Elicit("P", str)}, state=1)
             return (await ctx.elicit("P", str, key="k")).data
 
         @it.server.resource("ask://r")
         async def resource(ctx: Context) -> str | InputRequired:
-            if ctx.input_state is None:
+            if ctx.round_state is None:
                 return InputRequired({"k": Elicit("R", str)}, state=1)
             return (await ctx.elicit("R", str, key="k")).data
 
         async with it.bus.connect(
-            revision=revision, capabilities=EVERYTHING, on_question=answering([])
+            revision=revision, capabilities=EVERYTHING, on_input_request=answering([])
         ) as client:
             [message] = await client.get_prompt("prompt")
             [contents] = await client.read_resource("ask://r")
@@ -227,7 +229,7 @@ async def test_a_call_that_is_to_be_run_again_takes_no_room_of_those_that_wait(a
             return (await ctx.elicit("?", str, key="k")).data
         return InputRequired({"k": Elicit("?", str)}, state="begun")
 
-    async with interviewed(either, limits={"max_parked": 1}) as it:
+    async with interviewed(either, limits={"max_suspended_calls": 1}) as it:
         waiting = (await it.ask().reply())["result"]
         await it.ask().reply()
         assert text((await it.ask(params=retry(waiting, {"k": accept("x")})).reply())["result"]) == "x"

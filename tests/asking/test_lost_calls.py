@@ -50,7 +50,7 @@ async def crashed(it, monkeypatch):
 
 
 LOSSES = [evicted, pushed_out, lapsed, pytest.param(crashed, marks=pytest.mark.failing)]
-LIMITS = {"max_parked": 2, "parked_timeout": 60}
+LIMITS = {"max_suspended_calls": 2, "suspended_timeout": 60}
 
 
 @pytest.mark.parametrize("lose", LOSSES)

@@ -9,7 +9,7 @@ import trio
 import mcpbus
 from mcpbus import Context, Elicit, InputRequired, InputUnavailableError, Server
 from mcpbus.core.open_questions import MOST_ANSWERS
-from mcpbus.testing import open_bus, settle
+from mcpbus.testing import open_bus, wait_until_idle
 
 HOME = str(Path(mcpbus.__file__).parent)
 TASKS = {"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
@@ -63,20 +63,20 @@ async def work_for(questions, ask_them, revision, capabilities, patience):
         await trio.sleep_forever()
 
     async with open_bus(server) as bus:
-        connected = bus.connect(revision=revision, capabilities=capabilities, on_question=think)
+        connected = bus.connect(revision=revision, capabilities=capabilities, on_input_request=think)
         async with connected as client, trio.open_nursery() as nursery:
             with Work() as work:
                 if capabilities is TASKS:
                     handle = await client.call_tool("ask", {})
                     await trio.sleep(2)
-                    await settle(bus)
+                    await wait_until_idle(bus)
                     await client.request("tasks/cancel", {"taskId": handle["taskId"]})
                 else:
                     nursery.start_soon(client.call_tool, "ask", {})
                     await trio.sleep(2)
-                    await settle(bus)
+                    await wait_until_idle(bus)
                     nursery.cancel_scope.cancel()
-                await settle(bus)
+                await wait_until_idle(bus)
     return work.done
 
 
@@ -142,7 +142,7 @@ async def test_no_more_wait_than_a_client_may_answer_at_once(revision, capabilit
         await trio.sleep_forever()
 
     async with open_bus(server) as bus:
-        connected = bus.connect(revision=revision, capabilities=capabilities, on_question=think)
+        connected = bus.connect(revision=revision, capabilities=capabilities, on_input_request=think)
         async with connected as client, trio.open_nursery() as nursery:
             nursery.start_soon(client.call_tool, "ask", {})
             await given_up.wait()
@@ -166,12 +166,14 @@ async def test_no_more_wait_of_a_session_outside_any_call(autojump_clock):
         await trio.sleep_forever()
 
     async with open_bus(server) as bus:
-        connected = bus.connect(revision="2025-11-25", capabilities={"elicitation": {}}, on_question=think)
+        connected = bus.connect(
+            revision="2025-11-25", capabilities={"elicitation": {}}, on_input_request=think
+        )
         async with connected, trio.open_nursery() as nursery:
             [session] = bus.sessions.values()
             for _ in range(MOST_ANSWERS):
                 nursery.start_soon(ask_one, session)
-            await settle(bus)
+            await wait_until_idle(bus)
             assert not refused
             await ask_one(session)
             assert "at most 1000 questions" in refused[0]

@@ -19,7 +19,9 @@ def some(number):
 
 def make_services(reached):
     note = lambda *told: reached.append(told)  # noqa: E731
-    return SimpleNamespace(limits=SimpleNamespace(ask_timeout=20.0), reached=SimpleNamespace(note=note))
+    return SimpleNamespace(
+        limits=SimpleNamespace(input_timeout=20.0), limit_monitor=SimpleNamespace(note=note)
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +37,7 @@ def test_there_is_a_bound_to_all_that_wait_at_once(already, more, fits):
     questions = InputRequestQuota()
     with questions.waiting(questions.prepare(some(already), ROOTS, LEGACY), lambda _: None):
         if fits:
-            assert len(questions.prepare(some(more), ROOTS, LEGACY).open) == more
+            assert len(questions.prepare(some(more), ROOTS, LEGACY).unanswered) == more
         else:
             with pytest.raises(InputUnavailableError, match="at most 1000 questions"):
                 questions.prepare(some(more), ROOTS, LEGACY)

@@ -10,7 +10,7 @@ from interview import EVERYTHING, MODERN, ROOTS, SAMPLED, accept, retry, text
 
 from mcpbus import Limits, Server, SyncContext
 from mcpbus.asking import Elicit, InputRequestError, ListRoots
-from mcpbus.testing import open_probe, settle
+from mcpbus.testing import open_probe, wait_until_idle
 
 
 async def answer(method, params):
@@ -38,7 +38,7 @@ async def threaded(script, *, limits=None, **tool):
         return repr(outcomes[0])
 
     token = trio.lowlevel.current_trio_token()
-    async with server.open(limits=Limits(**(limits or {})), drain_seconds=0.1) as bus:
+    async with server.open(limits=Limits(**(limits or {})), drain_timeout=0.1) as bus:
         bus.outcomes, bus.ended = outcomes, ended
         yield bus
 
@@ -57,7 +57,7 @@ async def test_every_kind_of_question(revision):
 
     async with (
         threaded(everything) as bus,
-        bus.connect(revision=revision, capabilities=EVERYTHING, on_question=answer) as client,
+        bus.connect(revision=revision, capabilities=EVERYTHING, on_input_request=answer) as client,
     ):
         with trio.fail_after(60):
             await client.call_tool("ask")
@@ -70,7 +70,7 @@ async def test_a_thread_that_waits_for_an_answer_is_let_go(how):
     def wait(ctx):
         return ctx.elicit("?", str)
 
-    limits = {"parked_timeout": 0.2} if how == "lapsed" else None
+    limits = {"suspended_timeout": 0.2} if how == "lapsed" else None
     with trio.fail_after(60):
         async with threaded(wait, limits=limits) as bus, open_probe(bus.asgi()) as probe:
             if how == "cancelled":
@@ -86,7 +86,7 @@ async def test_a_thread_that_waits_for_an_answer_is_let_go(how):
                     await bus.drain(0.1)
             await bus.ended.wait()
             assert isinstance(bus.outcomes[0], InputRequestError | trio.Cancelled)
-            await settle(bus)
+            await wait_until_idle(bus)
             assert (bus.statistics().actors, len(bus.parked_calls)) == (bus.statistics().sessions, 0)
             assert bus.ledger.balance() == 0
 

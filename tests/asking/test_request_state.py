@@ -17,7 +17,7 @@ from mcpbus.core.parked_calls import SuspendedCall, SuspendedCalls
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.request_state import Binding, StateSealer
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 
 OLD, NEW, OTHER = "o" * 32, "n" * 32, "x" * 32
 
@@ -210,7 +210,7 @@ async def test_calls_make_room_for_those_of_owners_that_have_fewer(autojump_cloc
     # All have one now: who comes last would take somebody's only one.
     park(parked_calls, sealer, "e1", gone, "eve")
     assert (gone[4:], len(parked_calls)) == (["e1"], 4)
-    assert reached.counts == {"max_parked": 5}
+    assert reached.counts == {"max_suspended_calls": 5}
     parked_calls.evict_all()
     assert (len(parked_calls), len(parked_calls._shares), parked_calls._shares.owners) == (0, 0, 0)
 
@@ -349,7 +349,7 @@ async def test_a_state_that_does_not_fit_is_refused_and_nothing_happens(how, sen
         it.server.add_prompt(lambda: "a prompt", name="ask")
         first = {"arguments": {"subject": "x"}}
         result = (await it.ask(params=first).reply())["result"]
-        await settle(it.bus)
+        await wait_until_idle(it.bus)
         before = it.bus.statistics()
         call = await send(it, result).ended()
         assert (call.status, call.messages[0]["error"]["code"]) == (400, -32602)
@@ -409,7 +409,7 @@ MAKERS = [
 
 
 async def explicit(ctx):
-    if ctx.input_state is None:
+    if ctx.round_state is None:
         return InputRequired({"k": Elicit("?", str)}, state=1)
     return (await ctx.elicit("?", str, key="k")).data
 
@@ -435,7 +435,7 @@ async def test_a_state_is_good_for_whoever_is_equal_to_its_owner_and_for_nobody_
 
 
 async def test_an_expired_state_is_refused(autojump_clock, monkeypatch):
-    async with interviewed(greet, limits={"parked_timeout": 60}) as it:
+    async with interviewed(greet, limits={"suspended_timeout": 60}) as it:
         result = (await it.ask().reply())["result"]
         sealer = it.bus.parked_calls.sealer
         now = sealer.now()
@@ -445,7 +445,7 @@ async def test_an_expired_state_is_refused(autojump_clock, monkeypatch):
 
 
 async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatch):
-    async with interviewed(greet, limits={"parked_timeout": 60}) as it:
+    async with interviewed(greet, limits={"suspended_timeout": 60}) as it:
         result = (await it.ask().reply())["result"]
         now = it.server.sealer.now()
         late = iter([now + 59.9])
@@ -525,7 +525,7 @@ async def test_two_retries_at_the_same_time_are_one_continuation_and_one_refusal
 
 
 async def test_keys_are_rotated_between_two_rounds(autojump_clock):
-    async with interviewed(greet, state_keys=[OLD]) as it:
+    async with interviewed(greet, secret_keys=[OLD]) as it:
         result = (await it.ask().reply())["result"]
         it.server.sealer.__init__([NEW, OLD])
         assert text((await it.ask(params=retry(result, ANSWER)).reply())["result"]) == "x"

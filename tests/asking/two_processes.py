@@ -13,7 +13,7 @@ async def ask(ctx: Context) -> str:
 
 
 async def main(key, params):
-    server = Server("replica", version="1", state_keys=[key])
+    server = Server("replica", version="1", secret_keys=[key])
     server.add_tool(ask, replay=True)
     server.add_tool(ask, name="once")
     async with server.open() as bus, bus.connect(capabilities={"elicitation": {}}) as client:

@@ -8,7 +8,7 @@ from channels import call, initialize, sse, ws
 
 from mcpbus import Context, Limits, Server
 from mcpbus.auth import ResourceServer
-from mcpbus.testing import InMemoryIssuer, open_bus, open_probe, settle
+from mcpbus.testing import InMemoryIssuer, open_bus, open_probe, wait_until_idle
 
 RESOURCE = "http://localhost/mcp"
 METADATA = "http://localhost/.well-known/oauth-protected-resource/mcp"
@@ -92,7 +92,7 @@ class Guarded:
             return Upgrade(client.status, start.get("headers", ()))
 
     async def quiet(self):
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
 
     @property
     def sse_session(self):

@@ -8,7 +8,7 @@ from guarded import guarded, make_server
 from mcpbus import Context, Limits
 from mcpbus.auth import StaticTokenVerifier
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import InMemoryIssuer, open_bus, open_probe, settle
+from mcpbus.testing import InMemoryIssuer, open_bus, open_probe, wait_until_idle
 
 GOOD = ["files:read"]
 LEEWAY = 30.0
@@ -154,7 +154,7 @@ async def test_with_an_event_store_a_client_comes_back_to_the_stream_itself(line
             assert (await last.reply(timeout=500))["result"]["content"][0]["text"] == "rested"
         else:
             assert before_end == pytest.approx(150 + LEEWAY, abs=1)
-        await settle(bus)
+        await wait_until_idle(bus)
 
 
 async def test_a_get_stream_that_was_superseded_and_is_resumed_ends_with_its_token(autojump_clock):
@@ -173,7 +173,7 @@ async def test_a_get_stream_that_was_superseded_and_is_resumed_ends_with_its_tok
         resumed = probe.send("GET", headers={**fields, **issuer.bearer("ada", GOOD, lifetime=100)})
         assert await ended_after(resumed) == pytest.approx(100 + LEEWAY, abs=1)
         assert resumed.status == 200
-        await settle(bus)
+        await wait_until_idle(bus)
 
 
 async def test_a_batch_is_not_cut_off_since_no_client_of_its_revision_could_be_told_to_come_back(

@@ -7,7 +7,7 @@ import trio
 
 from mcpbus import Context, Limits, Server
 from mcpbus.core.receipt import Location
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 from mcpbus.transports.lines import run_channel
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -127,7 +127,7 @@ class Stage:
 
     async def call(self, key=""):
         """Wait until nothing moves, and return the run of `hold` that has this key."""
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
         return self.calls[key]
 
     @asynccontextmanager
@@ -139,9 +139,9 @@ class Stage:
             nursery.start_soon(run_channel, self.bus, receiver, wire.receive)
             if revision is not None:
                 await wire.say("initialize", {**HELLO, "protocolVersion": revision}, 0)
-                await settle(self.bus)
+                await wait_until_idle(self.bus)
                 await wire.say("notifications/initialized", {})
-                await settle(self.bus)
+                await wait_until_idle(self.bus)
                 wire.got.clear()
             yield wire
             sender.close()
@@ -152,7 +152,7 @@ class Stage:
             pass
 
     async def quiet(self):
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
 
     def in_one_turn(self, deed):
         """Call `deed` so that what it tells actors is handled when it has returned, and not before."""
@@ -166,7 +166,7 @@ class Stage:
 
     async def assert_nothing_is_left(self):
         """Everybody has gone: nothing is kept but sessions, and what these hold."""
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
         now = self.bus.statistics()
         assert (now.requests, set(now.pending) - {Location.HELD}) == (0, set())
         assert now.tasks <= 1, "a task besides the clock's"
@@ -175,7 +175,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(*, limits=None, response="auto", http=None, drain_seconds=5.0, event_store=None, **options):
+async def staged(*, limits=None, response="auto", http=None, drain_timeout=5.0, event_store=None, **options):
     """Open a stage; a limit is given by name."""
     stage = Stage(**options)
     async with (
@@ -183,7 +183,7 @@ async def staged(*, limits=None, response="auto", http=None, drain_seconds=5.0, 
             stage.server,
             limits=Limits(**(limits or {})),
             event_store=event_store,
-            drain_seconds=drain_seconds,
+            drain_timeout=drain_timeout,
         ) as bus,
         open_probe(bus.asgi(response=response, **(http or {}))) as probe,
     ):

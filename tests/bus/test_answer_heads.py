@@ -60,7 +60,7 @@ async def test_proxies_are_told_to_pass_streams_on_at_once(modern, autojump_cloc
             session = await probe.initialize()
             opened, called = session.get(), session.request("tools/call", CALL, progress_token="t")
         for stream in (await opened.begun(), await called.ended()):
-            assert stream.streams
+            assert stream.is_stream
             assert stream.headers["x-accel-buffering"] == "no"
         opened.disconnect()
 

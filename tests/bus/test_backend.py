@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from staging import settle
+from staging import wait_until_idle
 
 from mcpbus import (
     Context,
@@ -78,8 +78,8 @@ class Acme:
     """Answers two methods of its own, and nothing else."""
 
     name = "acme"
-    registers = True
-    hears_elsewhere = False
+    has_session_hooks = True
+    has_upstream_subscriptions = False
 
     def __init__(self, auth=None, authenticate=None):
         self.auth = auth
@@ -138,19 +138,19 @@ class Acme:
         self.seen.append(session.client_info["name"])
         self.handshakes.append(context)
 
-    def farewell(self, session):
+    def session_end_hook(self, session):
         async def wave():
             self.seen.append(f"{session.client_info['name']} has gone")
 
         return wave
 
-    def listener(self, method):
+    def notification_hook(self, method):
         async def hear(told):
             self.seen.append(told.method)
 
         return hear
 
-    async def until_heard(self, uris, key):
+    async def wait_subscribed(self, uris, key):
         self.seen.append(list(uris))
         await self.heard.wait()
 
@@ -170,7 +170,7 @@ async def served(shell=None, limits=None, **backend):
     stores = {"event_store": None, "task_store": None}
     async with (
         open_hub(
-            Bus, backend, limits or Limits(), None, sealer=StateSealer(()), **stores, drain_seconds=1
+            Bus, backend, limits or Limits(), None, sealer=StateSealer(()), **stores, drain_timeout=1
         ) as bus,
         open_probe(bus.asgi(), shell=shell) as probe,
     ):
@@ -195,7 +195,7 @@ async def test_it_is_opened_first_says_what_an_initialize_is_answered_and_is_lef
         session = await probe.initialize()
         assert session.initialize_result["serverInfo"] == {"name": "acme", "version": "1"}
         await session.notify("notifications/acme").ended()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert backend.seen == [
             "opened",
             SessionStage.REGISTERING,
@@ -247,9 +247,9 @@ async def test_a_listen_is_confirmed_once_changes_are_heard_of_elsewhere_and_wha
     autojump_clock,
 ):
     async with served() as (backend, bus, probe):
-        backend.hears_elsewhere = True
+        backend.has_upstream_subscriptions = True
         listen = probe.request("subscriptions/listen", LISTEN)
-        await settle(bus)
+        await wait_until_idle(bus)
         assert backend.seen[-1] == ["acme://a"]
         for _ in range(3):
             bus.resource_updated("acme://a")
@@ -276,9 +276,9 @@ async def test_no_more_is_kept_for_a_listen_that_is_not_confirmed_than_for_any_s
     limits, kept, autojump_clock
 ):
     async with served(limits=limits) as (backend, bus, probe):
-        backend.hears_elsewhere = True
+        backend.has_upstream_subscriptions = True
         probe.request("subscriptions/listen", LISTEN)
-        await settle(bus)
+        await wait_until_idle(bus)
         for _ in range(2):
             for number in range(100):
                 bus.resource_updated(f"acme://a/{number}")
@@ -290,18 +290,18 @@ async def test_no_more_is_kept_for_a_listen_that_is_not_confirmed_than_for_any_s
 @pytest.mark.parametrize("end", ["client", "drain"])
 async def test_a_listen_that_ends_before_it_is_confirmed_leaves_nothing_open(end, autojump_clock):
     async with served() as (backend, bus, probe):
-        backend.hears_elsewhere = True
+        backend.has_upstream_subscriptions = True
         listen = probe.request("subscriptions/listen", LISTEN)
-        await settle(bus)
+        await wait_until_idle(bus)
         receipts = [*bus.resource_updated("acme://a"), *bus.prompts_changed()]
         if end == "client":
             listen.disconnect()
-            await settle(bus)
+            await wait_until_idle(bus)
         else:
             await bus.drain(0)
             assert told(await listen.message()) == ("notifications/subscriptions/acknowledged", None)
             assert "result" in await listen.message()
-        assert [receipt.fate.verdict for receipt in receipts] == [FateKind.DISCARDED] * 2
+        assert [receipt.fate.kind for receipt in receipts] == [FateKind.DISCARDED] * 2
         assert bus.statistics().pending == {}
         assert len(bus.topics) == 0
 
@@ -309,7 +309,7 @@ async def test_a_listen_that_ends_before_it_is_confirmed_leaves_nothing_open(end
 @pytest.mark.failing
 async def test_a_listen_whose_resources_cannot_be_heard_of_is_answered_with_an_error(autojump_clock):
     async with served() as (backend, bus, probe):
-        backend.hears_elsewhere = True
+        backend.has_upstream_subscriptions = True
         backend.heard = None  # waiting for it fails
         listen = probe.request("subscriptions/listen", LISTEN)
         assert (await listen.reply())["error"]["code"] == -32603
@@ -318,17 +318,17 @@ async def test_a_listen_whose_resources_cannot_be_heard_of_is_answered_with_an_e
 
 async def test_a_listen_that_names_no_resources_waits_for_nothing(autojump_clock):
     async with served() as (backend, _, probe):
-        backend.hears_elsewhere = True
+        backend.has_upstream_subscriptions = True
         listen = probe.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
         assert told(await listen.message()) == ("notifications/subscriptions/acknowledged", None)
 
 
 async def test_a_subscription_is_answered_once_changes_are_heard_of_elsewhere(autojump_clock):
     async with served() as (backend, bus, probe):
-        backend.hears_elsewhere = True
+        backend.has_upstream_subscriptions = True
         session = await probe.initialize()
         subscribing = session.request("resources/subscribe", {"uri": "acme://a"})
-        await settle(bus)
+        await wait_until_idle(bus)
         assert backend.seen[-1] == ["acme://a"]
         assert bus.topics.uris == ["acme://a"], "it is told of changes from now on"
         assert subscribing.status is None
@@ -429,7 +429,7 @@ async def test_what_it_relays_to_a_client_has_a_time_limit_and_reports_of_progre
                 token = question["params"]["_meta"]["progressToken"]
                 report = {"progressToken": token, "progress": 1}
                 await session.notify("notifications/progress", report).ended()
-                await settle(bus)
+                await wait_until_idle(bus)
                 await session.answer(question["id"], {"roots": [{"uri": "file:///a"}]}).ended()
                 expected = {"roots": ["file:///a"], "reports": [1]}
             else:
@@ -458,7 +458,7 @@ async def test_a_session_passes_on_what_was_drafted(autojump_clock):
     async with served() as (_, bus, probe):
         client = await probe.initialize()
         stream = client.get()
-        await settle(bus)
+        await wait_until_idle(bus)
         session, meta = bus.sessions[client.id], {"com.example/trace": 1}
         for method, params in {
             "notifications/message": {"level": "error", "data": "x", "_meta": meta},
@@ -467,4 +467,4 @@ async def test_a_session_passes_on_what_was_drafted(autojump_clock):
             receipt = session.pass_on(relayed(bus.ledger, method, params, in_request=False))
             said = await stream.message()
             assert (said["method"], said["params"]) == (method, params)
-            assert (await receipt.settled()).verdict is FateKind.DELIVERED
+            assert (await receipt.settled()).kind is FateKind.DELIVERED

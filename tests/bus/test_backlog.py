@@ -11,7 +11,7 @@ import trio.lowlevel
 from staging import OneTurn, staged, tool
 
 from mcpbus import Context
-from mcpbus.core.mailboxes import expendable
+from mcpbus.core.mailboxes import may_drop
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, STORED, Fate, Location
@@ -136,7 +136,7 @@ async def test_long_messages_that_are_said_into_a_backlog_do_not_wait_uncounted(
             client.request("tools/call", tool(f"{number}"), id=number + 1)
         calls = [await stage.call(f"{number}") for number in range(20)]
         for call in calls:
-            call.ctx._call.carrier.address  # noqa: B018 - its request is active from now on
+            call.ctx._call.sink.address  # noqa: B018 - its request is active from now on
         waited = []
 
         async def say(call):
@@ -152,7 +152,7 @@ async def test_long_messages_that_are_said_into_a_backlog_do_not_wait_uncounted(
                     nursery.start_soon(say, call)
         await stage.quiet()
         assert 10_000 < max(waited) < 11_000
-        assert all(receipt.fate or receipt.place is not Location.MAILBOX for receipt in told)
+        assert all(receipt.fate or receipt.location is not Location.MAILBOX for receipt in told)
 
 
 async def test_long_messages_of_a_task_do_not_wait_uncounted_in_a_backlog_either(autojump_clock):
@@ -178,7 +178,7 @@ async def test_long_messages_of_a_task_do_not_wait_uncounted_in_a_backlog_either
             await client.call_tool("talk")
             await stage.quiet()
         assert 10_000 < max(waited) < 11_000
-        assert {receipt.fate for receipt in receipts} == {Fate.discarded(Reason.TASK)}
+        assert {receipt.fate for receipt in receipts} == {Fate.discarded(Reason.IN_TASK)}
 
 
 async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojump_clock):
@@ -189,7 +189,7 @@ async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojum
             answers = [await ctx.elicit(f"{number} {n}", str) for n in range(3)]
             return " ".join(answer.data for answer in answers)
 
-        async def on_question(method, params):
+        async def on_input_request(method, params):
             return {"action": "accept", "content": {"value": params["message"]}}
 
         got = {}
@@ -198,7 +198,7 @@ async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojum
             got[number] = (await client.call_tool("ask", {"number": number}))["content"][0]["text"]
 
         capabilities = {"elicitation": {}}
-        async with stage.bus.connect(capabilities=capabilities, on_question=on_question) as client:
+        async with stage.bus.connect(capabilities=capabilities, on_input_request=on_input_request) as client:
             with backlog(stage.bus):
                 async with trio.open_nursery() as nursery:
                     for number in range(20):
@@ -210,9 +210,9 @@ async def test_questions_of_modern_clients_are_all_answered_in_a_backlog(autojum
 def test_only_what_is_said_may_be_refused():
     actors = (RequestActor, SessionActor, MessageStream, SubscriptionActor)
     told = {kind for actor in actors for kind in getattr(actor, "HANDLERS", ()) or actor._HANDLERS}
-    assert {kind for kind in told if expendable(Mock(spec=kind))} == {OutboundNotification, Progress}
+    assert {kind for kind in told if may_drop(Mock(spec=kind))} == {OutboundNotification, Progress}
     for kind in MessageKind:
-        assert expendable(OutboundMessage(kind, Era.LEGACY, b"{}", None)) is (kind in BOUNDED)
+        assert may_drop(OutboundMessage(kind, Era.LEGACY, b"{}", None)) is (kind in BOUNDED)
 
 
 class Crowded:
@@ -239,7 +239,7 @@ class Crowded:
         )
         self.question = (await self.asking.message())["id"]
         self.call = await stage.call()
-        self.stream = self.call.ctx._call.carrier.begin()
+        self.stream = self.call.ctx._call.sink.begin()
         self.session = stage.bus.sessions[self.client.id]
         [self.listening] = [slot.address for slot in stage.bus.listens]
         self.subscription = self.listening._mailbox._actor
@@ -252,7 +252,7 @@ class Crowded:
         assert self.stream.stopped
 
     def said(self, kind):
-        receipt = self.stage.bus.ledger.enter("notifications/x")
+        receipt = self.stage.bus.ledger.emit("notifications/x")
         return OutboundNotification(
             kind, receipt, b'{"jsonrpc":"2.0","method":"notifications/x"}', None, LogLevel.INFO
         )
@@ -392,7 +392,7 @@ async def test_a_take_over_keeps_the_order_of_what_is_still_on_its_way_to_the_ol
         stage.bus.system.spawn(OneTurn).tell(deed)
         await stage.quiet()
         assert numbers(writers[-1].take_now()) == list(range(len(receipts)))
-        writers[-1].written()
+        writers[-1].settle_written()
         assert {receipt.fate for receipt in receipts} == {DELIVERED}
         assert (get.complete, get.messages) == (True, [])
         assert stage.bus.ledger.balance() == 0
@@ -454,7 +454,7 @@ async def test_whoever_comes_back_to_a_stream_that_is_about_to_end_is_told(autoj
     async with staged() as stage:
         client = await stage.probe.initialize()
         client.request("tools/call", tool(), id=7)
-        stream = (await stage.call()).ctx._call.carrier.begin()
+        stream = (await stage.call()).ctx._call.sink.begin()
         got = []
 
         async def come_back():
@@ -482,7 +482,7 @@ async def test_what_was_written_is_delivered_whatever_its_stream_was_told_before
         assert numbers(writer.take_now()) == [1]
         with backlog(stage.bus):
             stream.address.tell(Supersede())
-            writer.written()
+            writer.settle_written()
         await stage.quiet()
         assert (stream.stopped, receipt.fate) == (True, DELIVERED)
 
@@ -495,7 +495,7 @@ async def test_what_was_written_when_the_system_closed_is_delivered(autojump_clo
         await stage.quiet()
         writer.take_now()
         with backlog(stage.bus):
-            writer.written()
+            writer.settle_written()
             stage.bus.system.close()
     assert receipt.fate == DELIVERED
     assert stage.bus.ledger.balance() == 0
@@ -509,7 +509,7 @@ async def test_what_was_stored_is_stored_whatever_its_stream_was_told_before_it_
         await stage.quiet()
         with backlog(stage.bus), writer:
             writer.take_now()
-            await writer.keep()
+            await writer.store_batch()
             stream.address.tell(Supersede())
         await stage.quiet()
         assert (stream.stopped, receipt.fate) == (True, STORED)

@@ -24,7 +24,7 @@ async def test_a_cancel_before_the_reply_silences_the_request(revision, autojump
         await cancel(session, 7)
         await post.ended()
         # Its POST must have an answer all the same: a stream with nothing in it.
-        assert (post.status, post.streams, post.messages) == (200, True, [])
+        assert (post.status, post.is_stream, post.messages) == (200, True, [])
         await stage.quiet()
         assert call.outcome == "cancelled"
         assert (await call.ctx.info("late")).fate == CANCELLED
@@ -266,7 +266,7 @@ async def test_a_quiet_call_becomes_a_stream_after_the_keep_alive_time(autojump_
         await trio.sleep(14)
         assert post.status is None
         await trio.sleep(2)
-        assert (post.status, post.streams, post.comments) == (200, True, 1)
+        assert (post.status, post.is_stream, post.comments) == (200, True, 1)
         await trio.sleep(15)
         assert post.comments == 2
         call.finish()

@@ -195,7 +195,7 @@ async def test_a_function_ends_with_the_session_that_it_runs_for(autojump_clock)
 
 async def test_a_drain_waits_for_a_function(autojump_clock):
     ends = []
-    async with staged(drain_seconds=5) as stage:
+    async with staged(drain_timeout=5) as stage:
 
         @stage.server.on_notification(CUSTOM)
         async def linger(_notification):

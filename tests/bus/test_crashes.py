@@ -126,7 +126,7 @@ async def poke(stage, message):
     victim = await stage.call("victim")
     if message is OutboundNotification:
         receipt = await victim.ctx.info("boom")
-        assert receipt.fate == Fate.discarded(Reason.FAILED)
+        assert receipt.fate == Fate.discarded(Reason.INTERNAL_ERROR)
     else:
         await victim.ctx.info("said")  # otherwise there is nothing to do at its end that could fail
         victim.finish()
@@ -205,7 +205,7 @@ async def test_a_stream_that_crashes_ends_its_answer(era, crash, autojump_clock)
         victim = await stage.call("victim")
         crash(MessageStream, OutboundMessage)
         receipt = await victim.ctx.info("." * SHORT_BYTES)  # what is short is written without the stream
-        assert receipt.fate == Fate.discarded(Reason.FAILED)
+        assert receipt.fate == Fate.discarded(Reason.INTERNAL_ERROR)
         await post.ended(timeout=10)
         assert (post.status, post.messages[0]["error"]["code"]) == (500, -32603)
         # As with a lost connection: a modern request is cancelled, a legacy one runs on.
@@ -223,10 +223,13 @@ async def test_a_stream_that_has_begun_and_crashes_discards_what_waits(crash, au
         first = await victim.ctx.info("being written")
         await stage.quiet()
         waiting = await victim.ctx.info("waiting")
-        assert (first.place, waiting.place) == (Location.WRITING, Location.OUTBOX)
+        assert (first.location, waiting.location) == (Location.WRITING, Location.OUTBOX)
         crash(MessageStream, OutboundMessage)
         await victim.ctx.info("boom")
-        assert (first.fate, waiting.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
+        assert (first.fate, waiting.fate) == (
+            Fate.discarded(Reason.LOST),
+            Fate.discarded(Reason.INTERNAL_ERROR),
+        )
         post.resume()
         await post.ended(timeout=10)
         await stage.assert_nothing_is_left()
@@ -244,7 +247,7 @@ async def test_a_get_stream_that_crashes_gives_its_changes_back_and_the_next_one
         await stage.quiet()
         crash(MessageStream, OutboundMessage)
         boom = stage.bus.prompts_changed()[0]
-        assert (first.fate, boom.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.FAILED))
+        assert (first.fate, boom.fate) == (Fate.discarded(Reason.LOST), Fate.discarded(Reason.INTERNAL_ERROR))
         get.resume()
         await get.ended(timeout=10)
         again = session.get()
@@ -330,7 +333,7 @@ async def test_a_subscription_that_crashes_is_answered_with_an_error(shared, cra
         crash(SubscriptionActor, OutboundNotification, lambda actor, _: actor._granted.tools_list_changed)
         if shared:
             async with stage.bus.connect() as client, client.listen(tools=True) as listen:
-                assert Fate.discarded(Reason.FAILED) in [
+                assert Fate.discarded(Reason.INTERNAL_ERROR) in [
                     receipt.fate for receipt in stage.bus.tools_changed()
                 ]
                 with trio.fail_after(5), pytest.raises(StopAsyncIteration):
@@ -343,7 +346,7 @@ async def test_a_subscription_that_crashes_is_answered_with_an_error(shared, cra
             other = stage.probe.request("subscriptions/listen", wanted)
             await stage.quiet()
             fates = [receipt.fate for receipt in stage.bus.tools_changed()][1:]
-            assert fates == [Fate.discarded(Reason.FAILED), None]
+            assert fates == [Fate.discarded(Reason.INTERNAL_ERROR), None]
             assert (await victim.reply(timeout=10))["error"]["code"] == -32603
             assert (await other.message())["method"].endswith("acknowledged")
             assert (await other.message())["method"] == TOOLS
@@ -410,7 +413,7 @@ async def test_a_handler_whose_request_cannot_wait_is_cancelled(autojump_clock, 
                 handler = channel.take_now(json.dumps(call).encode(), scope)
                 await handler.finish()
             [answer] = [json.loads(message.data) for message in channel.writer.take_now()]
-            channel.writer.written()
+            channel.writer.settle_written()
         assert (answer["id"], answer["error"]["code"]) == (1, -32603)
         assert {call.outcome for call in stage.calls.values()} <= {"cancelled"}
         assert scope.cancelled_caught

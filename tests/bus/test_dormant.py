@@ -483,7 +483,7 @@ async def test_a_call_that_is_run_again_from_the_top_has_no_actor_either(autojum
 
         @stage.server.tool
         async def wants(ctx: Context) -> str:
-            if ctx.input_state is None:
+            if ctx.round_state is None:
                 return InputRequired({"name": Elicit("Who?", str)}, state="begun")
             await trio.sleep(1)
             spawned.append(stage.bus.system.statistics().actors)

@@ -23,7 +23,7 @@ NO_LIMIT = {
 }
 """Fields of `Limits` that nobody can reach, and why."""
 
-USUAL = {"idle_timeout", "parked_timeout", "held_timeout"}
+USUAL = {"idle_timeout", "suspended_timeout", "held_timeout"}
 """What is reached as a rule when a client has gone, and worth no warning."""
 
 BOB = {"authorization": "bob"}
@@ -99,7 +99,7 @@ async def listen_to_two_resources(stage):
     assert "error" in refused.messages[0]
 
 
-@reaches("max_parked", max_parked=1)
+@reaches("max_suspended_calls", max_suspended_calls=1)
 async def ask_twice(stage):
     for key in "ab":
         answer = await call(stage, "ask", key=key, capabilities={"elicitation": {}}).ended()
@@ -197,7 +197,7 @@ async def leave_a_legacy_request(stage):
     assert running.outcome == "cancelled"
 
 
-@reaches("ask_timeout", ask_timeout=10)
+@reaches("input_timeout", input_timeout=10)
 async def answer_no_question(stage):
     session = await stage.probe.initialize(headers=BOB, capabilities={"elicitation": {}})
     session.request("tools/call", tool())
@@ -206,7 +206,7 @@ async def answer_no_question(stage):
         await running.ctx.elicit("?", str, timeout=60)
 
 
-@reaches("parked_timeout", parked_timeout=10)
+@reaches("suspended_timeout", suspended_timeout=10)
 async def never_come_back(stage):
     await call(stage, "ask", capabilities={"elicitation": {}}).ended()
     await trio.sleep(11)

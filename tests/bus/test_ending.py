@@ -51,7 +51,7 @@ async def test_a_delete_ends_what_is_in_flight_without_a_word_and_only_what_come
 async def test_a_delete_ends_the_get_stream_and_discards_what_is_held(autojump_clock):
     async with staged() as stage:
         one, other = await stage.probe.initialize(), await stage.probe.initialize()
-        held = [receipt for receipt in stage.bus.tools_changed() if receipt.place is Location.HELD]
+        held = [receipt for receipt in stage.bus.tools_changed() if receipt.location is Location.HELD]
         get = await one.get().begun()
         await stage.quiet()
         await one.delete().ended()
@@ -300,7 +300,7 @@ async def test_a_session_is_idle_once_a_drain_has_ended_its_get(autojump_clock):
             nursery.start_soon(stage.bus.drain, 1000)
             await trio.sleep(1)
             said = stage.bus.sessions[listening.id].notify("notifications/x")
-            assert said.place is Location.HELD, "as where no GET is open"
+            assert said.location is Location.HELD, "as where no GET is open"
             await trio.sleep(200)
             assert set(stage.bus.sessions) == {busy.id}
             call.finish()
@@ -393,7 +393,7 @@ async def test_what_a_closing_bus_still_says_reaches_its_clients(attempt, finish
             call.finish()
 
     async with open_probe(late) as probe, trio.open_nursery() as outside:
-        async with open_bus(stage.server, drain_seconds=3) as stage.bus:
+        async with open_bus(stage.server, drain_timeout=3) as stage.bus:
             app = stage.bus.asgi()
             session = await probe.initialize()
             get = await session.get().begun()

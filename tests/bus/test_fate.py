@@ -31,7 +31,7 @@ FATES = [
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["enter", "adopt", "record", "move", "settle", "move all", "settle all"]),
+            st.sampled_from(["emit", "adopt", "record", "move", "settle", "move all", "settle all"]),
             st.integers(0, 9),
             st.sampled_from(list(Location)),
             st.sampled_from(FATES),
@@ -43,17 +43,21 @@ def test_the_books_balance_after_every_step(program):
     ledger, receipts, recorded = Ledger(), [], []
     for verb, index, place, fate in program:
         pending = [receipt for receipt in receipts if receipt.fate is None]
-        if verb in {"enter", "adopt"}:
+        if verb in {"emit", "adopt"}:
             receipts.append(getattr(ledger, verb)("m"))
         elif verb == "record":
-            ledger.record(fate)
+            ledger.emit_settled(fate)
             recorded.append(fate)
         elif pending and verb == "move":
             pending[index % len(pending)].move(place)
         elif verb == "move all":
-            move_all([receipt for receipt in pending[index:] if receipt.place is pending[-1].place], place)
+            move_all(
+                [receipt for receipt in pending[index:] if receipt.location is pending[-1].location], place
+            )
         elif verb == "settle all":
-            settle_all([receipt for receipt in pending[index:] if receipt.place is pending[-1].place], fate)
+            settle_all(
+                [receipt for receipt in pending[index:] if receipt.location is pending[-1].location], fate
+            )
         elif pending:
             pending[index % len(pending)].settle(fate)
         fates = recorded + [receipt.fate for receipt in receipts]
@@ -62,16 +66,16 @@ def test_the_books_balance_after_every_step(program):
         assert ledger.moved == fates.count(MOVED)
         assert ledger.delivered == fates.count(DELIVERED)
         assert ledger.stored == fates.count(STORED)
-        assert ledger.refused == sum(each is not None and each.verdict is FateKind.REFUSED for each in fates)
+        assert ledger.refused == sum(each is not None and each.kind is FateKind.REFUSED for each in fates)
         for each in Location:
-            assert ledger.pending[each] == sum(r.place is each for r in receipts)
+            assert ledger.pending[each] == sum(r.location is each for r in receipts)
         for why in Reason:
             assert ledger.discarded[why] == fates.count(Fate.discarded(why))
 
 
 def test_a_message_has_exactly_one_fate_and_a_second_is_an_error_that_changes_nothing():
     ledger = Ledger()
-    receipt = ledger.enter("notifications/message")
+    receipt = ledger.emit("notifications/message")
     receipt.discard(Reason.OVERFLOW)
     with pytest.raises(RuntimeError, match=r"notifications/message: settled as discarded"):
         receipt.settle(DELIVERED)
@@ -82,7 +86,7 @@ def test_a_message_has_exactly_one_fate_and_a_second_is_an_error_that_changes_no
 @pytest.mark.parametrize("fate", FATES, ids=str)
 def test_each_fate_is_counted_once_and_its_message_is_pending_no_more(fate):
     ledger = Ledger()
-    receipt = ledger.enter("m")
+    receipt = ledger.emit("m")
     receipt.settle(fate)
     counts = {
         FateKind.DELIVERED: ledger.delivered,
@@ -91,13 +95,13 @@ def test_each_fate_is_counted_once_and_its_message_is_pending_no_more(fate):
         FateKind.REFUSED: ledger.refused,
         FateKind.MOVED: ledger.moved,
     }
-    assert counts == {verdict: verdict is fate.verdict for verdict in FateKind}
+    assert counts == {verdict: verdict is fate.kind for verdict in FateKind}
     assert (ledger.balance(), set(ledger.pending.values())) == (0, {0})
 
 
 def test_a_batch_that_holds_a_settled_message_is_settled_as_far_as_that():
     ledger = Ledger()
-    receipts = [ledger.enter("m") for _ in range(3)]
+    receipts = [ledger.emit("m") for _ in range(3)]
     receipts[1].discard(Reason.LOST)
     with pytest.raises(RuntimeError, match=r"m: settled as discarded"):
         settle_all(receipts, DELIVERED)
@@ -106,21 +110,21 @@ def test_a_batch_that_holds_a_settled_message_is_settled_as_far_as_that():
 
 
 async def test_settled_waits_for_the_fate_and_returns_it(autojump_clock):
-    receipt = Ledger().enter("m")
+    receipt = Ledger().emit("m")
     async with trio.open_nursery() as nursery:
         for _ in range(2):
             nursery.start_soon(receipt.settled)
         with pytest.raises(trio.TooSlowError):
             await receipt.settled(timeout=3)
         assert trio.current_time() == 3
-        assert receipt.place is Location.MAILBOX
+        assert receipt.location is Location.MAILBOX
         receipt.settle(DELIVERED)
     assert await receipt.settled(timeout=0.1) == DELIVERED
-    assert receipt.place is None
+    assert receipt.location is None
 
 
 async def test_asking_for_a_fate_that_is_there_is_a_checkpoint():
-    receipt = Ledger().enter("m")
+    receipt = Ledger().emit("m")
     receipt.settle(DELIVERED)
     with trio.testing.assert_checkpoints():
         assert await receipt.settled() == DELIVERED
@@ -128,7 +132,7 @@ async def test_asking_for_a_fate_that_is_there_is_a_checkpoint():
 
 async def test_a_broadcast_counts_its_copies_and_waits_for_all(autojump_clock):
     ledger = Ledger()
-    receipts = [ledger.enter("m") for _ in range(3)]
+    receipts = [ledger.emit("m") for _ in range(3)]
     broadcast = Broadcast(receipts)
     receipts[0].settle(DELIVERED)
     assert broadcast.fates == {DELIVERED: 1, None: 2}

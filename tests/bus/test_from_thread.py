@@ -227,7 +227,7 @@ async def test_what_a_plain_function_says_at_length_is_counted_before_it_goes_on
 
         @stage.server.tool
         def says(ctx: SyncContext) -> str:
-            places.extend([ctx.progress(number, message="x" * 10_000).place for number in range(50)])
+            places.extend([ctx.progress(number, message="x" * 10_000).location for number in range(50)])
             return "said"
 
         heard, _ = await call(stage)

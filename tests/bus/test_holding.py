@@ -36,7 +36,7 @@ async def test_changes_wait_for_the_first_get_one_of_a_kind(autojump_clock):  # 
         ]
         superseded = Fate.discarded(Reason.SUPERSEDED)
         assert [r.fate for r in receipts] == [superseded, superseded, None, None, None, None]
-        assert {r.place for r in receipts[2:]} == {Location.HELD}
+        assert {r.location for r in receipts[2:]} == {Location.HELD}
         get = session.get()
         await stage.quiet()
         # The newer copy stands where it was made, at the end.
@@ -52,7 +52,7 @@ async def test_what_is_held_expires_after_its_time_each_on_its_own(autojump_cloc
         await trio.sleep(60)
         second = stage.bus.prompts_changed()[0]
         await trio.sleep(41)
-        assert (first.fate, second.place) == (Fate.discarded(Reason.EXPIRED), Location.HELD)
+        assert (first.fate, second.location) == (Fate.discarded(Reason.EXPIRED), Location.HELD)
         await trio.sleep(60)
         assert second.fate == Fate.discarded(Reason.EXPIRED)
         get = session.get()
@@ -90,7 +90,7 @@ async def test_before_initialized_logs_wait_for_nothing_but_what_is_older_on_the
         inside = stage.bus.sessions[session.id]
         early, waiting, late = inside.log("info", "early"), hold(stage, inside), inside.log("info", "late")
         await stage.quiet()
-        assert (early.fate, waiting.place, late.place) == (DELIVERED, Location.HELD, Location.HELD)
+        assert (early.fate, waiting.location, late.location) == (DELIVERED, Location.HELD, Location.HELD)
         await session.notify("notifications/initialized").ended()
         after = inside.log("info", "after")
         await stage.quiet()
@@ -121,7 +121,7 @@ async def test_an_unsubscribe_discards_what_is_held_for_it(autojump_clock):
         [below] = stage.bus.resource_updated("res://a/b")
         await session.request("resources/unsubscribe", {"uri": "res://a"}).reply()
         assert above.fate == Fate.discarded(Reason.NOT_SUBSCRIBED)
-        assert below.place is Location.HELD
+        assert below.location is Location.HELD
         assert len(stage.bus.resource_updated("res://a")) == 0
 
 
@@ -184,7 +184,7 @@ async def test_that_something_elicited_is_complete_is_told_to_who_knows_of_its_i
             assert wire.got[0]["method"] == "notifications/elicitation/complete"
             assert wire.got[0]["params"] == {"elicitationId": "e1"}
         else:
-            assert (receipt.fate, wire.got) == (Fate.discarded(Reason.ERA), [])
+            assert (receipt.fate, wire.got) == (Fate.discarded(Reason.NOT_IN_REVISION), [])
 
 
 async def test_a_client_without_sessions_is_told_of_no_change(autojump_clock):  # W-48
@@ -219,7 +219,7 @@ async def test_json_only_answers_discard_what_a_request_says_and_tell_the_handle
             assert receipt.fate == Fate.discarded(Reason.NO_STREAM)
         call.finish()
         await post.ended()
-        assert (post.streams, len(post.messages)) == (False, 1)
+        assert (post.is_stream, len(post.messages)) == (False, 1)
 
 
 async def test_a_modern_client_gets_no_log_below_its_level_and_none_without_one(autojump_clock):  # G-7, G-8
@@ -605,7 +605,7 @@ async def test_what_is_said_to_a_registering_session_is_held_and_a_broadcast_mis
             stage.server.add_tool(extra)
 
         session = await stage.probe.initialize()
-        assert [r.place for r in receipts] == [Location.HELD]
+        assert [r.location for r in receipts] == [Location.HELD]
         get = session.get()
         await stage.quiet()
         # The tool was there before initialize was answered: its list is new to the client anyway.

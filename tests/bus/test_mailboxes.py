@@ -15,18 +15,18 @@ from mcpbus.protocol.routes import MessageKind, Reason
 @pytest.mark.parametrize("discard", list(DeadLetterReason))
 def test_a_message_that_was_not_handled_is_discarded(discard):
     ledger = Ledger()
-    said = OutboundNotification(MessageKind.LIST_CHANGED, ledger.enter("m"), b"{}")
+    said = OutboundNotification(MessageKind.LIST_CHANGED, ledger.emit("m"), b"{}")
     mailboxes.settle(DeadLetter(None, said, discard))
-    assert said.receipt.fate.verdict is FateKind.DISCARDED
+    assert said.receipt.fate.kind is FateKind.DISCARDED
     assert ledger.balance() == 0
 
 
 @pytest.mark.parametrize("reason", [DeadLetterReason.FAILED, DeadLetterReason.STOPPED])
 def test_what_could_not_be_said_for_a_defect_has_a_fate_too(reason):
     ledger = Ledger()
-    said = OutboundNotification(MessageKind.LOG, ledger.enter("m"), b"{}")
+    said = OutboundNotification(MessageKind.LOG, ledger.emit("m"), b"{}")
     mailboxes.settle(DeadLetter(None, UnencodableNotification(said, LookupError("boom")), reason))
-    assert said.receipt.fate.verdict is FateKind.DISCARDED
+    assert said.receipt.fate.kind is FateKind.DISCARDED
     assert ledger.balance() == 0
     mailboxes.settle(
         DeadLetter(None, UnencodableNotification(said, LookupError("boom")), reason)
@@ -41,7 +41,7 @@ def test_what_could_not_be_said_for_a_defect_has_a_fate_too(reason):
     ],
 )
 def test_a_message_that_has_a_fate_keeps_it(make):
-    said = make(Ledger().enter("m"))
+    said = make(Ledger().emit("m"))
     said.receipt.settle(DELIVERED)
     mailboxes.settle(DeadLetter(None, said, DeadLetterReason.FAILED))
     assert said.receipt.fate == DELIVERED
@@ -54,17 +54,17 @@ def test_nothing_is_to_be_settled_of_what_is_said_among_actors():
 def test_a_question_that_was_not_handled_is_refused_and_its_asker_told():
     told = []
     question = OutboundMessage(
-        MessageKind.QUESTION, Era.LEGACY, b"{}", Ledger().enter("m"), refused=told.append
+        MessageKind.QUESTION, Era.LEGACY, b"{}", Ledger().emit("m"), refused=told.append
     )
     mailboxes.settle(DeadLetter(None, question, DeadLetterReason.FULL))
-    assert question.receipt.fate.verdict is FateKind.REFUSED
+    assert question.receipt.fate.kind is FateKind.REFUSED
     assert told == [Reason.OVERFLOW]
 
 
 def test_what_a_lost_get_stream_gives_back_to_nobody_is_discarded():
     ledger = Ledger()
     waiting = [
-        OutboundMessage(MessageKind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.enter("m")) for _ in range(2)
+        OutboundMessage(MessageKind.LIST_CHANGED, Era.LEGACY, b"{}", ledger.emit("m")) for _ in range(2)
     ]
     mailboxes.settle(DeadLetter(None, UnsentReturned(None, waiting, []), DeadLetterReason.CLOSED))
     assert [m.receipt.fate for m in waiting] == [Fate.discarded(Reason.SESSION_ENDED)] * 2

@@ -11,7 +11,7 @@ from staging import CLAIM, HELLO, staged, tool
 
 from mcpbus import Context, Limits, Reason, Server
 from mcpbus.protocol.large import LARGE_BYTES
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 from mcpbus.transports.duplex import DuplexChannel
 from tests.at_home import ONE_BUDGET
 
@@ -79,10 +79,10 @@ async def test_what_waits_on_a_stream_counts_until_it_is_written(autojump_clock)
         wire.stall()
         for n in range(40):
             await wire.say("tools/call", tool(name="quick"), n)
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert stage.bus.statistics().held_bytes > before + 40 * 128
         wire.resume()
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert stage.bus.statistics().held_bytes == before
         assert len(wire.got) == 40
 
@@ -162,7 +162,7 @@ async def test_long_answers_that_fall_due_in_one_turn_of_the_scheduler_are_not_a
         tracemalloc.start()
         try:
             go_on.set()  # to end what is said then takes the dispatcher more turns than it has on one stack
-            await settle(bus)
+            await wait_until_idle(bus)
             _, most = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -302,7 +302,7 @@ KINDS = [capabilities, subscriptions, held, arguments, legacy_arguments, questio
 @asynccontextmanager
 async def kept(**limits):
     async with (
-        open_bus(keeper(), limits=Limits(**limits), drain_seconds=0) as bus,
+        open_bus(keeper(), limits=Limits(**limits), drain_timeout=0) as bus,
         open_probe(bus.asgi()) as probe,
     ):
         probe.bus = bus
@@ -314,7 +314,7 @@ async def kept(**limits):
 async def test_what_a_client_makes_the_bus_keep_counts_until_it_is_gone(keep, autojump_clock):
     async with kept() as (bus, probe):
         await keep(probe)
-        await settle(bus)
+        await wait_until_idle(bus)
         assert LARGE < bus.statistics().held_bytes < 2 * LARGE
 
 
@@ -322,7 +322,7 @@ async def test_what_a_client_makes_the_bus_keep_counts_until_it_is_gone(keep, au
 async def test_whatever_is_the_largest_goes_when_there_is_too_much(keep, autojump_clock):
     async with kept(memory_bytes=LARGE - 1) as (bus, probe):
         await keep(probe)
-        await settle(bus)
+        await wait_until_idle(bus)
         # Questions and acknowledgements are written, too, and meanwhile are there for the client's sake twice over.
         assert set(bus.statistics().limits_reached) == {"memory_bytes"}
         assert bus.statistics().held_bytes < 2_000
@@ -335,7 +335,7 @@ async def test_short_arguments_count_as_soon_as_their_handler_waits(autojump_clo
         calls = []
         for _ in range(5):
             calls.append(probe.request("tools/call", {"name": "wait", "arguments": {"data": "x" * 3000}}))
-            await settle(bus)
+            await wait_until_idle(bus)
         assert bus.statistics().limits_reached == {"memory_bytes": 1}
         assert 12_000 < bus.statistics().held_bytes < 16_000
         [ended] = [call for call in calls if call.over]
@@ -354,7 +354,7 @@ async def test_a_client_that_its_call_asks_is_told_why_the_call_ends(revision, l
                 calls.append(client.request("tools/call", params))
             else:
                 calls.append(probe.request("tools/call", params, capabilities=declared))
-            await settle(bus)
+            await wait_until_idle(bus)
         assert bus.statistics().limits_reached == {"memory_bytes": 1}
         error = calls[largest].messages[-1]["error"]
         assert "keeps too much in memory" in error["message"]
@@ -413,7 +413,7 @@ async def test_what_a_long_request_brings_counts_before_its_handler_gets_it_unle
 @pytest.mark.parametrize("sizes", [(3_000_000, 2_900_000), (2_900_000, 3_000_000)])
 async def test_of_two_requests_that_are_too_much_together_one_is_ended(sizes, shell, autojump_clock):
     async with (
-        open_bus(keeper(), limits=Limits(memory_bytes=5_000_000), drain_seconds=0) as bus,
+        open_bus(keeper(), limits=Limits(memory_bytes=5_000_000), drain_timeout=0) as bus,
         open_probe(bus.asgi(), shell=shell) as probe,
     ):
         calls = []
@@ -474,6 +474,6 @@ async def test_a_session_that_could_not_be_registered_gives_back_what_was_counte
         async with stage.wire() as wire:
             for _ in range(2):
                 await wire.say("initialize", {**HELLO, "capabilities": {"x": {}}}, 1)
-                await settle(stage.bus)
+                await wait_until_idle(stage.bus)
             assert [message["error"]["code"] for message in wire.got] == [-32603, -32603]
             assert stage.bus.budget.held == 0

@@ -7,7 +7,7 @@ import trio
 from staging import staged
 
 from mcpbus import Context, Server
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 
 CALLS = {
     "bus.tools_changed": lambda stage, _: stage.bus.tools_changed(),
@@ -105,7 +105,7 @@ SAID = {
     "notify": lambda ctx: ctx.notify("notifications/x"),
     "elicit": lambda ctx: ctx.elicit("?", str),
     "begin_task": lambda ctx: ctx.begin_task(),
-    "task_message": lambda ctx: ctx.task_message("x"),
+    "set_task_message": lambda ctx: ctx.set_task_message("x"),
     "close_stream": lambda ctx: ctx.close_stream(),
 }
 
@@ -135,7 +135,7 @@ async def test_a_context_in_another_thread_is_refused_and_its_call_goes_on(
             call = session.request("tools/call", {"name": "tool"}, progress_token=1)
         assert (await call.message())["params"]["data"] == "well"
         assert (await call.reply())["result"]["content"][0]["text"] == "done"
-        await settle(bus)
+        await wait_until_idle(bus)
         statistics = bus.statistics()
         assert (statistics.requests, sum(statistics.pending.values())) == (0, 0)
     assert not caplog.records

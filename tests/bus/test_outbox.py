@@ -29,7 +29,7 @@ LOGS = frozenset({MessageKind.LOG, MessageKind.SESSION_LOG})
 def make(ledger, kind=MessageKind.CUSTOM, *, size=0, key=None, request_id=None):
     key = None if kind in RESERVED else key  # what cannot be refused has nothing to collapse with
     return OutboundMessage(
-        kind, Era.LEGACY, b"x" * size, ledger.enter(kind.value), key=key, request_id=request_id
+        kind, Era.LEGACY, b"x" * size, ledger.emit(kind.value), key=key, request_id=request_id
     )
 
 
@@ -101,7 +101,7 @@ def test_the_bound_in_bytes_counts_what_a_message_costs_beside_its_data():
     for message in messages:
         outbox.put(message)
     assert fates(messages) == [None, None, Reason.OVERFLOW]
-    assert outbox.held == 2 * (OVERHEAD_BYTES + 10)
+    assert outbox.queued_bytes == 2 * (OVERHEAD_BYTES + 10)
 
 
 def test_what_joins_others_is_as_little_as_may_wait_unheard_of_and_less_than_makes_a_crowd():
@@ -111,29 +111,29 @@ def test_what_joins_others_is_as_little_as_may_wait_unheard_of_and_less_than_mak
         (Outbox(100, 6 * OVERHEAD_BYTES), 100 * OVERHEAD_BYTES),
     ]:
         ledger = Ledger()
-        outbox.relax(most)
-        assert not outbox.join(make(ledger))  # there is nothing that it could join
+        outbox.allow_joining(most)
+        assert not outbox.try_append(make(ledger))  # there is nothing that it could join
         outbox.put(make(ledger))
-        assert not outbox.join(make(ledger))  # somebody has to hear of each
-        outbox.relax(most)
-        assert [outbox.join(make(ledger)) for _ in range(3)] == [True, False, False]
-        assert (len(outbox), outbox.held, outbox.crowded) == (2, 2 * OVERHEAD_BYTES, False)
+        assert not outbox.try_append(make(ledger))  # somebody has to hear of each
+        outbox.allow_joining(most)
+        assert [outbox.try_append(make(ledger)) for _ in range(3)] == [True, False, False]
+        assert (len(outbox), outbox.queued_bytes, outbox.half_full) == (2, 2 * OVERHEAD_BYTES, False)
         assert ledger.pending[Location.OUTBOX] == 2
         outbox.take()
-        assert not outbox.join(make(ledger))
+        assert not outbox.try_append(make(ledger))
 
 
 def test_what_joins_an_outbox_that_was_full_collapses_with_what_is_newer_all_the_same():
     outbox, ledger = Outbox(10, 10_000), Ledger()
     for _ in range(11):
         outbox.put(make(ledger, key="a"))
-        outbox.relax(10_000)
+        outbox.allow_joining(10_000)
     assert len(outbox) == 1  # there was no room for the last one, which says what the others do
     messages = [make(ledger, key=key) for key in "aabcdefghija"]
     for message in messages:
-        if not outbox.join(message):
+        if not outbox.try_append(message):
             outbox.put(message)
-            outbox.relax(10_000)
+            outbox.allow_joining(10_000)
     waiting = outbox.take()
     assert [message.key for message in waiting] == list("bcdefghija")
     assert waiting[-1] is messages[-1]
@@ -177,7 +177,7 @@ def test_an_outbox_is_crowded_once_half_of_what_may_wait_does(sizes, max_items, 
     ledger, outbox = Ledger(), Outbox(max_items, 4 * (OVERHEAD_BYTES + 100))
     for size in sizes:
         outbox.put(make(ledger, size=size))
-    assert outbox.crowded is crowded
+    assert outbox.half_full is crowded
 
 
 def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_back():
@@ -189,9 +189,9 @@ def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_
     ]
     for message in messages:
         outbox.put(message)
-    assert outbox.held == 3 * OVERHEAD_BYTES
-    assert outbox.purge(lambda message: message.request_id == 1) == [messages[0], messages[2]]
-    assert outbox.held == OVERHEAD_BYTES
+    assert outbox.queued_bytes == 3 * OVERHEAD_BYTES
+    assert outbox.remove_if(lambda message: message.request_id == 1) == [messages[0], messages[2]]
+    assert outbox.queued_bytes == OVERHEAD_BYTES
     newcomer = make(ledger)
     outbox.put(newcomer)
     assert outbox.take() == [messages[1], newcomer]
@@ -200,7 +200,7 @@ def test_a_purge_takes_one_requests_messages_of_every_kind_and_gives_their_room_
 def test_a_question_for_which_there_is_no_room_is_refused_and_its_asker_told():
     ledger, outbox, told = Ledger(), Outbox(1, 10_000), []
     outbox.put(make(ledger))
-    question = OutboundMessage(MessageKind.QUESTION, Era.LEGACY, b"", ledger.enter("m"), refused=told.append)
+    question = OutboundMessage(MessageKind.QUESTION, Era.LEGACY, b"", ledger.emit("m"), refused=told.append)
     outbox.put(question)
     assert question.receipt.fate == Fate(FateKind.REFUSED, Reason.OVERFLOW)
     assert told == [Reason.OVERFLOW]
@@ -213,8 +213,8 @@ def test_what_is_taken_is_being_written_and_what_is_removed_stays_where_it_was()
     outbox.take()
     outbox.put(second)
     outbox.remove()
-    assert (first.receipt.place, second.receipt.place) == (Location.WRITING, Location.OUTBOX)
-    assert len(outbox) == outbox.held == 0
+    assert (first.receipt.location, second.receipt.location) == (Location.WRITING, Location.OUTBOX)
+    assert len(outbox) == outbox.queued_bytes == 0
 
 
 steps = st.lists(
@@ -237,18 +237,18 @@ def test_bounds_order_and_books_hold_after_any_steps(program, max_items, max_byt
         if verb == "put":
             message = make(ledger, kind, size=size, key=key, request_id=request_id)
             made.append(message)
-            outbox.relax(1_000)
-            if kind in RESERVED or not outbox.join(message):
+            outbox.allow_joining(1_000)
+            if kind in RESERVED or not outbox.try_append(message):
                 outbox.put(message)
             else:
-                assert not outbox.crowded
+                assert not outbox.half_full
         elif verb == "take":
             batch = outbox.take()
             assert batch == sorted(batch, key=made.index)
             for message in batch:
                 message.receipt.settle(DELIVERED)
         else:
-            gone = outbox.purge(partial(belongs, request_id)) if verb == "purge" else outbox.remove()
+            gone = outbox.remove_if(partial(belongs, request_id)) if verb == "purge" else outbox.remove()
             assert gone == sorted(gone, key=made.index)
             for message in gone:
                 message.receipt.discard(Reason.CANCELLED)
@@ -256,7 +256,7 @@ def test_bounds_order_and_books_hold_after_any_steps(program, max_items, max_byt
         bounded = [m for m in waiting if m.kind not in RESERVED]
         assert len(outbox) == len(waiting) == ledger.pending[Location.OUTBOX]
         assert len(bounded) <= max_items
-        assert outbox.held == sum(len(m.data) + OVERHEAD_BYTES for m in waiting)
+        assert outbox.queued_bytes == sum(len(m.data) + OVERHEAD_BYTES for m in waiting)
         assert sum(len(m.data) + OVERHEAD_BYTES for m in bounded) <= max_bytes
         assert ledger.balance() == 0
     for message in made:
@@ -356,7 +356,7 @@ def test_what_is_remembered_of_a_full_outbox_changes_nothing(program, max_items,
             for other, reason in put_plainly(plain, message, max_items, max_bytes):
                 assert other.receipt.fate == Fate.discarded(reason)
         elif verb == "purge":
-            outbox.purge(partial(belongs, request_id))
+            outbox.remove_if(partial(belongs, request_id))
             plain = [m for m in plain if not belongs(request_id, m)]
         else:
             assert [*(outbox.take() if verb == "take" else outbox.remove())] == plain

@@ -131,4 +131,4 @@ async def test_many_handlers_on_one_channel_lose_nothing_to_a_client_that_reads(
         async with trio.open_nursery() as nursery:
             for _ in range(min(40, outbox_items // 4)):
                 nursery.start_soon(client.call_tool, "talk")
-        assert {receipt.fate.verdict for receipt in receipts} == {FateKind.DELIVERED}
+        assert {receipt.fate.kind for receipt in receipts} == {FateKind.DELIVERED}

@@ -7,7 +7,7 @@ import trio
 
 from mcpbus import Context, Server
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import open_probe, settle
+from mcpbus.testing import open_probe, wait_until_idle
 
 
 async def test_a_client_that_comes_back_before_the_first_event_waits_for_it(autojump_clock):
@@ -28,7 +28,7 @@ async def test_a_client_that_comes_back_before_the_first_event_waits_for_it(auto
         headers = {"accept": "text/event-stream", "mcp-session-id": session.id, "last-event-id": primed}
         get = await probe.send("GET", headers=headers).begun()
         assert get.status == 200
-        await settle(bus)
+        await wait_until_idle(bus)
         assert get.messages == []
         release.set()
         await get.ended()

@@ -57,7 +57,7 @@ async def staged(**limits):
         await wait_all_tasks_blocked()
 
     async with (
-        open_bus(server, limits=Limits(**limits), event_store=store, drain_seconds=0) as bus,
+        open_bus(server, limits=Limits(**limits), event_store=store, drain_timeout=0) as bus,
         open_probe(bus.asgi()) as probe,
     ):
         session = await probe.initialize("2025-11-25")

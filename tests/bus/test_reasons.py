@@ -144,7 +144,7 @@ ENDS = {
     hung_up: Reason.SESSION_ENDED,
     hung_up_by_a_modern_client: Reason.SESSION_ENDED,
     answered_at_once: Reason.FINISHED,
-    crashed: Reason.FAILED,
+    crashed: Reason.INTERNAL_ERROR,
 }
 
 
@@ -166,13 +166,13 @@ async def test_what_a_handler_says_after_the_end_is_discarded_for_the_reason_of_
     [
         (DeadLetterReason.FULL, Reason.OVERFLOW),
         (DeadLetterReason.STOPPED, Reason.FINISHED),
-        (DeadLetterReason.FAILED, Reason.FAILED),
+        (DeadLetterReason.FAILED, Reason.INTERNAL_ERROR),
         (DeadLetterReason.CLOSED, Reason.SESSION_ENDED),
     ],
 )
 async def test_what_no_actor_handled_is_discarded_for_the_reason_of_that(discard, reason, autojump_clock):
     async with staged() as stage:
-        said = OutboundNotification(MessageKind.LOG, stage.bus.ledger.enter("m"), b"{}")
+        said = OutboundNotification(MessageKind.LOG, stage.bus.ledger.emit("m"), b"{}")
         mailboxes.settle(mailboxes.DeadLetter(None, said, discard))
         assert said.receipt.fate == Fate.discarded(reason)
 
@@ -196,7 +196,7 @@ async def test_what_waits_for_a_stream_that_crashes_failed_and_what_was_being_wr
         await stage.quiet()
         assert (written.fate, waiting.fate) == (
             Fate.discarded(Reason.LOST),
-            Fate.discarded(Reason.FAILED),
+            Fate.discarded(Reason.INTERNAL_ERROR),
         )
 
 
@@ -292,7 +292,7 @@ async def test_a_handler_that_ends_the_program_leaves_no_request_behind(found, a
             assert stage.bus.statistics().requests == 0
             assert stage.bus.statistics().emitted == found, "it is not answered twice"
             late = (await kept[0].info("late")).fate
-            assert late == Fate.discarded(Reason.FINISHED if found else Reason.FAILED)
+            assert late == Fate.discarded(Reason.FINISHED if found else Reason.INTERNAL_ERROR)
 
 
 # -- what an end takes with it -------------------------------------------------------------------
@@ -500,10 +500,10 @@ async def test_a_shared_channel_whose_client_takes_nothing_in_time_is_written_to
 
 async def test_a_message_has_the_reason_of_its_owner_even_as_an_outgoing_one(autojump_clock):
     async with staged() as stage:
-        receipt = stage.bus.ledger.enter("m")
+        receipt = stage.bus.ledger.emit("m")
         message = OutboundMessage(MessageKind.LOG, Era.LEGACY, b"{}", receipt)
         mailboxes.settle(mailboxes.DeadLetter(None, message, DeadLetterReason.FAILED))
-        assert receipt.fate == Fate.discarded(Reason.FAILED)
+        assert receipt.fate == Fate.discarded(Reason.INTERNAL_ERROR)
 
 
 async def test_what_waits_for_a_request_whose_session_its_client_deletes_says_so(autojump_clock):

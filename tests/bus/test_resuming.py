@@ -153,7 +153,7 @@ async def test_what_cannot_be_gone_on_from_is_refused(event_id, autojump_clock):
         stream = post.event_ids[0].partition(".")[0]
         named = event_id.format(stream=stream, other=foreign.event_ids[0])
         answer = await session.get(named).ended()
-        assert (answer.status, answer.streams) == (400, False)
+        assert (answer.status, answer.is_stream) == (400, False)
 
 
 @pytest.mark.parametrize("said_before", [True, False])

@@ -18,9 +18,9 @@ from mcpbus.protocol.routes import (
     StreamKind,
     StreamState,
     TransportKind,
-    absent,
     render,
     route,
+    when_unavailable,
 )
 from tests.at_home import NO_CLIENT
 
@@ -33,7 +33,7 @@ NEVER = "-"
 def expected(cell):
     return (
         next((words[cell] for words in (StreamKind, HoldPolicy) if cell in words.__members__), None)
-        or Reason[cell.upper()]
+        or Reason[{"era": "NOT_IN_REVISION"}.get(cell, cell.upper())]
     )
 
 
@@ -178,11 +178,11 @@ def test_a_message_belongs_to_the_stream_that_the_specification_says(kind, era, 
 def test_a_message_without_its_stream_has_the_fate_that_the_specification_says(kind, era, state, cell):
     if cell == NEVER:
         with pytest.raises(LookupError, match="cannot meet") as error:
-            absent(kind, era, state)
+            when_unavailable(kind, era, state)
         assert kind.value in str(error.value)
         assert state.value in str(error.value)
     else:
-        assert absent(kind, era, state) is expected(cell)
+        assert when_unavailable(kind, era, state) is expected(cell)
 
 
 @pytest.mark.parametrize(

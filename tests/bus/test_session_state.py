@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from mcpbus import Context, Limits, RegistrationError, Server
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 
 IDLE = 1800
 
@@ -38,7 +38,7 @@ async def test_each_session_has_a_state_of_its_own(autojump_clock):
         ):
             assert [await count(one), await count(one), await count(other)] == ["1", "2", "1"]
             assert log == []
-        await settle(bus)
+        await wait_until_idle(bus)
         assert sorted(log) == [1, 2]
         assert bus.statistics().limits_reached == {}
 
@@ -62,7 +62,7 @@ async def test_the_hook_runs_however_a_session_ends(end, autojump_clock):
         session = await probe.initialize("2025-11-25")
         await session.request("tools/call", {"name": "count", "arguments": {}}).reply()
         await end(bus, session)
-        await settle(bus)
+        await wait_until_idle(bus)
         assert log == [1]
         assert not bus.sessions
 
@@ -77,7 +77,7 @@ async def test_a_drain_waits_for_the_hooks_as_long_as_it_waits_for_requests(auto
             log.append(number)
             await trio.sleep(1)
 
-    async with open_bus(server, drain_seconds=3.5) as bus, open_probe(bus.asgi()) as probe:
+    async with open_bus(server, drain_timeout=3.5) as bus, open_probe(bus.asgi()) as probe:
         await probe.initialize("2025-11-25")
     assert log == [0, 1, 2, 3]
 
@@ -100,7 +100,7 @@ async def test_it_does_not_run_for_a_session_that_was_refused(autojump_clock):
             {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
         ).ended()
         assert "error" in refused.messages[0]
-        await settle(bus)
+        await wait_until_idle(bus)
     assert log == []
 
 
@@ -115,7 +115,7 @@ async def test_one_hook_that_fails_keeps_no_other_from_running(caplog, autojump_
     async with open_bus(counting(log, server)) as bus:
         async with bus.connect(revision="2025-11-25") as client:
             await count(client)
-        await settle(bus)
+        await wait_until_idle(bus)
     assert log == [1]
     assert "of no use" in caplog.text
 
@@ -160,7 +160,7 @@ async def test_hooks_run_for_as_many_sessions_at_once_as_there_may_be(autojump_c
         for _ in range(20):
             async with bus.connect(revision="2025-11-25"):
                 pass
-            await settle(bus)
+            await wait_until_idle(bus)
             assert len(begun) - len(ended) <= 3
         assert begun[:17] == ended  # those that have run for longest were cut short
         assert bus.statistics().limits_reached["max_sessions"] == 17
@@ -181,6 +181,6 @@ async def test_nobodys_hook_is_cut_short_for_an_owner_that_has_more(autojump_clo
         for principal in ("few", *["many"] * 9):
             async with bus.connect(revision="2025-11-25", principal=principal):
                 pass
-            await settle(bus)
+            await wait_until_idle(bus)
         await trio.sleep(5)
     assert sorted(whole) == ["few", "many", "many"]

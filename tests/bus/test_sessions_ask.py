@@ -185,7 +185,7 @@ async def test_one_that_does_not_fit_beside_what_is_held_takes_what_was_asked_wi
 @pytest.mark.parametrize("seen", [True, False])
 @pytest.mark.parametrize("ended", ["late", "cancelled"])
 async def test_it_is_withdrawn_when_nobody_waits_for_it_any_more(seen, ended, autojump_clock):
-    async with staged(limits={"ask_timeout": 7}) as it, trio.open_nursery() as nursery:
+    async with staged(limits={"input_timeout": 7}) as it, trio.open_nursery() as nursery:
         session = await it.probe.initialize(capabilities=EVERYTHING)
         get = await session.get().begun() if seen else None
         cancel = trio.CancelScope()
@@ -199,7 +199,7 @@ async def test_it_is_withdrawn_when_nobody_waits_for_it_any_more(seen, ended, au
         if ended == "late":
             await trio.sleep(7.1)
             assert isinstance(asker.outcome, InputTimeoutError)
-            assert it.bus.statistics().limits_reached == {"ask_timeout": 1}
+            assert it.bus.statistics().limits_reached == {"input_timeout": 1}
         else:
             cancel.cancel()
         await it.quiet()

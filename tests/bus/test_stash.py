@@ -19,7 +19,7 @@ pytestmark = NO_CLIENT
 
 
 def make(ledger, key=None, data=b"{}"):
-    return OutboundMessage(MessageKind.LIST_CHANGED, Era.LEGACY, data, ledger.enter("m"), key=key)
+    return OutboundMessage(MessageKind.LIST_CHANGED, Era.LEGACY, data, ledger.emit("m"), key=key)
 
 
 def account():

@@ -8,7 +8,7 @@ import trio.testing
 
 from mcpbus import Context, Limits, Server
 from mcpbus.stores import MemoryEventStore, SqliteEventStore
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 
 LIMITS = Limits(store_deadline=1, store_pause=30)
 
@@ -100,7 +100,7 @@ async def test_nothing_is_replayed_of_a_stream_with_a_gap_whatever_the_store_kee
         await trio.sleep(30)
         again = await session.get(post.event_ids[-1]).ended()
         assert (again.status, again.messages[0]["error"]["code"]) == (400, -32600)
-        await settle(bus)
+        await wait_until_idle(bus)
         assert bus.ledger.balance() == 0
 
 
@@ -197,7 +197,7 @@ async def test_a_session_that_stored_nothing_costs_the_store_nothing(autojump_cl
             get = await session.get().begun()
             await session.delete().ended()
             await get.ended()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert (store.forgotten, bus.statistics().actors) == ([], 0)
 
 
@@ -231,7 +231,7 @@ async def test_what_could_not_be_forgotten_is_tried_again(autojump_clock, caplog
         await trio.sleep(60)
         assert sorted(store.forgotten) == sorted(other.id for other in ended)
         assert (len(store), len(caplog.records)) == (0, 1)
-        await settle(bus)
+        await wait_until_idle(bus)
         assert bus.statistics().actors == 0
 
 
@@ -241,9 +241,9 @@ async def test_nothing_is_stored_of_a_session_that_has_ended(autojump_clock):
         post = call(session)
         await post.message()
         post.disconnect()
-        await settle(bus)
+        await wait_until_idle(bus)
         bus.sessions[session.id].close()
         await trio.sleep(60)
         assert (len(store), store.forgotten) == (0, [session.id])
-        await settle(bus)
+        await wait_until_idle(bus)
         assert bus.ledger.balance() == 0

@@ -36,7 +36,7 @@ class Speaker:
 
     def say(self, kind=MessageKind.CUSTOM, *, size=0, **fields):
         """Say something, and return its receipt."""
-        message = OutboundMessage(kind, Era.LEGACY, b"x" * size, self.bus.ledger.enter(kind.value), **fields)
+        message = OutboundMessage(kind, Era.LEGACY, b"x" * size, self.bus.ledger.emit(kind.value), **fields)
         self.stream.send(message)
         return message.receipt
 
@@ -52,7 +52,7 @@ class Speaker:
 @asynccontextmanager
 async def streaming(kind=StreamKind.LISTEN, store=None):
     """A stream; with a store, one that its client could come back to."""
-    async with open_bus(Server("streams"), event_store=store, drain_seconds=0) as bus:
+    async with open_bus(Server("streams"), event_store=store, drain_timeout=0) as bus:
         if store is None:
             yield Speaker(bus, kind)
         else:
@@ -80,7 +80,7 @@ async def test_what_is_said_to_a_stream_that_is_about_to_end_is_discarded_at_onc
 @pytest.mark.parametrize("kind", [MessageKind.CUSTOM, MessageKind.LIST_CHANGED])
 async def test_what_is_said_to_a_stream_that_has_ended_is_discarded(kind, autojump_clock):
     async with streaming(StreamKind.STANDALONE) as speaker:
-        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        speaker.tell(Abort(Ending.CLOSED, Reason.INTERNAL_ERROR))
         assert speaker.stream.stopped
         assert speaker.say(kind).fate == Fate.discarded(Reason.NO_STREAM)
 
@@ -90,9 +90,9 @@ async def test_of_a_request_that_ends_what_waits_is_discarded_and_nothing_else(
     request_id, gone, autojump_clock
 ):
     async with streaming() as speaker:
-        speaker.stream.owed = 2
+        speaker.stream.replies_pending = 2
         said = {owner: speaker.say(request_id=owner) for owner in (1, 2, None)}
-        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED, request_id))
+        speaker.tell(Abort(Ending.CLOSED, Reason.INTERNAL_ERROR, request_id))
         assert [owner for owner, receipt in said.items() if receipt.fate] == gone
 
 
@@ -118,7 +118,7 @@ async def test_what_is_being_written_counts_with_what_waits(autojump_clock):
         assert speaker.bus.budget.held == 0, "a little is not worth it"
         speaker.say(size=size)
         assert speaker.bus.budget.held == 3 * SHORT_BYTES
-        writer.written()
+        writer.settle_written()
         assert speaker.bus.budget.held == SHORT_BYTES
 
 
@@ -136,9 +136,9 @@ async def test_what_is_purged_or_handed_over_counts_no_longer(end, autojump_cloc
 
 async def test_who_waits_for_less_to_wait_goes_on_when_the_stream_ends(autojump_clock):
     async with streaming() as speaker, trio.open_nursery() as nursery:
-        nursery.start_soon(speaker.stream.relieved)
+        nursery.start_soon(speaker.stream.wait_writable)
         await wait_all_tasks_blocked()
-        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        speaker.tell(Abort(Ending.CLOSED, Reason.INTERNAL_ERROR))
         nursery.cancel_scope.deadline = trio.current_time() + 1
     assert not nursery.cancel_scope.cancelled_caught
 
@@ -155,7 +155,7 @@ async def test_a_stream_that_has_ended_is_not_left_to_the_garbage_collector(auto
             speaker.say(size=2 * SHORT_BYTES)
             speaker.stream.attach()
             known = weakref.ref(owner)
-            speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+            speaker.tell(Abort(Ending.CLOSED, Reason.INTERNAL_ERROR))
             del speaker, owner
             await wait_all_tasks_blocked()
             assert known() is None
@@ -171,7 +171,7 @@ async def test_a_writer_without_a_task_is_told_what_is_the_last(autojump_clock):
         told = []
         speaker.stream.attach().notify = told.append
         speaker.say()
-        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        speaker.tell(Abort(Ending.CLOSED, Reason.INTERNAL_ERROR))
         assert told[0] is False
         assert told[-1] is True
 
@@ -199,7 +199,7 @@ async def test_what_is_said_within_a_turn_is_taken_soon(autojump_clock):
 
         nursery.start_soon(speak)
         writer = speaker.stream.attach()
-        assert len(await writer.take_soon()) == 1
+        assert len(await writer.take_after_yield()) == 1
 
 
 # -- coming back -----------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ async def test_what_is_said_within_a_turn_is_taken_soon(autojump_clock):
 
 async def test_nobody_comes_back_to_a_stream_that_has_ended(autojump_clock):
     async with streaming(store=MemoryEventStore()) as speaker:
-        speaker.tell(Abort(Ending.CLOSED, Reason.FAILED))
+        speaker.tell(Abort(Ending.CLOSED, Reason.INTERNAL_ERROR))
         with trio.fail_after(1):
             assert await speaker.stream.resume(speaker.connection) is None
 
@@ -247,7 +247,7 @@ async def test_who_gives_up_coming_back_takes_nothing_from_who_still_writes(auto
                 await speaker.stream.resume(trio.CancelScope())
             assert impatience.cancelled_caught
             assert said.fate is None
-            writer.written()
+            writer.settle_written()
             assert said.fate == DELIVERED
         kept = speaker.say()
         await wait_all_tasks_blocked()
@@ -286,9 +286,9 @@ async def test_what_is_being_written_when_the_connection_is_lost_is_stored_if_it
                 said = speaker.say()
                 writer.take_now()
                 if kept or not last:
-                    await writer.keep()
+                    await writer.store_batch()
                 if not last:
-                    writer.written()
+                    writer.settle_written()
         assert said.fate == (STORED if kept else LOST)
 
 
@@ -329,7 +329,7 @@ async def test_a_stream_that_its_client_has_come_back_to_can_be_cut(autojump_clo
         with await speaker.stream.resume(again) as writer:
             said = speaker.say()
             await writer.take()
-            writer.written()
+            writer.settle_written()
             assert said.fate == DELIVERED
             speaker.say()
             await writer.take()

@@ -10,7 +10,7 @@ from mcpbus.core.session_messages import OpenGet
 from mcpbus.core.stream import UnsentReturned
 from mcpbus.protocol.routes import Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import StreamEndedError, open_bus, open_probe, over_http1, settle
+from mcpbus.testing import StreamEndedError, open_bus, open_probe, over_http1, wait_until_idle
 from tests.at_home import KEPT_AS_WELL
 
 TOOLS = "notifications/tools/list_changed"
@@ -55,7 +55,7 @@ async def test_a_take_over_during_a_write_loses_the_batch_moves_the_rest_and_mak
         written = [change, inside.notify("notifications/x", {"n": 1})]
         await stage.quiet()
         # Whatever the writer took first is being written now; this waits behind it.
-        being_written = [receipt for receipt in written if receipt.place is Location.WRITING]
+        being_written = [receipt for receipt in written if receipt.location is Location.WRITING]
         waiting = [inside.notify("notifications/x", {"n": n}) for n in (2, 3, 4)]
         assert change in being_written
         emitted = stage.bus.statistics().emitted
@@ -87,7 +87,7 @@ async def test_a_get_that_is_lost_during_a_write_has_its_changes_held_for_the_ne
         await stage.quiet()
         assert first.fate == LOST
         assert log.fate == Fate.discarded(Reason.NO_STREAM)
-        assert note.place is Location.HELD
+        assert note.location is Location.HELD
         assert stage.books()[0] == {Location.HELD: 2}
         new = await opened(stage, session)
         assert methods(new) == [TOOLS, "notifications/x"]
@@ -278,7 +278,7 @@ async def test_the_messages_that_the_client_took_of_a_write_are_delivered_whatev
     async with open_bus(Server("gets")) as bus, open_probe(bus.asgi(), shell="http1") as probe:
         session = await probe.initialize()
         get = await session.get().begun()
-        await settle(bus)
+        await wait_until_idle(bus)
         send_now = over_http1._Http1Wire.send_now
 
         def take_some(wire, piece):
@@ -291,14 +291,14 @@ async def test_the_messages_that_the_client_took_of_a_write_are_delivered_whatev
         monkeypatch.setattr(over_http1._Http1Wire, "send_now", take_some)
         get.stall()
         receipts = [bus.sessions[session.id].notify("notifications/x", {"n": 0})]
-        await settle(bus)
+        await wait_until_idle(bus)
         large = [{"n": n, "text": "x" * 2_000} for n in range(1, 6)]
         receipts += [bus.sessions[session.id].notify("notifications/x", each) for each in large]
         get.resume()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert [receipt.fate for receipt in receipts] == [DELIVERED] * 3 + [None] * 3
         get.disconnect()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert [receipt.fate for receipt in receipts] == [DELIVERED] * 3 + [LOST] * 3
         assert data(get) == [0, 1, 2]
 

@@ -5,7 +5,7 @@ import trio
 
 import mcpbus.testing
 from mcpbus import Context, ProtocolError, Server, SyncContext
-from mcpbus.testing import StreamEndedError, open_bus, open_client, open_probe, settle
+from mcpbus.testing import StreamEndedError, open_bus, open_client, open_probe, wait_until_idle
 
 
 @pytest.fixture
@@ -63,7 +63,9 @@ async def test_a_client_answers_what_a_handler_asks(autojump_clock):
 
     for revision in ("2025-06-18", "2026-07-28"):
         able = {"elicitation": {}}
-        async with open_client(server, revision=revision, capabilities=able, on_question=answer) as client:
+        async with open_client(
+            server, revision=revision, capabilities=able, on_input_request=answer
+        ) as client:
             assert (await client.call_tool("order"))["content"][0]["text"] == "DeclinedElicitation()"
 
 
@@ -74,7 +76,7 @@ async def test_a_recording_shows_an_exchange_while_it_goes_on(server, autojump_c
         params = {"name": "forecast", "arguments": {"city": "Oslo"}}
         call = session.request("tools/call", params, progress_token="t")
         assert (await call.message())["params"] == {"progressToken": "t", "progress": 1, "total": 2}
-        assert (call.status, call.streams, call.complete) == (200, True, False)
+        assert (call.status, call.is_stream, call.complete) == (200, True, False)
         assert (await call.reply(4000))["result"]["content"][0]["text"] == "rain in Oslo"
         assert call.comments > 100
         with pytest.raises(StreamEndedError):
@@ -85,7 +87,7 @@ async def test_a_stalled_client_takes_nothing_until_it_goes_on(server, autojump_
     async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
         call = probe.request("tools/call", {"name": "forecast", "arguments": {"city": "O"}}, progress_token=1)
         call.stall()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert (call.status, call.messages) == (None, [])
         call.resume()
         assert (await call.message())["method"] == "notifications/progress"
@@ -94,11 +96,11 @@ async def test_a_stalled_client_takes_nothing_until_it_goes_on(server, autojump_
 async def test_a_client_that_has_gone_gets_nothing_more(server, autojump_clock):
     async with open_bus(server) as bus, open_probe(bus.asgi()) as probe:
         call = probe.request("tools/call", {"name": "forecast", "arguments": {"city": "O"}})
-        await settle(bus)
+        await wait_until_idle(bus)
         call.disconnect()
         with pytest.raises(StreamEndedError):
             await call.message()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert bus.statistics().requests == 0
 
 

@@ -32,7 +32,7 @@ async def parts(tasks, things, seconds=0.0):
     async def go_on(mine):
         nonlocal now
         for _ in range(things):
-            await time_slice.pause()
+            await time_slice.yield_if_due()
             mine[rounds.count] += 1
             now += seconds
 

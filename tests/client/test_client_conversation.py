@@ -52,7 +52,7 @@ async def echo(method, params):
 
 
 @pytest.mark.parametrize(
-    ("on_question", "question", "told"),
+    ("on_input_request", "question", "told"),
     [
         (None, {"method": "ping"}, {}),
         (refuse, {"method": "ping"}, {}),
@@ -61,8 +61,8 @@ async def echo(method, params):
         (echo, {"method": "roots/list", "params": {"a": 1}}, {"method": "roots/list", "a": 1}),
     ],
 )
-async def test_a_question_has_an_answer(on_question, question, told, autojump_clock):
-    async with walled(on_question=on_question) as wall:
+async def test_a_question_has_an_answer(on_input_request, question, told, autojump_clock):
+    async with walled(on_input_request=on_input_request) as wall:
         said(wall.client, id="q", **question)
         await wait_all_tasks_blocked()
     assert answers(wall) == {"q": told}
@@ -110,11 +110,11 @@ async def test_a_client_answers_no_question_that_it_did_not_declare(
 ):
     asked = []
 
-    async def on_question(method, _params):
+    async def on_input_request(method, _params):
         asked.append(method)
         return {}
 
-    async with walled(on_question=on_question, capabilities=declared) as wall:
+    async with walled(on_input_request=on_input_request, capabilities=declared) as wall:
         said(wall.client, id="q", method=method, params=params)
         await wait_all_tasks_blocked()
     told = {} if code is None else (code, None)
@@ -133,10 +133,10 @@ async def ask_among(others, autojump_clock):
         asked.append("specially")
         return {"roots": []}
 
-    async with walled(on_question=generally) as wall, trio.open_nursery() as nursery:
+    async with walled(on_input_request=generally) as wall, trio.open_nursery() as nursery:
         for _ in range(others):
             nursery.start_soon(wall.client.call_tool, "other")
-        nursery.start_soon(partial(wall.client.call_tool, "asking", on_question=specially))
+        nursery.start_soon(partial(wall.client.call_tool, "asking", on_input_request=specially))
         await wait_all_tasks_blocked()
         said(wall.client, id="q", method="roots/list")
         await wait_all_tasks_blocked()
@@ -153,7 +153,7 @@ async def test_what_is_asked_while_several_requests_wait_is_asked_in_none_of_the
 
 
 async def test_a_question_that_cannot_be_read_is_refused_and_the_client_goes_on(autojump_clock):
-    async with walled(on_question=echo) as wall:
+    async with walled(on_input_request=echo) as wall:
         wall.client.receive(
             '{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{"beyond any float":1e999}}'
         )
@@ -172,16 +172,16 @@ async def test_a_question_that_cannot_be_read_is_refused_and_the_client_goes_on(
 async def test_an_answer_that_cannot_be_sent_is_told_to_whoever_gave_it_and_the_client_goes_on(
     answer, why, caplog, autojump_clock
 ):
-    async def on_question(_method, params):
+    async def on_input_request(_method, params):
         return {"action": "decline"} if params else answer
 
-    async with walled(on_question=on_question) as wall:
+    async with walled(on_input_request=on_input_request) as wall:
         said(wall.client, id=1, method="roots/list")
         said(wall.client, id=2, method="roots/list", params={"again": True})
         await wait_all_tasks_blocked()
     assert answers(wall) == {1: (-32603, None), 2: {"action": "decline"}}
     (line,) = caplog.messages
-    assert line.startswith("what on_question answers to 'roots/list' cannot be sent: ")
+    assert line.startswith("what on_input_request answers to 'roots/list' cannot be sent: ")
     assert why in line
 
 
@@ -194,7 +194,7 @@ async def test_what_on_question_raises_is_raised_where_the_only_request_is_waite
         with pytest.raises(LookupError, match="nobody is at home"):
             await wall.client.call_tool("ask")
 
-    async with walled(on_question=faulty) as wall:
+    async with walled(on_input_request=faulty) as wall:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(call)
             await wait_all_tasks_blocked()
@@ -212,7 +212,7 @@ async def test_what_on_question_raises_is_raised_where_the_connection_says_that_
         except LookupError as error:
             caught.append((name, error))
 
-    async with walled(on_question=faulty) as wall, trio.open_nursery() as nursery:
+    async with walled(on_input_request=faulty) as wall, trio.open_nursery() as nursery:
         for name in ("a", "b"):
             nursery.start_soon(call, name)
             await wait_all_tasks_blocked()
@@ -227,7 +227,7 @@ async def test_what_on_question_raises_is_raised_where_the_connection_says_that_
 async def test_what_on_question_raises_is_logged_where_nobody_knows_for_which_request(
     waiting, caplog, autojump_clock
 ):
-    async with walled(on_question=faulty) as wall, trio.open_nursery() as nursery:
+    async with walled(on_input_request=faulty) as wall, trio.open_nursery() as nursery:
         for _ in range(waiting):
             nursery.start_soon(wall.client.call_tool, "ask")
         await wait_all_tasks_blocked()
@@ -237,7 +237,7 @@ async def test_what_on_question_raises_is_logged_where_nobody_knows_for_which_re
             wall.client.answered(number + 1, b"{}")
     assert answers(wall) == {"q": (-32603, None)}
     (record,) = caplog.records
-    assert record.getMessage() == "on_question failed, when asked 'roots/list'"
+    assert record.getMessage() == "on_input_request failed, when asked 'roots/list'"
     assert str(record.exc_info[1]) == "nobody is at home"
 
 
@@ -250,7 +250,7 @@ async def test_a_client_whose_on_question_fails_goes_on(revision):
         return str(await ctx.elicit("Your name?", str))
 
     able = {"elicitation": {}}
-    async with open_client(server, revision=revision, capabilities=able, on_question=faulty) as client:
+    async with open_client(server, revision=revision, capabilities=able, on_input_request=faulty) as client:
         for _ in range(2):
             with pytest.raises(LookupError, match="nobody is at home"):
                 await client.call_tool("ask")
@@ -318,12 +318,12 @@ async def test_what_cannot_be_read_in_a_batch_keeps_nothing_else_of_it_from_whom
 async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_clock):
     asked, go_on = [], trio.Event()
 
-    async def on_question(method, _params):
+    async def on_input_request(method, _params):
         asked.append(method)
         await go_on.wait()
         return {}
 
-    async with walled(on_question=on_question) as wall:
+    async with walled(on_input_request=on_input_request) as wall:
         for _ in range(2):
             said(wall.client, id=1, method="roots/list")
             await wait_all_tasks_blocked()
@@ -338,13 +338,13 @@ async def test_a_question_is_asked_once_as_long_as_it_is_not_answered(autojump_c
 async def test_a_question_that_is_withdrawn_is_not_answered(autojump_clock):
     cancelled = []
 
-    async def on_question(method, _params):
+    async def on_input_request(method, _params):
         try:
             await trio.sleep_forever()
         finally:
             cancelled.append(method)
 
-    async with walled(on_question=on_question) as wall:
+    async with walled(on_input_request=on_input_request) as wall:
         said(wall.client, id=1, method="roots/list")
         await wait_all_tasks_blocked()
         wall.say("notifications/cancelled", requestId="1")
@@ -375,11 +375,11 @@ async def test_what_is_told_of_a_listen_that_was_left_is_nobodys(autojump_clock)
 async def test_more_questions_than_anybody_can_answer_are_refused(autojump_clock):
     asked = []
 
-    async def on_question(_method, params):
+    async def on_input_request(_method, params):
         asked.append(params["number"])
         await trio.sleep_forever()
 
-    async with walled(on_question=on_question) as wall:
+    async with walled(on_input_request=on_input_request) as wall:
         for number in range(MOST_QUESTIONS + 1):
             said(wall.client, id=number, method="roots/list", params={"number": number})
         await wait_all_tasks_blocked()
@@ -464,19 +464,21 @@ async def test_over_http_a_message_outside_of_requests_is_never_of_the_only_requ
     assert results == [{}]
 
 
-@pytest.mark.parametrize("on_question", [echo, faulty])
+@pytest.mark.parametrize("on_input_request", [echo, faulty])
 async def test_over_http_a_question_outside_of_requests_is_answered_and_ends_no_request(
-    on_question, autojump_clock, caplog
+    on_input_request, autojump_clock, caplog
 ):
     """Some servers ask there what a request is for, and that alone can answer."""
     results = []
-    async with calling_over_http(results, on_question=on_question) as wall:
+    async with calling_over_http(results, on_input_request=on_input_request) as wall:
         said(wall.client, id="q", method="roots/list")
         await wait_all_tasks_blocked()
-        assert answers(wall) == {"q": {"method": "roots/list"} if on_question is echo else (-32603, None)}
+        assert answers(wall) == {
+            "q": {"method": "roots/list"} if on_input_request is echo else (-32603, None)
+        }
         assert results == []
     assert results == [{}]
-    assert ["on_question failed" in caplog.text] == [on_question is faulty]
+    assert ["on_input_request failed" in caplog.text] == [on_input_request is faulty]
 
 
 async def test_over_http_an_answer_that_is_not_accepted_ends_no_request_if_the_question_was_outside(
@@ -595,7 +597,7 @@ async def test_what_the_client_itself_makes_an_error_is_none_of_the_servers(auto
 
     async with open_bus(server) as bus:
         declared = {"elicitation": {"form": {}}}
-        async with bus.connect(capabilities=declared, on_question=decline) as client:
+        async with bus.connect(capabilities=declared, on_input_request=decline) as client:
             with pytest.raises(ClientError, match="asked 32 times"):
                 await client.call_tool("endless")
         with pytest.raises(DisconnectedError):

@@ -63,9 +63,9 @@ async def test_a_client_that_was_left_says_so(connect):
 class Wall:
     """A server that does not answer; and its client."""
 
-    def __init__(self, nursery, revision=OLD, on_question=None, capabilities=ROOTS, **options):
+    def __init__(self, nursery, revision=OLD, on_input_request=None, capabilities=ROOTS, **options):
         self.heard = []
-        options = {"capabilities": capabilities, "on_question": on_question, **options}
+        options = {"capabilities": capabilities, "on_input_request": on_input_request, **options}
         self.client = Client(revision, self.send, nursery, **options)
 
     def send(self, message, pending):

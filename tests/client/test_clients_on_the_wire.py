@@ -136,11 +136,11 @@ async def test_a_change_at_a_server_of_the_sdk_is_heard(connect, revision):  # W
 async def test_a_question_is_answered_in_both_eras(connect, revision):
     asked = []
 
-    async def on_question(method, params):
+    async def on_input_request(method, params):
         asked.append((method, params["message"]))
         return {"action": "accept", "content": {"city": "oslo", "days": 1}}
 
-    async with connect(revision=revision, capabilities=ABLE, on_question=on_question) as client:
+    async with connect(revision=revision, capabilities=ABLE, on_input_request=on_input_request) as client:
         text = (await client.call_tool("ask"))["content"][0]["text"]
     assert "oslo" in text
     assert asked == [("elicitation/create", "Where are you?")]
@@ -149,10 +149,10 @@ async def test_a_question_is_answered_in_both_eras(connect, revision):
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("connect", MCPBUS, indirect=True)
 async def test_nobody_is_asked_what_was_not_offered(connect, revision):  # L-10
-    async def on_question(method, params):
+    async def on_input_request(method, params):
         raise AssertionError(method)
 
-    async with connect(revision=revision, capabilities=ABLE, on_question=on_question) as client:
+    async with connect(revision=revision, capabilities=ABLE, on_input_request=on_input_request) as client:
         with pytest.raises(ProtocolError, match="declare sampling"):
             await client.call_tool("sample")
 
@@ -274,10 +274,10 @@ async def test_a_request_may_have_answers_of_its_own(connect, revision):
         assert params["message"] == "Where are you?"
         return {"action": "accept", "content": {"city": "oslo"}}
 
-    given = {"capabilities": {"elicitation": {}}, "on_question": generally}
+    given = {"capabilities": {"elicitation": {}}, "on_input_request": generally}
     with trio.fail_after(60):
         async with connect(revision=revision, **given) as client:
-            result = await client.call_tool("ask", on_question=specially)
+            result = await client.call_tool("ask", on_input_request=specially)
     assert result["content"][0]["text"] == "AcceptedElicitation Place(city='oslo', days=1)"
 
 

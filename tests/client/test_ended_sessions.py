@@ -345,7 +345,7 @@ async def test_what_was_asked_in_an_ended_session_is_answered_in_none():
 
     withdrawn = []
     async with (
-        connected(ask, GONE, AGAIN, TAKEN, TOOLS, on_question=think, capabilities={"roots": {}}) as (
+        connected(ask, GONE, AGAIN, TAKEN, TOOLS, on_input_request=think, capabilities={"roots": {}}) as (
             client,
             sent,
         ),

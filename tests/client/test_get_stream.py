@@ -162,7 +162,7 @@ async def test_nobody_asks_for_a_stream_that_nobody_wants_to_hear():
 async def test_one_stream_is_asked_for_with_the_session_once_it_is_open_however_many_want_it(
     revision,
 ):  # W-17
-    async with streaming(on_question=anybody, revision=revision) as (client, server):
+    async with streaming(on_input_request=anybody, revision=revision) as (client, server):
         await server.until(lambda: server.gets)
         assert ("notifications/initialized", "s1") in server.posts
         await client.request("resources/subscribe", {"uri": "a"})
@@ -197,12 +197,12 @@ async def test_what_is_told_there_is_a_notification_like_any_other():  # W-18
 async def test_what_is_asked_there_is_answered_in_the_session():
     asked = []
 
-    async def on_question(method, params):
+    async def on_input_request(method, params):
         asked.append((method, params))
         return {"action": "decline"}
 
     question = event("elicitation/create", "e1", id="q1", params={"message": "Where?"})
-    options = {"capabilities": {"elicitation": {}}, "on_question": on_question}
+    options = {"capabilities": {"elicitation": {}}, "on_input_request": on_input_request}
     async with streaming(open_with(question), **options) as (_, server):
         await server.until(lambda: ("answer", "s1") in server.posts)
     assert asked == [("elicitation/create", {"message": "Where?"})]
@@ -255,7 +255,7 @@ async def test_the_first_request_of_a_session_waits_for_a_stream_that_questions_
         order.append("stream")
         await open_with()(stream)
 
-    async with streaming(late, on_question=anybody) as (client, _):
+    async with streaming(late, on_input_request=anybody) as (client, _):
         await client.list_tools()
         order.append("request")
     assert order == ["stream", "request"]
@@ -265,7 +265,7 @@ async def test_no_call_waits_for_ever_for_the_stream():
     async def never(stream):
         await stream.receive_some()
 
-    async with streaming(never, on_question=anybody) as (client, server):
+    async with streaming(never, on_input_request=anybody) as (client, server):
         await server.until(lambda: server.gets)
         assert await client.list_tools() == []
 
@@ -378,7 +378,7 @@ async def test_what_is_no_message_harms_nothing(caplog):
 
 
 async def test_the_stream_ends_with_the_client_before_its_session():
-    async with streaming(on_question=anybody) as (_, server):
+    async with streaming(on_input_request=anybody) as (_, server):
         await server.until(lambda: server.open)
     assert server.posts[-1] == ("delete", "s1")
     assert len(server.gets) == 1

@@ -185,7 +185,7 @@ async def test_questions_that_wait_for_their_answers_are_bounded_in_bytes(monkey
     monkeypatch.setattr(server_questions, "MOST_QUESTION_BYTES", 10_000)
     asked, answer = [], trio.Event()
 
-    async def on_question(_method, params):
+    async def on_input_request(_method, params):
         asked.append(params["number"])
         await answer.wait()
         return {"roots": []}
@@ -196,7 +196,7 @@ async def test_questions_that_wait_for_their_answers_are_bounded_in_bytes(monkey
             json.dumps({"jsonrpc": "2.0", "id": number, "method": "roots/list", "params": params})
         )
 
-    async with walled(on_question=on_question) as wall:
+    async with walled(on_input_request=on_input_request) as wall:
         for number in range(5):
             ask(wall, number)
         await wait_all_tasks_blocked()

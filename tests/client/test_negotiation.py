@@ -48,7 +48,7 @@ class Peer:
 
     async def negotiate(self, fixed=None):
         async with trio.open_nursery() as nursery:
-            client = Client(fixed or LATEST, self.send, nursery, capabilities={}, on_question=None)
+            client = Client(fixed or LATEST, self.send, nursery, capabilities={}, on_input_request=None)
             with trio.fail_after(100):
                 try:
                     await negotiate(client, fixed, probe_seconds=10)

@@ -26,7 +26,7 @@ async def test_those_who_come_while_it_goes_on_wait_for_the_same_one(autojump_cl
     async def want(delay):
         known = slow.shared.begun
         await trio.sleep(delay)
-        await slow.shared.renew(known)
+        await slow.shared.do(known)
         ends.append(trio.current_time())
 
     began = trio.current_time()
@@ -40,9 +40,9 @@ async def test_those_who_come_while_it_goes_on_wait_for_the_same_one(autojump_cl
 async def test_one_that_was_under_way_before_may_have_come_too_early(autojump_clock):
     slow = Slow()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(slow.shared.renew, 0)
+        nursery.start_soon(slow.shared.do, 0)
         await wait_all_tasks_blocked()
-        nursery.start_soon(slow.shared.renew, slow.shared.begun)
+        nursery.start_soon(slow.shared.do, slow.shared.begun)
     assert slow.begun == slow.ended == 2
 
 
@@ -53,12 +53,12 @@ async def test_who_is_cancelled_over_it_leaves_it_to_the_next_one(autojump_clock
 
         async def leave():
             with scope:
-                await slow.shared.renew(0)
+                await slow.shared.do(0)
 
         nursery.start_soon(leave)
         await wait_all_tasks_blocked()
-        nursery.start_soon(slow.shared.renew, 0)
-        nursery.start_soon(slow.shared.renew, 0)
+        nursery.start_soon(slow.shared.do, 0)
+        nursery.start_soon(slow.shared.do, 0)
         await trio.sleep(5)
         scope.cancel()
     assert (slow.begun, slow.ended) == (2, 1)
@@ -75,7 +75,7 @@ async def test_what_goes_wrong_is_told_to_who_had_it_looked_up_and_it_is_looked_
 
     lookup = SingleFlight(fail_first)
     with pytest.raises(KeyError):
-        await lookup.renew(0)
-    await lookup.renew(0)
-    await lookup.renew(0)
+        await lookup.do(0)
+    await lookup.do(0)
+    await lookup.do(0)
     assert len(asked) == 2

@@ -24,13 +24,13 @@ def test_an_event_says_where_to_go_on_and_when_and_a_message_counts_as_news(even
 
 def test_a_stream_that_says_nothing_new_is_come_back_to_five_times():
     place = StreamPosition(None, "e1")
-    assert [(place.turn_back(), place.is_last_return) for _ in range(6)] == [
+    assert [(place.reconnect(), place.is_last_return) for _ in range(6)] == [
         *[(True, False)] * 4,
         (True, True),
         (False, False),
     ]
     place.read(SseEvent("{}", id="e2"))
-    assert place.turn_back()
+    assert place.reconnect()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_each_return_waits_longer_and_never_less_than_the_server_says(retry, pau
     place = StreamPosition(None)
     place.read(SseEvent("", retry=retry))
     waited = []
-    while place.turn_back():
+    while place.reconnect():
         waited.append(place.pause)
     assert waited == pytest.approx(pauses)
 
@@ -55,14 +55,14 @@ def test_an_event_that_is_repeated_after_a_return_is_neither_told_again_nor_news
         "b",
         "c",
     ]
-    place.turn_back()
+    place.reconnect()
     assert [place.read(SseEvent(text, id=number)) for text, number in (("a", "1"), ("c", "2"))] == [
         None,
         None,
     ]
     assert (place.id, place.returns) == ("2", 1)
     assert place.read(SseEvent("d", id="3")) == "d"
-    place.turn_back()
+    place.reconnect()
     assert place.read(SseEvent("e")) == "e", "without an id nobody can tell"
 
 
@@ -70,6 +70,6 @@ def test_of_a_long_stream_the_last_thousand_events_are_known_again():
     place = StreamPosition(None)
     for number in range(2000):
         place.read(SseEvent("{}", id=str(number)))
-    place.turn_back()
+    place.reconnect()
     assert place.read(SseEvent("{}", id="1999")) is None
     assert place.read(SseEvent("{}", id="0")) == "{}"

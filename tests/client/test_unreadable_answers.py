@@ -206,7 +206,7 @@ async def test_other_tasks_run_while_a_long_list_is_read(monkeypatch):
     assert turns >= 200
 
 
-ALONE = {"on_notification": None, "on_question": None, "log_level": None}
+ALONE = {"on_notification": None, "on_input_request": None, "log_level": None}
 
 
 async def taken(page):

@@ -249,7 +249,7 @@ class Client:
         begun = [place for place, stream in enumerate(self.streams) if stream.status == 200]
         self.since[number] = max(begun, default=0)
         with suppress(ServerOverloaded):
-            found = await replica.bus.find_anywhere(self.session.id, None)
+            found = await replica.bus.find_session(self.session.id, None)
             if found is not None:
                 self.receipts[number] = found.notify(SAID, {"number": number})
 
@@ -487,15 +487,15 @@ class World:
                 elif pinged.status != 200:
                     self.fault(f"client {client.number} is answered {pinged.status} in the end")
         clients = [client for client in clients if not client.deleted]
-        await self._judge_speaking(clients)
+        await self._validate_speaking(clients)
         self._look()
         for client in clients:
-            self._judge_level(client)
+            self._validate_level(client)
             for number, receipt in client.receipts.items():
-                self._judge_receipt(client, number, receipt)
-        self._judge_owners(clients)
+                self._validate_receipt(client, number, receipt)
+        self._validate_owners(clients)
 
-    async def _judge_speaking(self, clients):
+    async def _validate_speaking(self, clients):
         last = {}
         for client in clients:
             await client.listen(self.replicas[client.number])
@@ -507,24 +507,24 @@ class World:
             if number not in client.heard():
                 self.fault(f"{number} was said in the end, and not heard")
 
-    def _judge_receipt(self, client, number, receipt):
+    def _validate_receipt(self, client, number, receipt):
         heard = number in client.heard()
         if receipt.fate is None:
-            if receipt.place is not Location.AWAY:
-                self.fault(f"{number} is still pending, {receipt.place}")
-        elif receipt.fate.verdict is FateKind.DELIVERED and not heard and not client.left:
+            if receipt.location is not Location.REMOTE:
+                self.fault(f"{number} is still pending, {receipt.location}")
+        elif receipt.fate.kind is FateKind.DELIVERED and not heard and not client.left:
             self.fault(f"{number} is said to be delivered, and was not heard")
         elif heard and receipt.fate.reason in {Reason.OVERFLOW, Reason.UNREACHABLE}:
             self.fault(f"{number} was heard, and is said to be {receipt.fate}")
 
-    def _judge_level(self, client):
+    def _validate_level(self, client):
         buses = [replica.bus for replica in self.replicas if client.session.id in replica.bus.sessions]
         if not self.excused and len(buses) == 1:
             level = buses[0].sessions[client.session.id].log_level
             if (level and level.value) not in client.levels:
                 self.fault(f"the level of client {client.number} is {level}, and not in {client.levels}")
 
-    def _judge_owners(self, clients):
+    def _validate_owners(self, clients):
         owners = {
             client.session.id: self.redis.call("HGET", f"{{n}}:s:{client.session.id}", "o").decode()
             for client in clients

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 import trio.testing
 
-from mcpbus.testing import MemoryDirectory, open_bus, open_probe, settle
+from mcpbus.testing import MemoryDirectory, open_bus, open_probe, wait_until_idle
 
 
 @asynccontextmanager
@@ -44,7 +44,7 @@ def at(session, probe):
 async def quiet(buses):
     """Wait until nothing more happens unless time passes or a client acts."""
     for bus in buses:
-        await settle(bus)
+        await wait_until_idle(bus)
     await trio.testing.wait_all_tasks_blocked()
 
 

@@ -54,13 +54,13 @@ async def test_what_is_no_name_of_a_session_is_not_looked_for(autojump_clock, mo
     async with open_buses(make, directory=directory) as (buses, probes):
         task = buses[0].node.names.new()
         await kill(buses[0], directory)
-        look = directory.look
+        look = directory.get
 
         async def note(name):
             looked_for.append(name)
             return await look(name)
 
-        monkeypatch.setattr(directory, "look", note)
+        monkeypatch.setattr(directory, "get", note)
         leads = {"mcp-method": "tasks/get", "mcp-name": task}
         asked = probes[1].send("DELETE", headers={**leads, "mcp-session-id": "../../x"})
         assert (await asked.ended()).status == 404
@@ -426,7 +426,7 @@ async def test_a_session_that_everybody_says_is_elsewhere_is_not_looked_for_with
             looked.append(name)
             return StoredSession(SessionClaim(name, homes[(len(looked)) % 2], 2), b"")
 
-        monkeypatch.setattr(directory, "look", look)
+        monkeypatch.setattr(directory, "get", look)
         assert (await at(session, probes[2]).request("ping").ended()).status == 503
         assert len(looked) < 10
 

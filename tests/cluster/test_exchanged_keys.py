@@ -19,7 +19,7 @@ IDS = ["the new one is known", "the new one is used", "the old one is gone"]
 
 
 def make(keys):
-    server = Server("keys", state_keys=keys)
+    server = Server("keys", secret_keys=keys)
 
     @server.tool
     def echo(text: str) -> str:
@@ -78,6 +78,6 @@ async def test_who_has_no_key_in_common_serves_alone(autojump_clock, caplog):
 
 async def test_more_keys_than_can_be_told_of_are_refused_at_the_start():
     server = make([b"key %d of very many others" % number for number in range(257)])
-    with pytest.raises(ServingError, match="256 state_keys, and there are 257"):
+    with pytest.raises(ServingError, match="256 secret_keys, and there are 257"):
         async with server.open(cluster=RedisReplicas("redis://127.0.0.1:1")):
             pytest.fail("it has begun")

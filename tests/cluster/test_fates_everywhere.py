@@ -181,8 +181,8 @@ async def test_one_that_cannot_be_reached_any_more_is_given_up_in_time(autojump_
 @pytest.mark.parametrize("seed", range(2))
 async def test_the_books_of_all_balance_together(seed, autojump_clock, monkeypatch):
     chance, directory, told = random.Random(seed), MemoryDirectory(), []
-    describe = remote_sessions.describe_fate
-    monkeypatch.setattr(remote_sessions, "describe_fate", lambda fate: told.append(fate) or describe(fate))
+    describe = remote_sessions.encode_fate
+    monkeypatch.setattr(remote_sessions, "encode_fate", lambda fate: told.append(fate) or describe(fate))
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         sessions = [await subscribe(probe) for probe in probes for _ in range(2)]
         for _ in range(40):
@@ -192,7 +192,7 @@ async def test_the_books_of_all_balance_together(seed, autojump_clock, monkeypat
                 case 0:
                     bus.resource_updated(URI)
                 case 1:
-                    found = await bus.find_anywhere(session.id, None)
+                    found = await bus.find_session(session.id, None)
                     found.notify("notifications/said")
                 case 2:
                     stream = session.get()

@@ -220,7 +220,7 @@ async def test_what_could_not_be_kept_is_said_by_who_has_its_session_already(aut
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         with monkeypatch.context() as patch:
-            unanswered(patch, "hold", buses[0].node.home, done=False)
+            unanswered(patch, "append_held", buses[0].node.home, done=False)
             (receipt,) = say(buses[0], 1)
             await quiet(buses)
             await take_over(directory, buses, probes[1], session)
@@ -240,10 +240,10 @@ async def test_what_could_not_be_kept_before_is_kept_then(autojump_clock, monkey
 
     async with open_buses(make, 2, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
-        monkeypatch.setattr(directory, "hold", fail)
+        monkeypatch.setattr(directory, "append_held", fail)
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
-        assert receipt.place is Location.HELD
+        assert receipt.location is Location.HELD
         monkeypatch.undo()
         await buses[0].drain(5)
         assert receipt.fate == MOVED
@@ -256,7 +256,7 @@ async def test_what_leaves_the_directory_while_its_process_ends_is_not_said_to_g
     autojump_clock, monkeypatch
 ):
     """Nobody knows whether it has: here it is not sent, and perhaps nowhere else."""
-    directory, take = MemoryDirectory(), MemoryDirectory.take
+    directory, take = MemoryDirectory(), MemoryDirectory.pop_held
 
     async def fail(ownership, names):
         await take(directory, ownership, names)
@@ -266,10 +266,10 @@ async def test_what_leaves_the_directory_while_its_process_ends_is_not_said_to_g
         session = await probes[0].initialize()
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
-        monkeypatch.setattr(directory, "take", fail)
+        monkeypatch.setattr(directory, "pop_held", fail)
         stream = await session.get().begun()
         await quiet(buses)
-        assert (receipt.place, held(directory)) == (Location.KEPT, 0)
+        assert (receipt.location, held(directory)) == (Location.REPLICATED, 0)
         await buses[0].drain(5)
         assert (receipt.fate, said(stream)) == (LOST, [])
 
@@ -285,7 +285,11 @@ async def test_what_waits_for_a_client_that_does_not_read_goes_with_its_session(
         await quiet(buses)
         receipts += [*say(buses[0], 2), only(buses[0]).log("error", "a line")]
         await quiet(buses)
-        assert [receipt.place for receipt in receipts] == [Location.WRITING, Location.OUTBOX, Location.OUTBOX]
+        assert [receipt.location for receipt in receipts] == [
+            Location.WRITING,
+            Location.OUTBOX,
+            Location.OUTBOX,
+        ]
         begun = trio.current_time()
         await buses[0].drain(5)
         assert trio.current_time() - begun == pytest.approx(5, abs=0.1)
@@ -380,11 +384,11 @@ async def test_and_what_could_not_be_kept_is_not_said_to_end_with_its_session(au
 
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
-        for name in ("hold", "release"):
+        for name in ("append_held", "release"):
             monkeypatch.setattr(directory, name, fail)
         (receipt,), (change,) = say(buses[0], 1), buses[0].tools_changed()
         await quiet(buses)
-        assert receipt.place is Location.HELD
+        assert receipt.location is Location.HELD
         await buses[0].drain(5)
         assert receipt.fate == Fate.discarded(Reason.UNREACHABLE)
         assert change.fate == Fate.discarded(Reason.SUPERSEDED)

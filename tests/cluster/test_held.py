@@ -34,12 +34,12 @@ async def test_what_an_ended_process_held_is_sent_by_the_next_one(autojump_clock
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         receipts = say(buses[0], 1, 2)
-        assert [receipt.place for receipt in receipts] == [Location.HELD] * 2
+        assert [receipt.location for receipt in receipts] == [Location.HELD] * 2
         await quiet(buses)
-        assert [receipt.place for receipt in receipts] == [Location.KEPT] * 2
+        assert [receipt.location for receipt in receipts] == [Location.REPLICATED] * 2
         await kill(buses[0], directory)
         assert (await at(session, probes[1]).request("ping").ended()).status == 200
-        assert buses[1].ledger.pending[Location.KEPT] == buses[1].ledger.adopted == 2
+        assert buses[1].ledger.pending[Location.REPLICATED] == buses[1].ledger.adopted == 2
         say(buses[1], 3)
         await quiet(buses)
         await kill(buses[1], directory)
@@ -67,7 +67,7 @@ async def test_what_was_sent_is_not_sent_again(autojump_clock):
 
 @pytest.mark.parametrize("done", [False, True], ids=["not done", "done"])
 async def test_it_leaves_the_directory_before_it_is_sent(done, autojump_clock, monkeypatch):
-    directory, take = MemoryDirectory(), MemoryDirectory.take
+    directory, take = MemoryDirectory(), MemoryDirectory.pop_held
 
     async def fail(ownership, names):
         if done:
@@ -78,7 +78,7 @@ async def test_it_leaves_the_directory_before_it_is_sent(done, autojump_clock, m
         session = await probes[0].initialize()
         say(buses[0], 1)
         await quiet(buses)
-        monkeypatch.setattr(directory, "take", fail)
+        monkeypatch.setattr(directory, "pop_held", fail)
         stream = await session.get().begun()
         say(buses[0], 2)
         await trio.sleep(5)
@@ -89,7 +89,7 @@ async def test_it_leaves_the_directory_before_it_is_sent(done, autojump_clock, m
 
 
 async def test_the_directory_is_told_of_many_in_parts(autojump_clock, monkeypatch):
-    directory, take, taken = MemoryDirectory(), MemoryDirectory.take, []
+    directory, take, taken = MemoryDirectory(), MemoryDirectory.pop_held, []
 
     async def note(ownership, names):
         taken.append(len(names))
@@ -101,7 +101,7 @@ async def test_the_directory_is_told_of_many_in_parts(autojump_clock, monkeypatc
         say(buses[0], *range(1100))
         await quiet(buses)
         assert held(directory) == 1100
-        monkeypatch.setattr(directory, "take", note)
+        monkeypatch.setattr(directory, "pop_held", note)
         stream = await session.get().begun()
         await quiet(buses)
         assert (said(stream), held(directory)) == ([*range(1100)], 0)
@@ -109,7 +109,7 @@ async def test_the_directory_is_told_of_many_in_parts(autojump_clock, monkeypatc
 
 
 async def test_who_unsubscribes_while_it_leaves_the_directory_is_sent_no_update(autojump_clock, monkeypatch):
-    directory, take, go_on = MemoryDirectory(), MemoryDirectory.take, trio.Event()
+    directory, take, go_on = MemoryDirectory(), MemoryDirectory.pop_held, trio.Event()
 
     async def wait(ownership, names):
         await go_on.wait()
@@ -120,7 +120,7 @@ async def test_who_unsubscribes_while_it_leaves_the_directory_is_sent_no_update(
         await session.request("resources/subscribe", {"uri": "res://one"}).ended()
         say(buses[0], 1)
         await quiet(buses)
-        monkeypatch.setattr(directory, "take", wait)
+        monkeypatch.setattr(directory, "pop_held", wait)
         stream = await session.get().begun()
         (update,) = buses[0].resource_updated("res://one")
         await session.request("resources/unsubscribe", {"uri": "res://one"}).ended()
@@ -131,7 +131,7 @@ async def test_who_unsubscribes_while_it_leaves_the_directory_is_sent_no_update(
 
 
 async def test_also_where_it_was_not_said_that_it_is_there(autojump_clock, monkeypatch):
-    directory, hold = MemoryDirectory(), MemoryDirectory.hold
+    directory, hold = MemoryDirectory(), MemoryDirectory.append_held
 
     async def fail(ownership, *written):
         await hold(directory, ownership, *written)
@@ -139,10 +139,10 @@ async def test_also_where_it_was_not_said_that_it_is_there(autojump_clock, monke
 
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
-        monkeypatch.setattr(directory, "hold", fail)
+        monkeypatch.setattr(directory, "append_held", fail)
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
-        assert (receipt.place, held(directory)) == (Location.HELD, 1)
+        assert (receipt.location, held(directory)) == (Location.HELD, 1)
         monkeypatch.undo()
         stream = await session.get().begun()
         await trio.sleep(2)
@@ -157,13 +157,13 @@ async def test_where_the_directory_is_away_it_is_held_here(autojump_clock, monke
 
     async with open_buses(make, directory=directory) as (buses, probes):
         await probes[0].initialize()
-        monkeypatch.setattr(directory, "hold", fail)
+        monkeypatch.setattr(directory, "append_held", fail)
         receipts = say(buses[0], 1, 2)
         await trio.sleep(5)
-        assert {receipt.place for receipt in receipts} == {Location.HELD}
+        assert {receipt.location for receipt in receipts} == {Location.HELD}
         monkeypatch.undo()
         await trio.sleep(2)
-        assert {receipt.place for receipt in receipts} == {Location.KEPT}
+        assert {receipt.location for receipt in receipts} == {Location.REPLICATED}
 
 
 async def test_where_it_cannot_be_written_for_a_reason_that_was_not_foreseen_all_else_goes_on(
@@ -176,7 +176,7 @@ async def test_where_it_cannot_be_written_for_a_reason_that_was_not_foreseen_all
 
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
-        monkeypatch.setattr(directory, "hold", fail)
+        monkeypatch.setattr(directory, "append_held", fail)
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
         assert [str(record.exc_info[1]) for record in caplog.records] == ["unforeseen"]
@@ -184,7 +184,7 @@ async def test_where_it_cannot_be_written_for_a_reason_that_was_not_foreseen_all
         monkeypatch.undo()
         say(buses[0], 2)
         await quiet(buses)
-        assert (receipt.place, held(directory)) == (Location.KEPT, 2)
+        assert (receipt.location, held(directory)) == (Location.REPLICATED, 2)
 
 
 async def test_no_more_is_kept_than_is_held(autojump_clock):
@@ -244,7 +244,7 @@ async def test_what_has_expired_is_left_to_nobody_though_its_timer_is_late(told,
         await probes[0].initialize()
         (receipt,) = say(buses[0], 1)
         await quiet(buses)
-        assert receipt.place is Location.KEPT
+        assert receipt.location is Location.REPLICATED
         autojump_clock.jump(buses[0].limits.held_timeout)
         only(buses[0]).address.tell(told)
         assert receipt.fate == Fate.discarded(Reason.EXPIRED)

@@ -141,15 +141,15 @@ async def test_the_lease_of_a_machine_that_was_suspended_has_lapsed_when_it_goes
     directory = Directory(network, redis, 0, 4.0)
     await nursery.start(directory.listen, "home", None, lease)
     await trio.sleep(60)
-    assert lease.lasts
+    assert lease.is_valid
     suspended.append(7.0 + 3600.0)
-    assert not lease.lasts
+    assert not lease.is_valid
     if forgets:
         redis.restore({}, {})
     await trio.sleep(2)
-    assert not lease.lasts
-    await directory.tend([], 60)
-    assert lease.lasts
+    assert not lease.is_valid
+    await directory.maintain([], 60)
+    assert lease.is_valid
     nursery.cancel_scope.cancel()
 
 

@@ -222,7 +222,7 @@ async def test_a_client_that_waits_for_long_is_told_that_it_is_not_forgotten(wor
     await world.settled()
 
 
-@pytest.mark.parametrize("what", ["begin", "leave"])
+@pytest.mark.parametrize("what", ["begin", "client_gone"])
 async def test_who_cannot_be_kept_alive_or_left_takes_nobody_else_down(
     what, world, monkeypatch, caplog, autojump_clock
 ):

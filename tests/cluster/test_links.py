@@ -301,7 +301,7 @@ async def test_all_hear_that_nothing_was_done_for_them_whatever_one_of_them_rais
     async with telling() as (buses, _, one, told):
         other = buses[0].node.link(buses[1].node.home)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(other.end_in_order)
+            nursery.start_soon(other.close_gracefully)
             for channel in told:  # on their way as it leaves
                 one.open(channel, b"")
     assert [channel.kinds for channel in told] == [[FrameKind.GOODBYE]] * 3
@@ -315,7 +315,7 @@ async def test_of_a_link_that_ends_in_order_nothing_is_lost(autojump_clock):
         counting = call(session, "count", token=1)
         await trio.sleep(2.5)
         ended = buses[0].node.link(buses[1].node.home)
-        nursery.start_soon(ended.end_in_order)
+        nursery.start_soon(ended.close_gracefully)
         await trio.testing.wait_all_tasks_blocked()
         late = call(session, "echo", text="late")
         # What had come is answered first. What comes after that is for another link, or another process.
@@ -331,7 +331,7 @@ async def test_who_does_not_know_a_goodbye_is_not_waited_for_long(autojump_clock
     async with open_buses(make) as (buses, _):
         monkeypatch.setattr(buses[1].node.link(buses[0].node.home), "_part", lambda taken: None)
         start = trio.current_time()
-        await buses[0].node.link(buses[1].node.home).end_in_order()
+        await buses[0].node.link(buses[1].node.home).close_gracefully()
         assert trio.current_time() - start == 1.0
 
 
@@ -396,7 +396,7 @@ def cut_first(bus, directory):
 
     def cut_once(head, body, outlet, **_):
         endpoint.respond_here = respond
-        outlet.answer_apart(cut)
+        outlet.respond_in_task(cut)
 
     endpoint.respond_here = cut_once
     return cuts

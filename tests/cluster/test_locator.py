@@ -66,7 +66,7 @@ async def test_a_session_that_was_made_up_is_not_looked_for_whatever_else_is_nam
         async def look(name):
             looked_for.append(name)
 
-        monkeypatch.setattr(directory, "look", look)
+        monkeypatch.setattr(directory, "get", look)
         target = f"/sse?session_id={session.id}"
         headers = {"mcp-session-id": MADE_UP, "content-type": "application/json"}
         asked = probes[1].send(
@@ -87,7 +87,7 @@ async def test_a_client_is_not_told_that_it_has_ended_a_session_of_which_nothing
         async def look(_name):
             raise OSError("away")
 
-        monkeypatch.setattr(directory, "look", look)
+        monkeypatch.setattr(directory, "get", look)
         assert (await at(session, probes[1]).delete().ended()).status == 503
         monkeypatch.undo()
         assert (await at(session, probes[1]).delete().ended()).status == 204

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.cluster.mentions import names_nothing
+from mcpbus.cluster.mentions import has_no_target
 from mcpbus.protocol.http.headers import Headers
 
 VERSION = (b"mcp-protocol-version", b"2026-07-28")
@@ -26,4 +26,4 @@ SESSION = (b"mcp-session-id", b"one")
     ],
 )
 def test_which_requests_surely_name_nothing(fields, body, told):
-    assert names_nothing(Headers(fields), body) is told
+    assert has_no_target(Headers(fields), body) is told

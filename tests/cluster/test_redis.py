@@ -134,7 +134,7 @@ async def test_a_process_whose_lease_has_lapsed_is_sure_of_nothing_until_it_has_
         for _ in range(2):
             await directory._renew("one", ANY_PLACE)
             assert lease.until == lapsing
-        assert await directory.tend([ONE], 60) == []
+        assert await directory.maintain([ONE], 60) == []
         asked = lease.until
         assert asked > lapsing
         await directory._renew("one", ANY_PLACE)
@@ -147,7 +147,7 @@ async def test_a_lease_that_had_lapsed_is_noticed_though_the_first_answer_did_no
 ):
     directory = directory_of(connection, namespace)
     await directory._renew("one", ANY_PLACE)
-    assert await directory.tend([], 60) == []
+    assert await directory.maintain([], 60) == []
     assert directory._is_sure
     await connection.call("DEL", f"{{{namespace}}}:r:one")
 
@@ -182,25 +182,25 @@ async def test_a_renewal_of_which_the_answer_came_too_late_is_none(connection, n
         await nursery.start(directory.listen, "one", echo, lease)
         directory._renewed_until = lease.until = trio.current_time() - 1
         await directory._renew("one", ANY_PLACE)
-        assert not lease.lasts
-        assert await directory.tend([], 60) == []
-        assert lease.lasts
+        assert not lease.is_valid
+        assert await directory.maintain([], 60) == []
+        assert lease.is_valid
         nursery.cancel_scope.cancel()
 
 
 async def test_the_epoch_says_who_may_write(connection, namespace):
     directory = directory_of(connection, namespace)
-    assert await directory.look("s") is await directory.claim("s", "one", "two") is None
+    assert await directory.get("s") is await directory.claim("s", "one", "two") is None
     for _ in range(2):
         await directory.create(ONE, b"old")
         await directory.update(ONE, b"it")
-    assert await directory.look("s") == StoredSession(ONE, b"it")
+    assert await directory.get("s") == StoredSession(ONE, b"it")
     with pytest.raises(OSError, match="LEASE"):
         await directory.claim("s", "one", "two")
     await directory._renew("two", ANY_PLACE)
     for _ in range(2):  # the second time as if the first answer had not come
         claimed = await directory.claim("s", "one", "two")
-        assert claimed == StoredSession(SessionClaim("s", "two", 2), b"it") == await directory.look("s")
+        assert claimed == StoredSession(SessionClaim("s", "two", 2), b"it") == await directory.get("s")
     await directory._renew("three", ANY_PLACE)
     assert await directory.claim("s", "one", "three") == claimed  # its owner lives
     for write in (directory.create, directory.update):
@@ -209,7 +209,7 @@ async def test_the_epoch_says_who_may_write(connection, namespace):
     with pytest.raises(FencedError):
         await directory.remove(ONE)
     await directory.update(claimed.ownership, b"new")
-    assert (await directory.look("s")).record == b"new"
+    assert (await directory.get("s")).record == b"new"
     for _ in range(2):
         await directory.remove(claimed.ownership)
     assert not await connection.call("EXISTS", f"{{{namespace}}}:s:s")
@@ -225,22 +225,22 @@ async def test_what_redis_has_lost_is_put_back_by_who_had_it_last(connection, na
     await directory.create(ONE, b"old")
     await connection.call("DEL", f"{{{namespace}}}:r:one")
     claimed = await directory.claim("s", "one", "two")
-    assert await directory.tend([claimed.ownership], 60) == []
+    assert await directory.maintain([claimed.ownership], 60) == []
     await connection.call("FLUSHALL")
     for each, home in ((directory, "two"), (late, "one")):
         await each._renew(home, ANY_PLACE)
     for _ in range(2):
-        assert await directory.tend([claimed.ownership], 60) == ["s"]
-    await directory.take(claimed.ownership, ["1"])
+        assert await directory.maintain([claimed.ownership], 60) == ["s"]
+    await directory.pop_held(claimed.ownership, ["1"])
     with pytest.raises(OSError, match="lost the session"):
-        await directory.hold(claimed.ownership, {"1": StoredHeldMessage(b"it", 1)}, [])
+        await directory.append_held(claimed.ownership, {"1": StoredHeldMessage(b"it", 1)}, [])
     with pytest.raises(OSError, match="told it anew"):
-        await directory.look("s")
+        await directory.get("s")
     await late.update(ONE, b"old")
     await directory.update(claimed.ownership, b"new")
-    assert await directory.tend([claimed.ownership], 60) == []
-    assert await directory.look("s") == StoredSession(claimed.ownership, b"new")
-    assert await late.tend([ONE], 60) == ["s"]
+    assert await directory.maintain([claimed.ownership], 60) == []
+    assert await directory.get("s") == StoredSession(claimed.ownership, b"new")
+    assert await late.maintain([ONE], 60) == ["s"]
     with pytest.raises(FencedError):
         await late.update(ONE, b"old")
 
@@ -251,10 +251,10 @@ async def test_who_begins_when_redis_has_just_lost_what_it_knew_waits_for_it_too
         await directory._renew("new", ANY_PLACE)
         if doubts:
             with pytest.raises(OSError, match="is told it anew"):
-                await directory.look("s")
+                await directory.get("s")
             await trio.sleep(0.2)
         else:
-            assert await directory.look("s") is None
+            assert await directory.get("s") is None
 
 
 async def test_a_redis_whose_clock_is_behind_is_waited_for_no_longer(connection, namespace):
@@ -273,16 +273,16 @@ async def test_what_is_kept_outlasts_who_has_it_for_as_long_as_it_may_be_idle(co
     async def left():
         return await connection.call("PTTL", f"{{{namespace}}}:s:s") / 1000
 
-    await directory.tend([], 600)
+    await directory.maintain([], 600)
     await directory.create(ONE, b"it")
     assert 650 < await left() <= 660
-    assert await directory.tend([ONE], 60) == []
+    assert await directory.maintain([ONE], 60) == []
     directory._due["s"] -= 60
-    assert await directory.tend([ONE], 60) == []
+    assert await directory.maintain([ONE], 60) == []
     assert 110 < await left() <= 120
     await connection.call("PEXPIRE", f"{{{namespace}}}:s:s", 5)
     await trio.sleep(0.02)
-    assert await directory.look("s") is None
+    assert await directory.get("s") is None
 
 
 @pytest.fixture
@@ -296,23 +296,26 @@ async def test_what_waits_for_a_client_goes_with_its_session(connection, namespa
     directory = directory_of(connection, namespace)
     await directory.create(ONE, b"it")
     for _ in range(2):
-        await directory.hold(
+        await directory.append_held(
             ONE, {"1": StoredHeldMessage(b"first", 1000), "2": StoredHeldMessage(b"second one", 500)}, ["0"]
         )
-    await directory.hold(ONE, {"3": StoredHeldMessage(b"\0 third", 100)}, ["1", "9"])
-    held = (await directory.look("s")).held
+    await directory.append_held(ONE, {"3": StoredHeldMessage(b"\0 third", 100)}, ["1", "9"])
+    held = (await directory.get("s")).held
     assert {name: each.data for name, each in held.items()} == {"2": b"second one", "3": b"\0 third"}
     assert 450 < held["2"].seconds <= 500
     assert 50 < held["3"].seconds <= 100
     assert 900 < await connection.call("PTTL", f"{{{namespace}}}:h:s") / 1000 <= 1000
-    await directory.take(ONE, ["3"])
+    await directory.pop_held(ONE, ["3"])
     await directory._renew("two", ANY_PLACE)
     claimed = await directory.claim("s", "one", "two")
     assert [*claimed.held] == ["2"]
-    for write in (directory.take(ONE, ["2"]), directory.hold(ONE, {"4": StoredHeldMessage(b"late", 1)}, [])):
+    for write in (
+        directory.pop_held(ONE, ["2"]),
+        directory.append_held(ONE, {"4": StoredHeldMessage(b"late", 1)}, []),
+    ):
         with pytest.raises(FencedError):
             await write
-    assert [*(await directory.look("s")).held] == ["2"]
+    assert [*(await directory.get("s")).held] == ["2"]
     await directory.remove(claimed.ownership)
     assert not await connection.call("EXISTS", f"{{{namespace}}}:h:s")
 
@@ -320,8 +323,8 @@ async def test_what_waits_for_a_client_goes_with_its_session(connection, namespa
 async def test_what_may_wait_for_ever_waits_for_long(connection, namespace):
     directory = directory_of(connection, namespace)
     await directory.create(ONE, b"it")
-    await directory.hold(ONE, {"1": StoredHeldMessage(b"it", math.inf)}, [])
-    assert (await directory.look("s")).held["1"].seconds > 1e8
+    await directory.append_held(ONE, {"1": StoredHeldMessage(b"it", math.inf)}, [])
+    assert (await directory.get("s")).held["1"].seconds > 1e8
 
 
 async def test_a_session_that_is_released_is_for_whoever_is_asked(connection, namespace):
@@ -329,12 +332,12 @@ async def test_a_session_that_is_released_is_for_whoever_is_asked(connection, na
     await directory._renew("one", ANY_PLACE)
     await directory._renew("two", ANY_PLACE)
     await directory.create(ONE, b"it")
-    await directory.hold(ONE, {"1": StoredHeldMessage(b"held", 10)}, [])
+    await directory.append_held(ONE, {"1": StoredHeldMessage(b"held", 10)}, [])
     for _ in range(2):  # what was done already may be said once more
         await directory.release([ONE, SessionClaim("unknown", "one")])
     with pytest.raises(FencedError):
         await directory.update(ONE, b"late")
-    owner = (await directory.look("s")).ownership.home
+    owner = (await directory.get("s")).ownership.home
     assert await directory.dial(owner) is None
     claimed = await directory.claim("s", owner, "two")
     assert claimed.ownership == SessionClaim("s", "two", 3)
@@ -344,11 +347,11 @@ async def test_a_session_that_is_released_is_for_whoever_is_asked(connection, na
 
 async def test_a_round_is_used_by_one(connection, namespace):
     directory = directory_of(connection, namespace)
-    used = [await directory.use_round("r", user, 60) for user in ("one", "one", "two")]
+    used = [await directory.claim_round("r", user, 60) for user in ("one", "one", "two")]
     assert used == [True, True, False]
-    assert await directory.use_round("another", "one", 0.1)
+    assert await directory.claim_round("another", "one", 0.1)
     await trio.sleep(0.15)
-    assert await directory.use_round("another", "two", 0.1)
+    assert await directory.claim_round("another", "two", 0.1)
 
 
 # -- whole replicas --------------------------------------------------------------------------------
@@ -484,7 +487,7 @@ async def is_done(ask):
 
 async def kept(directory, name):
     try:
-        return await directory.look(name)
+        return await directory.get(name)
     except OSError:
         return None
 

@@ -11,7 +11,7 @@ from test_forwarding import UPDATED, call, make, text
 from test_held import SAID, said
 
 from mcpbus import Limits, RemoteSession, UnauthorizedError
-from mcpbus.cluster.courier import OrderedSessionSender, describe_fate, read_fate, say
+from mcpbus.cluster.courier import OrderedSessionSender, decode_fate, encode_fate, say
 from mcpbus.cluster.directory import SessionClaim, StoredSession, released_home
 from mcpbus.cluster.frames import FrameKind
 from mcpbus.cluster.messages import SendFate, decode_tell, encode
@@ -20,7 +20,7 @@ from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Location
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind, Reason
-from mcpbus.testing import MemoryDirectory, open_bus, open_probe, settle
+from mcpbus.testing import MemoryDirectory, open_bus, open_probe, wait_until_idle
 
 SESSION_ENDED = Fate.discarded(Reason.SESSION_ENDED)
 UNREACHABLE = Fate.discarded(Reason.UNREACHABLE)
@@ -29,7 +29,7 @@ OVERFLOW = Fate.discarded(Reason.OVERFLOW)
 
 async def remote(bus, session):
     """The session, as a process has it that does not serve it."""
-    found = await bus.find_anywhere(session.id, None)
+    found = await bus.find_session(session.id, None)
     assert isinstance(found, RemoteSession)
     return found
 
@@ -47,9 +47,9 @@ class Looked(MemoryDirectory):
 
     looks = 0
 
-    async def look(self, name):
+    async def get(self, name):
         self.looks += 1
-        return await super().look(name)
+        return await super().get(name)
 
 
 async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_clock):
@@ -66,8 +66,8 @@ async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_cloc
             found.resource_updated("res://one"),
             found.resource_updated("res://two"),
         ]
-        assert {receipt.place for receipt in receipts} == {Location.AWAY}
-        assert buses[1].ledger.pending[Location.AWAY] == len(receipts)
+        assert {receipt.location for receipt in receipts} == {Location.REMOTE}
+        assert buses[1].ledger.pending[Location.REMOTE] == len(receipts)
         await quiet(buses)
         assert said(stream) == [*range(20)]
         rest = [(message["method"], message["params"]) for message in stream.messages[20:]]
@@ -83,7 +83,7 @@ async def test_what_is_said_elsewhere_comes_to_the_client_in_order(autojump_cloc
         ]
         assert {*fates(receipts[:20])} == {DELIVERED}
         assert (buses[0].ledger.adopted, buses[0].ledger.balance()) == (len(receipts), 0)
-        assert (buses[1].ledger.pending[Location.AWAY], buses[1].ledger.balance()) == (0, 0)
+        assert (buses[1].ledger.pending[Location.REMOTE], buses[1].ledger.balance()) == (0, 0)
         assert buses[1].statistics().held_bytes == 0
 
 
@@ -99,7 +99,7 @@ async def test_what_is_on_its_way_as_a_link_ends_in_order_is_told_again(
         tell(found, 1)
         await quiet(buses)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(buses[0].node.link(buses[1].node.home).end_in_order)
+            nursery.start_soon(buses[0].node.link(buses[1].node.home).close_gracefully)
             buses[1].budget.limit = memory
             receipts = tell(found, 2, 3)
             buses[1].budget.limit = math.inf
@@ -108,7 +108,7 @@ async def test_what_is_on_its_way_as_a_link_ends_in_order_is_told_again(
         await quiet(buses)
         assert fates(receipts) == [fate] * 2
         assert said(stream) == told
-        assert (buses[1].ledger.pending[Location.AWAY], buses[1].ledger.balance()) == (0, 0)
+        assert (buses[1].ledger.pending[Location.REMOTE], buses[1].ledger.balance()) == (0, 0)
     assert "was not told" not in caplog.text
 
 
@@ -116,21 +116,21 @@ async def test_a_session_that_is_here_is_itself_and_one_that_nobody_has_is_none(
     directory = Looked()
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
-        assert await buses[0].find_anywhere(session.id, None) is only(buses[0])
-        assert await buses[0].find_anywhere("no such id", None) is None
+        assert await buses[0].find_session(session.id, None) is only(buses[0])
+        assert await buses[0].find_session("no such id", None) is None
         assert directory.looks == 0  # what is here, and what nobody can have named, is not looked for
-        assert await buses[0].find_anywhere(buses[1].node.names.new(), None) is None
+        assert await buses[0].find_session(buses[1].node.names.new(), None) is None
         await session.delete().ended()
         await quiet(buses)
-        assert await buses[1].find_anywhere(session.id, None) is None
+        assert await buses[1].find_session(session.id, None) is None
 
 
 async def test_without_others_it_is_looked_for_here(autojump_clock):
     async with open_bus(make()) as bus, open_probe(bus.asgi()) as probe:
         session = await probe.initialize()
-        assert await bus.find_anywhere(session.id, None) is only(bus)
-        assert await bus.find_anywhere(session.id, "mallory") is None
-        assert await bus.find_anywhere("no such id", None) is None
+        assert await bus.find_session(session.id, None) is only(bus)
+        assert await bus.find_session(session.id, "mallory") is None
+        assert await bus.find_session("no such id", None) is None
 
 
 async def test_it_is_found_for_its_principal_alone(autojump_clock):
@@ -148,9 +148,9 @@ async def test_it_is_found_for_its_principal_alone(autojump_clock):
     async with open_buses(make_guarded) as (buses, probes):
         session = await probes[0].initialize(headers={"authorization": "alice"})
         for bus in buses:
-            assert await bus.find_anywhere(session.id, {"name": "mallory"}) is None
-            assert await bus.find_anywhere(session.id, None) is None
-        assert isinstance(await buses[1].find_anywhere(session.id, {"name": "alice"}), RemoteSession)
+            assert await bus.find_session(session.id, {"name": "mallory"}) is None
+            assert await bus.find_session(session.id, None) is None
+        assert isinstance(await buses[1].find_session(session.id, {"name": "alice"}), RemoteSession)
 
 
 async def test_what_is_held_is_away_until_its_stream_opens(autojump_clock):
@@ -158,7 +158,7 @@ async def test_what_is_held_is_away_until_its_stream_opens(autojump_clock):
         session = await probes[0].initialize()
         receipts = tell(await remote(buses[1], session), 1, 2, 3)
         await quiet(buses)
-        assert [receipt.place for receipt in receipts] == [None, Location.AWAY, Location.AWAY]
+        assert [receipt.location for receipt in receipts] == [None, Location.REMOTE, Location.REMOTE]
         assert fates(receipts) == [OVERFLOW, None, None]
         stream = await session.get().begun()
         await quiet(buses)
@@ -181,7 +181,7 @@ async def test_it_can_be_closed_from_elsewhere(autojump_clock):
 
 @pytest.mark.parametrize(
     ("revision", "fate"),
-    [("2025-06-18", Fate.discarded(Reason.ERA)), ("2025-11-25", DELIVERED)],
+    [("2025-06-18", Fate.discarded(Reason.NOT_IN_REVISION)), ("2025-11-25", DELIVERED)],
 )
 async def test_the_end_of_an_elicitation_by_url_is_told(revision, fate, autojump_clock):
     async with open_buses(make) as (buses, probes):
@@ -217,7 +217,7 @@ async def test_it_is_told_to_whoever_has_taken_the_session_over(autojump_clock):
         await kill(buses[0], directory)
         receipts = tell(found, 1, 2)
         await trio.sleep(1)
-        assert {receipt.place for receipt in receipts} == {Location.AWAY}
+        assert {receipt.location for receipt in receipts} == {Location.REMOTE}
         stream = await at(session, probes[1]).get().begun()
         await trio.sleep(1)
         receipts += tell(found, 3)
@@ -290,12 +290,12 @@ async def test_one_that_is_taken_over_while_it_is_looked_for_is_itself(autojump_
 
         async def look(name):
             monkeypatch.undo()
-            kept = await directory.look(name)
+            kept = await directory.get(name)
             await at(session, probes[1]).request("ping").ended()
             return kept
 
-        monkeypatch.setattr(directory, "look", look)
-        assert await buses[1].find_anywhere(session.id, None) is only(buses[1])
+        monkeypatch.setattr(directory, "get", look)
+        assert await buses[1].find_session(session.id, None) is only(buses[1])
 
 
 async def test_nobody_to_tell_it_to_is_known_in_time(autojump_clock):
@@ -392,7 +392,7 @@ async def test_a_directory_that_fails_in_its_own_way_ends_nothing_else(autojump_
         async def fail(_name):
             raise ValueError("no such thing")
 
-        monkeypatch.setattr(directory, "look", fail)
+        monkeypatch.setattr(directory, "get", fail)
         await trio.sleep(1)
         assert fates(receipts) == [UNREACHABLE] * 2
         assert "which process has a session" in caplog.text
@@ -406,9 +406,9 @@ async def test_one_that_is_being_handed_over_is_still_here(autojump_clock):
         await probes[0].initialize()
         session = only(buses[0])
         buses[0].node.hand_over.begin()
-        assert await buses[0].find_anywhere(session.id, None) is session
+        assert await buses[0].find_session(session.id, None) is session
         await quiet(buses)
-        assert isinstance(await buses[0].find_anywhere(session.id, None), RemoteSession)
+        assert isinstance(await buses[0].find_session(session.id, None), RemoteSession)
 
 
 async def test_what_waits_when_this_process_ends_is_told_that(autojump_clock):
@@ -418,7 +418,7 @@ async def test_what_waits_when_this_process_ends_is_told_that(autojump_clock):
         async with open_bus(make(), cluster=directory.cluster()) as bus:
             found = await remote(bus, session)
             away = tell(found, 1)
-            await settle(bus)
+            await wait_until_idle(bus)
             await kill(buses[0], directory)
             waiting = tell(found, 2)
         assert fates([*away, *waiting, *tell(found, 3)]) == [LOST, UNREACHABLE, UNREACHABLE]
@@ -426,9 +426,9 @@ async def test_what_waits_when_this_process_ends_is_told_that(autojump_clock):
 
 async def test_a_fate_that_is_not_known_here_is_lost(autojump_clock):
     for told in (SendFate("vanished", None), SendFate("discarded", "for a reason of tomorrow")):
-        assert read_fate(encode(told)) is LOST
+        assert decode_fate(encode(told)) is LOST
     for fate in (DELIVERED, OVERFLOW, MOVED, STORED):
-        assert read_fate(describe_fate(fate)) is fate
+        assert decode_fate(encode_fate(fate)) is fate
 
 
 class Wire:
@@ -469,7 +469,7 @@ async def test_a_session_that_nobody_has_yet_is_waited_for(owner, closed, autoju
         notice = custom(bus.ledger, MessageKind.SESSION_CUSTOM, SAID, None)
         OrderedSessionSender(wire, bus, 5, "name", "here").tell(notice)
         await trio.sleep(4.9)
-        assert (notice.receipt.place, wire.told) == (Location.AWAY, [])
+        assert (notice.receipt.location, wire.told) == (Location.REMOTE, [])
         await trio.sleep(0.2)
         assert (notice.receipt.fate, wire.told) == (UNREACHABLE, [])
 
@@ -537,7 +537,7 @@ async def test_what_is_taken_to_be_said_is_said_though_memory_gives_out_meanwhil
         ]
         for notice in notices:
             courier.tell(notice)
-        await settle(bus)
+        await wait_until_idle(bus)
         assert [notice.receipt.fate for notice in notices] == [DELIVERED] * 3
         assert (said(stream), bus.budget.held) == ([0, 1, 2], before + others.held)
 
@@ -548,7 +548,7 @@ async def test_the_books_balance_whatever_happens_to_links_and_sessions(seed, au
     limits = Limits(held_items=4, held_timeout=3, outbox_items=8)
     async with open_buses(make, 3, directory=directory, limits=limits) as (buses, probes):
         sessions = [await probe.initialize() for probe in probes]
-        found = [await bus.find_anywhere(session.id, None) for session in sessions for bus in buses[::-1]]
+        found = [await bus.find_session(session.id, None) for session in sessions for bus in buses[::-1]]
         spoken, receipts, closed, streams = [], [], [], []
 
         def balance():
@@ -592,4 +592,4 @@ async def test_the_books_balance_whatever_happens_to_links_and_sessions(seed, au
         ]
         arrived = sum(receipt.fate in {DELIVERED, Fate.discarded(Reason.EXPIRED)} for receipt in away)
         assert arrived <= sum(bus.ledger.adopted for bus in buses) - len(closed) <= len(away)
-        assert sum(bus.ledger.pending[Location.AWAY] for bus in buses) == 0
+        assert sum(bus.ledger.pending[Location.REMOTE] for bus in buses) == 0

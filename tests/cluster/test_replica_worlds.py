@@ -69,7 +69,7 @@ def forget_epochs(monkeypatch):
 
 def forget_leases(monkeypatch):
     """Let who may have lost a session speak to its client."""
-    monkeypatch.setattr(Lease, "lasts", True)
+    monkeypatch.setattr(Lease, "is_valid", True)
 
 
 def leave_in_redis(monkeypatch):
@@ -78,7 +78,7 @@ def leave_in_redis(monkeypatch):
     async def take(*_):
         await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(RedisDirectory, "take", take)
+    monkeypatch.setattr(RedisDirectory, "pop_held", take)
 
 
 @pytest.mark.parametrize(

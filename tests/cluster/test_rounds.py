@@ -24,7 +24,7 @@ def make(ran):
 
     @server.tool
     async def in_two(ctx: Context) -> str | InputRequired:
-        if ctx.input_state is None:
+        if ctx.round_state is None:
             return InputRequired({"who": Elicit("who?", FORM)}, state=1)
         ran.append("second")
         return (await ctx.elicit("who?", FORM, key="who")).data["name"]
@@ -79,7 +79,7 @@ async def test_a_round_can_be_used_later_where_it_is_not_known_whether_it_was(au
             raise OSError("down")
 
         with monkeypatch.context() as patch:
-            patch.setattr(directory, "use_round", fail)
+            patch.setattr(directory, "claim_round", fail)
             assert await retry(probes[0], params) == -32603
         assert ran == []
         assert await retry(probes[0], params) == "Ada"

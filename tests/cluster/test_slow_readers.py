@@ -80,7 +80,7 @@ class Owner:
 
 async def connect_http2(app, nursery):
     """Return a client of HTTP/2 whose streams have a window of 1,000 bytes, which it opens by itself alone."""
-    service = HttpServer(ServedApp(app), ServeOptions(write_deadline_seconds=WRITE_DEADLINE))
+    service = HttpServer(ServedApp(app), ServeOptions(write_deadline=WRITE_DEADLINE))
     near, far = trio.testing.memory_stream_pair()
     nursery.start_soon(service.run)
     nursery.start_soon(Http2Connection(service, far, Owner(far)).run)

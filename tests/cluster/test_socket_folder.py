@@ -91,7 +91,7 @@ async def test_a_folder_that_is_somebody_elses_is_not_used(folder, monkeypatch, 
             with pytest.raises(PermissionError, match="is somebody else's"):
                 await ask()
         with pytest.raises(PermissionError, match="is somebody else's"):
-            await folder.look("name")
+            await folder.get("name")
         (folder.path / "home").unlink()
         await trio.sleep(3)
         assert not (folder.path / "home").exists()
@@ -100,12 +100,12 @@ async def test_a_folder_that_is_somebody_elses_is_not_used(folder, monkeypatch, 
 
 async def test_what_was_cleaned_up_is_unknown_and_made_again(folder):
     folder.records.rmdir()
-    assert await folder.look("name") is None
-    assert await folder.tend([], 1) == ()
+    assert await folder.get("name") is None
+    assert await folder.maintain([], 1) == ()
     with pytest.raises(FencedError):
         await folder.update(SessionClaim("name", "home"), b"")
     await folder.create(SessionClaim("name", "home"), b"record")
-    assert (await folder.look("name")).record == b"record"
+    assert (await folder.get("name")).record == b"record"
     assert folder.records.stat().st_mode & 0o77 == 0
 
 
@@ -118,17 +118,17 @@ ONE, OTHER = SessionClaim("s", "one"), SessionClaim("t", "two")
 
 
 async def test_what_is_kept_of_a_session_is_found_until_it_is_removed(directory):
-    assert await directory.look("s") is None
+    assert await directory.get("s") is None
     await directory.create(ONE, b"old")
     await directory.create(OTHER, b"other")
     await directory.update(ONE, b"new")
-    assert [await directory.look(name) for name in "st"] == [
+    assert [await directory.get(name) for name in "st"] == [
         StoredSession(ONE, b"new"),
         StoredSession(OTHER, b"other"),
     ]
     for _ in range(2):
         await directory.remove(ONE)
-    assert [await directory.look(name) for name in "st"] == [None, StoredSession(OTHER, b"other")]
+    assert [await directory.get(name) for name in "st"] == [None, StoredSession(OTHER, b"other")]
     with pytest.raises(FencedError):
         await directory.update(ONE, b"new")
 
@@ -137,36 +137,36 @@ async def test_a_session_is_given_to_one_process_only(directory):
     await directory.create(ONE, b"it")
     claimed = [await directory.claim("s", "one", home) for home in ("two", "three", "two")]
     assert [(kept.ownership.home, kept.record) for kept in claimed] == [("two", b"it")] * 3
-    assert await directory.look("s") == claimed[0]
+    assert await directory.get("s") == claimed[0]
     with pytest.raises(FencedError):
         await directory.update(ONE, b"late")
     await directory.update(claimed[0].ownership, b"new")
-    assert (await directory.look("s")).record == b"new"
+    assert (await directory.get("s")).record == b"new"
     assert await directory.claim("t", "one", "two") is None
 
 
 async def test_a_round_is_used_once(directory):
-    used = [await directory.use_round(name, user, 60) for name, user in ["r1", "r2", "r1", "s2"]]
+    used = [await directory.claim_round(name, user, 60) for name, user in ["r1", "r2", "r1", "s2"]]
     assert used == [True, False, True, True]
 
 
 async def test_a_round_that_nobody_can_bring_back_is_forgotten(folder, tmp_path):
-    await folder.use_round("old", "1", -1)
-    await folder.use_round("new", "1", 60)
+    await folder.claim_round("old", "1", -1)
+    await folder.claim_round("new", "1", 60)
     folder._rounds._swept -= 61
-    assert await folder.use_round("other", "1", 60)
+    assert await folder.claim_round("other", "1", 60)
     assert sorted(place.name for place in (tmp_path / "rounds").iterdir()) == ["new", "other"]
 
 
 async def test_a_round_stays_used_when_the_clock_goes_forward_and_back(folder, monkeypatch):
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
-    await folder.use_round("used", "1", 60)
+    await folder.claim_round("used", "1", 60)
     now += 3600
     folder._rounds._swept -= 61
-    await folder.use_round("other", "1", 60)
+    await folder.claim_round("other", "1", 60)
     now -= 3600
-    assert not await folder.use_round("used", "2", 60)
+    assert not await folder.claim_round("used", "2", 60)
     assert await folder.homes() == []
 
 
@@ -174,12 +174,12 @@ async def test_a_session_that_is_released_is_for_whoever_is_asked(directory):
     async with trio.open_nursery() as nursery:
         await nursery.start(directory.listen, "one", echo, Lease())
         await directory.create(ONE, b"it")
-        await directory.hold(ONE, {"1": StoredHeldMessage(b"held", 60)}, ())
+        await directory.append_held(ONE, {"1": StoredHeldMessage(b"held", 60)}, ())
         for _ in range(2):  # what was done already may be said once more
             await directory.release([ONE, SessionClaim("unknown", "one")])
         with pytest.raises(FencedError):
             await directory.update(ONE, b"late")
-        owner = (await directory.look("s")).ownership.home
+        owner = (await directory.get("s")).ownership.home
         assert await directory.dial(owner) is None
         claimed = [await directory.claim("s", owner, home) for home in ("two", "three")]
         assert [kept.ownership.home for kept in claimed] == ["two"] * 2
@@ -191,20 +191,23 @@ async def test_a_session_that_is_released_is_for_whoever_is_asked(directory):
 async def test_what_is_held_for_a_client_goes_with_its_session(directory, monkeypatch, autojump_clock):
     await directory.create(ONE, b"it")
     monkeypatch.setattr(time, "monotonic", trio.current_time)
-    await directory.hold(ONE, {"1": StoredHeldMessage(b"a", 60), "2": StoredHeldMessage(b"b", 60)}, ())
+    await directory.append_held(ONE, {"1": StoredHeldMessage(b"a", 60), "2": StoredHeldMessage(b"b", 60)}, ())
     await trio.sleep(10)
-    await directory.hold(ONE, {"3": StoredHeldMessage(b"c", 60)}, ("2", "7"))
+    await directory.append_held(ONE, {"3": StoredHeldMessage(b"c", 60)}, ("2", "7"))
     await directory.update(ONE, b"new")
     claimed = await directory.claim("s", "one", "two")
-    assert claimed == await directory.look("s")
+    assert claimed == await directory.get("s")
     assert {name: each.data for name, each in claimed.held.items()} == {"1": b"a", "3": b"c"}
     assert [each.seconds for each in claimed.held.values()] == pytest.approx([50, 60], abs=0.1)
-    for late in (directory.hold(ONE, {"4": StoredHeldMessage(b"d", 60)}, ()), directory.take(ONE, ("1",))):
+    for late in (
+        directory.append_held(ONE, {"4": StoredHeldMessage(b"d", 60)}, ()),
+        directory.pop_held(ONE, ("1",)),
+    ):
         with pytest.raises(FencedError):
             await late
     for _ in range(2):
-        await directory.take(claimed.ownership, ("1",))
-        assert [*(await directory.look("s")).held] == ["3"]
+        await directory.pop_held(claimed.ownership, ("1",))
+        assert [*(await directory.get("s")).held] == ["3"]
 
 
 async def test_what_an_ended_process_had_is_forgotten_in_time(directory, autojump_clock):
@@ -213,9 +216,9 @@ async def test_what_an_ended_process_had_is_forgotten_in_time(directory, autojum
         await nursery.start(directory.listen, "two", echo, Lease())
         await directory.create(OTHER, b"it")
         for _ in range(11):
-            assert await directory.look("s") == StoredSession(ONE, b"it")
-            await directory.tend([], 10)
+            assert await directory.get("s") == StoredSession(ONE, b"it")
+            await directory.maintain([], 10)
             await trio.sleep(1)
-        await directory.tend([], 10)
-        assert [await directory.look(name) for name in "st"] == [None, StoredSession(OTHER, b"it")]
+        await directory.maintain([], 10)
+        assert [await directory.get(name) for name in "st"] == [None, StoredSession(OTHER, b"it")]
         nursery.cancel_scope.cancel()

@@ -55,7 +55,7 @@ async def test_an_answer_to_what_the_old_one_has_asked_is_its_own(way, autojump_
         asking = call(session, "ask")
         question = await asking.message()
         directory.lapse(buses[0].node.home)
-        monkeypatch.setattr(directory, "look", None)  # nobody is asked
+        monkeypatch.setattr(directory, "get", None)  # nobody is asked
         await at(session, probes[way]).answer(question["id"], ANSWER).ended()
         assert "Ada" in text(await asking.message())
 
@@ -82,7 +82,7 @@ async def test_where_nobody_can_be_asked_it_ends_all_the_same(way, autojump_cloc
             raise OSError("it is down")
 
         with monkeypatch.context() as patch:
-            patch.setattr(directory, "look", fail)
+            patch.setattr(directory, "get", fail)
             assert (await at(session, probes[way]).delete().ended()).status == 204
         await quiet(buses)
         assert not buses[0].sessions
@@ -98,7 +98,7 @@ async def test_where_it_cannot_be_known_who_has_asked_the_client_is_told(way, au
         async def fail(*_):
             raise OSError("it is down")
 
-        monkeypatch.setattr(directory, "look", fail)
+        monkeypatch.setattr(directory, "get", fail)
         answered = await at(session, probes[way]).answer(1, ANSWER).ended()
         assert (answered.status, answered.headers["retry-after"]) == (503, "1")
 
@@ -122,7 +122,7 @@ async def test_it_ends_in_order_though_nobody_has_the_session_any_more(autojump_
         async def look(_):
             hand_over.begin()  # it is told to end while it asks
 
-        monkeypatch.setattr(directory, "look", look)
+        monkeypatch.setattr(directory, "get", look)
         await at(session, probes[0]).answer(1, ANSWER).ended()
         with trio.fail_after(60):
             await hand_over.wait_none()
@@ -133,5 +133,5 @@ async def test_it_does_not_take_over_what_it_believes_to_have(autojump_clock, mo
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         session = await taken_over(directory, buses, probes, monkeypatch)
         await directory.release([directory._kept[session.id].ownership])
-        monkeypatch.setattr(buses[0].node.records, "heed", lambda *_: None)
+        monkeypatch.setattr(buses[0].node.records, "check_for_takeovers", lambda *_: None)
         assert (await at(session, probes[0]).answer(1, ANSWER).ended()).status == 503

@@ -58,7 +58,7 @@ async def test_what_may_have_been_kept_is_said_once(done, autojump_clock, monkey
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         with monkeypatch.context() as patch:
-            unanswered(patch, "hold", buses[0].node.home, done=done)
+            unanswered(patch, "append_held", buses[0].node.home, done=done)
             receipts = say(buses[0], 1)
             await quiet(buses)
             await take_over(directory, buses, probes[1], session)
@@ -78,7 +78,7 @@ async def test_what_was_being_taken_out_to_be_sent_is_said_once(done, autojump_c
         receipts = say(buses[0], 1)
         await quiet(buses)
         with monkeypatch.context() as patch:
-            unanswered(patch, "take", buses[0].node.home, done=done)
+            unanswered(patch, "pop_held", buses[0].node.home, done=done)
             old = await session.get().begun()
             await quiet(buses)
             await take_over(directory, buses, probes[1], session)
@@ -116,7 +116,7 @@ async def test_nobody_says_what_yet_another_process_may_have_found(autojump_cloc
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         with monkeypatch.context() as patch:
-            unanswered(patch, "hold", buses[0].node.home, done=False)
+            unanswered(patch, "append_held", buses[0].node.home, done=False)
             receipts = say(buses[0], 1)
             await take_over(directory, buses, probes[1], session)
         directory.lapse(buses[1].node.home)
@@ -177,7 +177,7 @@ async def test_what_is_for_a_session_that_has_ended_there_ends_as_well(autojump_
     async with open_buses(make, directory=directory) as (buses, probes):
         session = await probes[0].initialize()
         with monkeypatch.context() as patch:
-            unanswered(patch, "hold", buses[0].node.home, done=False)
+            unanswered(patch, "append_held", buses[0].node.home, done=False)
             receipts = say(buses[0], 1)
             await take_over(directory, buses, probes[1], session)
         await at(session, probes[1]).delete().ended()
@@ -310,7 +310,7 @@ async def test_nothing_is_kept_of_it_before_it_has_heard_that_it_was_taken_over(
         await take_over(directory, buses, probes[1], session)
         await at(session, probes[1]).delete().ended()
         await quiet(buses)
-        records.heed(old, SessionClaim(old.id, buses[1].node.home, 2))
+        records.check_for_takeovers(old, SessionClaim(old.id, buses[1].node.home, 2))
         with pytest.raises(ServerOverloaded):
             await records.keep(old)
         assert (directory._kept, records.ownerships) == ({}, [])
@@ -339,7 +339,7 @@ async def test_what_is_due_is_kept_before_it_is_let_go_of_unless_somebody_else_h
             await trio.sleep(5.2)  # each tries once a second, and neither at this moment
             assert not ended.is_set()
             if lost:
-                records.heed(here, SessionClaim(here.id, buses[1].node.home, 2))
+                records.check_for_takeovers(here, SessionClaim(here.id, buses[1].node.home, 2))
         with trio.fail_after(10):
             await ended.wait()
         assert (directory._kept[here.id].record == before) is lost

@@ -111,10 +111,10 @@ async def test_what_is_told_of_a_kind_that_is_not_known_is_discarded(autojump_cl
     async with open_buses(make) as (buses, probes):
         session = await probes[0].initialize()
         stream = await session.get().begun()
-        found = await buses[1].find_anywhere(session.id, None)
+        found = await buses[1].find_session(session.id, None)
         receipts = [found.notify(SAID, {"number": 1})]
         tell = messages.SendToSession(session.id, "a newer kind", "notifications/newer", b"{}", None, None)
-        receipts.append(buses[1].ledger.enter("notifications/newer"))
+        receipts.append(buses[1].ledger.emit("notifications/newer"))
         found._teller._send(receipts[1], tell)
         receipts.append(found.notify(SAID, {"number": 2}))
         await quiet(buses)
@@ -131,7 +131,7 @@ async def test_a_session_that_another_version_keeps_is_not_said_to_be_nobodys(wh
         newer = encode(msgspec.structs.replace(decode_record(kept.record), **what))
         directory._kept[session.id] = attrs.evolve(kept, record=newer)
         with pytest.raises(ServerOverloaded, match="another version"):
-            await buses[1].find_anywhere(session.id, None)
+            await buses[1].find_session(session.id, None)
 
 
 async def test_a_list_that_is_not_known_has_changed_for_nobody(autojump_clock):

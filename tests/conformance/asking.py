@@ -151,10 +151,10 @@ async def test_input_required_result_list_roots(ctx: Context) -> str:
 
 async def test_input_required_result_request_state(ctx: Context) -> str | InputRequired:
     """Ask in so many words, and be called again with a state."""
-    if ctx.input_state is None:
+    if ctx.round_state is None:
         return InputRequired({"confirm": Elicit("Please confirm", Confirmation)}, state={"rounds": 1})
     answer = await ctx.elicit("Please confirm", Confirmation, key="confirm")
-    return f"state-ok: {ctx.input_state['rounds']} round, {_told(answer)}"
+    return f"state-ok: {ctx.round_state['rounds']} round, {_told(answer)}"
 
 
 async def test_input_required_result_multiple_inputs(ctx: Context) -> str:

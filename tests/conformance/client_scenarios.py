@@ -54,7 +54,9 @@ async def find_revision(url: str) -> None:
 async def answer(url: str) -> None:
     """Call each tool, and answer what it asks."""
     capabilities: dict[str, Any] = {"elicitation": {}}
-    async with connect_http(url, revision=REVISION, capabilities=capabilities, on_question=accept) as client:
+    async with connect_http(
+        url, revision=REVISION, capabilities=capabilities, on_input_request=accept
+    ) as client:
         for tool in await client.list_tools():
             await client.call_tool(tool["name"])
 

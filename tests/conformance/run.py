@@ -61,7 +61,7 @@ def judge(revision: str) -> list[Scenario]:
     return _judge(_run, SELECTIONS[revision])
 
 
-def judge_client(revision: str) -> list[Scenario]:
+def validate_client(revision: str) -> list[Scenario]:
     """Run the suite's scenarios of `revision` that have a server for a client; raises what `judge` does."""
     return _judge(_run_clients, CLIENT_SELECTIONS[revision])
 
@@ -128,7 +128,7 @@ def main(revisions: tuple[str, ...], *, forward_all: bool) -> None:
     runs = {revision: partial(judge, revision) for revision in revisions}
     if not forward_all:
         runs |= {
-            f"{revision}, clients": partial(judge_client, revision)
+            f"{revision}, clients": partial(validate_client, revision)
             for revision in revisions
             if revision in CLIENT_SELECTIONS
         }

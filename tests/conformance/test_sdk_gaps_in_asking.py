@@ -9,7 +9,7 @@ import pytest
 from mcpbus import Context, ProtocolError, Server
 from mcpbus.asking import InputTimeoutError, InputUnavailableError, InvalidInputError
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 from tests.conformance.sessions import initialize, opened, post
 
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -109,7 +109,7 @@ async def test_nothing_is_asked_of_a_client_before_it_is_initialized(revision, a
     async with opened(server) as (bus, probe):
         session = await initialize(probe, revision, {"roots": {}}, initialized=False)
         call = post(probe, session, "tools/call", {"name": "tool"})
-        await settle(bus)
+        await wait_until_idle(bus)
         assert call.messages == []
         await probe.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, session).ended()
         question = await call.message()
@@ -137,7 +137,7 @@ async def test_a_question_that_waits_for_initialized_ends_with_its_session(autoj
     async with opened(server) as (bus, probe):
         session = await initialize(probe, "2025-11-25", {"roots": {}}, initialized=False)
         call = post(probe, session, "tools/call", {"name": "tool"})
-        await settle(bus)
+        await wait_until_idle(bus)
         await probe.send("DELETE", headers=session).ended()
         answer = await call.ended()
         # Its client has left, and would take an error for that of another session.

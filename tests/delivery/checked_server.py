@@ -25,7 +25,7 @@ LIMITS: Final = Limits(
     idle_timeout=20 * PATIENCE,
     initialize_timeout=5 * PATIENCE,
     abandoned_timeout=PATIENCE,
-    ask_timeout=5 * PATIENCE,
+    input_timeout=5 * PATIENCE,
     held_timeout=5 * PATIENCE,
     keep_alive=1.0,
     write_deadline=PATIENCE,
@@ -63,7 +63,7 @@ class Journal:
                 still.append((name, receipt))
             else:
                 reason = None if fate.reason is None else fate.reason.name
-                self._write({"settled": name, "fate": fate.verdict.value, "reason": reason})
+                self._write({"settled": name, "fate": fate.kind.value, "reason": reason})
         self._open = still
 
     def end(self, bus: Any) -> None:
@@ -130,10 +130,10 @@ async def quiet(ctx: Context) -> int:
 async def main() -> None:
     """Serve over HTTP until the end of the input: this server, or a proxy of one at a URL."""
     store = MemoryEventStore(max_items=5_000) if "store" in sys.argv else None
-    options = ServeOptions(write_deadline_seconds=PATIENCE)
+    options = ServeOptions(write_deadline=PATIENCE)
     served = Proxy(sys.argv[-1]) if "proxy" in sys.argv else server
     async with (
-        served.open(limits=LIMITS, event_store=store, drain_seconds=2) as bus,
+        served.open(limits=LIMITS, event_store=store, drain_timeout=2) as bus,
         trio.open_nursery() as nursery,
     ):
 
@@ -149,7 +149,7 @@ async def main() -> None:
 
 async def over_stdio() -> None:
     """Serve over standard input and output."""
-    async with server.open(limits=LIMITS, drain_seconds=2) as bus:
+    async with server.open(limits=LIMITS, drain_timeout=2) as bus:
         await bus.stdio()
     journal.end(bus)
 

@@ -81,7 +81,7 @@ def test_an_option_that_is_not_there_is_found(monkeypatch):
 
 
 def test_whoever_sends_the_signal_waits_longer_than_the_server_drains(monkeypatch):
-    default = inspect.signature(Server.open).parameters["drain_seconds"].default
+    default = inspect.signature(Server.open).parameters["drain_timeout"].default
     pod = yaml.safe_load(fenced(PAGE, "yaml")[1].text)["spec"]["template"]["spec"]
     (sleep,) = [
         int(word) for word in container()["lifecycle"]["preStop"]["exec"]["command"] if word.isdigit()

@@ -34,7 +34,7 @@ class Books(Ledger):
 
 
 services.Ledger = Books
-server = Server("chaos", state_keys=[bytes(32)])
+server = Server("chaos", secret_keys=[bytes(32)])
 
 
 @server.tool
@@ -67,7 +67,7 @@ async def ask(ctx: Context, text: str) -> str:
 async def reach(ctx: Context, session: str, text: str) -> str:
     """Say it on the GET stream of another client, wherever that has its session, if that can be known now."""
     with suppress(ServerOverloaded):
-        found = await ctx.bus.find_anywhere(session, None)
+        found = await ctx.bus.find_session(session, None)
         if found is not None:
             found.notify("notifications/said", {"text": text})
     return text
@@ -80,4 +80,4 @@ if __name__ == "__main__":
     else:
         link, advertise = places
         cluster = RedisReplicas(what, link=link, advertise=advertise, lease=1.0)
-        server.run(bind="127.0.0.1:0", cluster=cluster, options=ServeOptions(drain_seconds=2.0))
+        server.run(bind="127.0.0.1:0", cluster=cluster, options=ServeOptions(drain_timeout=2.0))

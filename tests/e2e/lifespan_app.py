@@ -87,6 +87,6 @@ async def later(seconds: float) -> str:
 if __name__ == "__main__":
     limits = Limits(write_deadline=float(DEADLINE), outbox_bytes=64 * 1024 * 1024)
     if TRANSPORT == "stdio":
-        server.run("stdio", limits=limits, drain_seconds=float(DRAIN))
+        server.run("stdio", limits=limits, drain_timeout=float(DRAIN))
     else:
-        server.run("http", bind=TRANSPORT, limits=limits, options=ServeOptions(drain_seconds=float(DRAIN)))
+        server.run("http", bind=TRANSPORT, limits=limits, options=ServeOptions(drain_timeout=float(DRAIN)))

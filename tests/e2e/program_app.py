@@ -98,7 +98,7 @@ app = server.asgi()
 
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
-        server.run("stdio", drain_seconds=3600)  # what it would wait for has to fail
+        server.run("stdio", drain_timeout=3600)  # what it would wait for has to fail
     else:
         from mcpbus import ServeOptions
         from mcpbus.core import hub
@@ -107,5 +107,5 @@ if __name__ == "__main__":
         # A client that reads gets the last words, however seldom this process has a turn.
         if sys.argv[4:] == ["patient"]:
             run._LAST_WORDS_SECONDS = hub._FLUSH_SECONDS = 3600
-        options = ServeOptions(drain_seconds=float(sys.argv[2]), write_deadline_seconds=3600)
+        options = ServeOptions(drain_timeout=float(sys.argv[2]), write_deadline=3600)
         server.run("http", bind=sys.argv[3], options=options)

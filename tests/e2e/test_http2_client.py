@@ -45,7 +45,7 @@ async def served():
         return "told"
 
     options = ServeOptions(certfile=str(CERTIFICATE), keyfile=str(CERTIFICATE))
-    async with server.open(drain_seconds=0) as bus, trio.open_nursery() as nursery:
+    async with server.open(drain_timeout=0) as bus, trio.open_nursery() as nursery:
 
         async def serve(task_status):
             await bus.serve(bind="127.0.0.1:0", options=options, task_status=task_status)

@@ -123,7 +123,7 @@ async def test_the_books_balance_on_the_page_and_what_never_was_is_there_with_0(
 
 async def test_a_limit_that_was_reached_is_there_by_its_name(autojump_clock):
     async with open_bus(make_server()) as bus:
-        bus.reached.note("max_sessions", "somebody", "one was refused")
+        bus.limit_monitor.note("max_sessions", "somebody", "one was refused")
         assert read(exposition(bus.statistics()))["mcpbus_limits_reached_total", "max_sessions"] == 1
 
 
@@ -167,7 +167,7 @@ async def test_that_they_can_be_read_from_elsewhere_is_told(bind, is_told, caplo
 
 async def test_readers_who_stall_hold_up_neither_calls_nor_the_end(caplog):
     caplog.set_level(logging.INFO, "mcpbus")
-    shutdown, options = trio.Event(), ServeOptions(drain_seconds=4 * DEADLINE)
+    shutdown, options = trio.Event(), ServeOptions(drain_timeout=4 * DEADLINE)
     with trio.fail_after(DEADLINE):
         async with make_server().open() as bus, trio.open_nursery() as nursery:
             start = partial(bus.serve, bind="127.0.0.1:0", metrics="127.0.0.1:0", options=options)

@@ -14,7 +14,7 @@ LIMITS = Limits(
     max_sessions=20,
     max_requests=20,
     max_listens=20,
-    max_parked=20,
+    max_suspended_calls=20,
     max_running_tasks=20,
     max_tasks=30,
     task_bytes=100_000,
@@ -160,7 +160,7 @@ OF_CONNECTIONS = [connections, connections_at_work, halves_of_heads]
 
 
 def make_server(release, **options):
-    server = Server("two", version="1", threads=10, **options)
+    server = Server("two", version="1", max_threads=10, **options)
 
     @server.tool
     async def hold() -> None:

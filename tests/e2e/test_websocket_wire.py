@@ -171,7 +171,7 @@ async def served(http=None, limits=None, **options):
     ended, shutdown, stopped = trio.Event(), trio.Event(), trio.Event()
     with trio.fail_after(60):
         async with (
-            make_server(ended).open(limits=limits, drain_seconds=0) as bus,
+            make_server(ended).open(limits=limits, drain_timeout=0) as bus,
             trio.open_nursery() as nursery,
         ):
 
@@ -239,7 +239,7 @@ async def test_long_messages_pass_both_ways(carrier):
 @over
 async def test_pings_keep_the_connection_alive(carrier):
     async with (
-        served(websocket_ping_seconds=0.02) as server,
+        served(websocket_ping_interval=0.02) as server,
         server.connect(carrier) as client,
         trio.open_nursery() as nursery,
     ):
@@ -308,7 +308,7 @@ async def test_a_message_that_never_ends_ends_the_connection():
 
 @over
 async def test_a_shutdown_says_that_the_server_goes_away_and_waits_no_longer_than_it_may(carrier):
-    async with served(drain_seconds=0.1) as server, server.connect(carrier) as client:
+    async with served(drain_timeout=0.1) as server, server.connect(carrier) as client:
         await client.initialize()
         await client.ask(call("hang", 1))
         server.shutdown.set()
@@ -322,7 +322,7 @@ async def test_a_shutdown_says_that_the_server_goes_away_and_waits_no_longer_tha
 
 @over
 async def test_an_idle_connection_does_not_delay_a_shutdown(carrier):
-    async with served(drain_seconds=3600) as server, server.connect(carrier) as client:
+    async with served(drain_timeout=3600) as server, server.connect(carrier) as client:
         await client.initialize()
         server.shutdown.set()
         end = await client.next()

@@ -225,9 +225,9 @@ class AsgiOnly:
 @asynccontextmanager
 async def serving(server, *, limits=None, options=None, **http):
     """Serve `server` on a free port until the block ends, which no open request delays."""
-    async with server.open(limits=limits, drain_seconds=0) as bus, trio.open_nursery() as nursery:
+    async with server.open(limits=limits, drain_timeout=0) as bus, trio.open_nursery() as nursery:
         deadline = bus.limits.write_deadline
-        options = attrs.evolve(options or ServeOptions(write_deadline_seconds=deadline), bind="127.0.0.1:0")
+        options = attrs.evolve(options or ServeOptions(write_deadline=deadline), bind="127.0.0.1:0")
 
         async def serve(task_status):
             app = bus.asgi(**http)

@@ -8,7 +8,7 @@ import trio
 from mcpbus import Context, Server
 from mcpbus.cluster import RedisReplicas
 
-server = Server("workers", state_keys=[bytes(32)])
+server = Server("workers", secret_keys=[bytes(32)])
 
 
 @server.tool

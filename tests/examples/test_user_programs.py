@@ -104,7 +104,7 @@ def command(seconds):
 
 @pytest.mark.parametrize("consents", [True, False])
 async def test_a_job_runs_if_its_user_wants_it(consents, load):
-    async def on_question(method, params):
+    async def on_input_request(method, params):
         return {"action": "accept", "content": {"value": consents}}
 
     lines = []
@@ -116,7 +116,7 @@ async def test_a_job_runs_if_its_user_wants_it(consents, load):
     capabilities = {"elicitation": {"form": {}}}
     async with (
         open_bus(load("jobs").server) as bus,
-        bus.connect(capabilities=capabilities, on_question=on_question) as client,
+        bus.connect(capabilities=capabilities, on_input_request=on_input_request) as client,
     ):
         result = await client.call_tool("run", command(0), on_notification=on_notification, log_level="info")
     assert result.get("isError", False) is not consents
@@ -124,14 +124,14 @@ async def test_a_job_runs_if_its_user_wants_it(consents, load):
 
 
 async def test_a_job_says_what_it_says_while_it_runs_and_ends_with_its_call(load):
-    async def on_question(method, params):
+    async def on_input_request(method, params):
         return {"action": "accept", "content": {"value": True}}
 
     capabilities = {"elicitation": {"form": {}}}
     with trio.fail_after(DEADLINE):
         async with (
             open_bus(load("jobs").server) as bus,
-            bus.connect(capabilities=capabilities, on_question=on_question) as client,
+            bus.connect(capabilities=capabilities, on_input_request=on_input_request) as client,
         ):
             with trio.CancelScope() as scope:
 

@@ -197,7 +197,7 @@ PLACES = {
     "few listens": Place(http=_SMALL, limits={"max_listens": 1}),
     "brief": Place(
         http=_SMALL,
-        limits={"keep_alive": 2.0, "body_timeout": 2.0, "abandoned_timeout": 1.0, "ask_timeout": 3.0},
+        limits={"keep_alive": 2.0, "body_timeout": 2.0, "abandoned_timeout": 1.0, "input_timeout": 3.0},
     ),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import trio
 
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 from tests.exchanges.clients import over_asgi
 from tests.exchanges.house import House
 from tests.exchanges.responses import Names, Response, outcome_of, shorten
@@ -148,7 +148,7 @@ async def play(exchange: Exchange, doors: Doors, way: Way) -> dict[str, Any]:
         player = Player(house, await doors.sender(way), nursery)
         for step in exchange.steps:
             await player.take(step)
-        await settle(house.bus)
+        await wait_until_idle(house.bus)
         quiet = {step.label for step in exchange.steps if isinstance(step, Send) and step.quiet}
         responses = {label: each for label, each in player.responses.items() if label not in quiet}
         result: dict[str, Any] = {"responses": {label: outcome_of(each) for label, each in responses.items()}}
@@ -175,11 +175,11 @@ async def play(exchange: Exchange, doors: Doors, way: Way) -> dict[str, Any]:
 async def _end(house: House, memory: Memory) -> None:
     """End the handlers and the sessions, of which the next client of the house is to see nothing."""
     house.go.set()
-    await settle(house.bus)
+    await wait_until_idle(house.bus)
     for identity in memory.sessions:
         await over_asgi(house.app, delete(mcp_session_id=identity), Response("end", []), "whole")
     await trio.sleep(1)
-    await settle(house.bus)
+    await wait_until_idle(house.bus)
 
 
 def _fates(house: House) -> dict[str, int]:

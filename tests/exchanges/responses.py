@@ -67,7 +67,7 @@ class Response(Recording):
         """
         named = dict(self.fields)
         kind = next((kind for kind in ("content-length", "transfer-encoding") if kind in named), "close")
-        kind = "stream" if self.streams and kind != "close" else kind
+        kind = "stream" if self.is_stream and kind != "close" else kind
         return f"{kind} {named.get('connection', 'keep-alive').lower()}"
 
 
@@ -142,7 +142,7 @@ def outcome_of(response: Response) -> dict[str, Any]:
     found: dict[str, Any] = {"status": response.status, "ends": response.ending}
     fields = sorted(field for field in response.fields if field[0] not in TRANSPORT_FIELDS)
     found["fields"] = [f"{name}: {value}" for name, value in fields]
-    if response.streams:
+    if response.is_stream:
         found["events"] = events_of(response.body)
     elif response.body:
         try:

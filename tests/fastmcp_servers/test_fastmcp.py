@@ -49,7 +49,7 @@ async def answer(method, _params):
 async def hosted(revision, loop, server=fast.mcp):
     async with (
         mcpbus.host(server, loop=loop).open() as bus,
-        bus.connect(revision=revision, capabilities={"elicitation": {}}, on_question=answer) as client,
+        bus.connect(revision=revision, capabilities={"elicitation": {}}, on_input_request=answer) as client,
     ):
         yield client
 

@@ -10,7 +10,7 @@ from faults import FAULTS
 from ways import LEGACY, MODERN, WAYS
 
 from mcpbus import Server
-from mcpbus.testing import open_bus, settle
+from mcpbus.testing import open_bus, wait_until_idle
 
 
 class Faulty:
@@ -75,7 +75,7 @@ async def test_a_fault_of_a_handler_is_its_calls(way, revision, caplog):
                     assert bus.statistics().requests == 1, (kind, late)
                 faulty.go_on.set()
             assert [said(response) for response in held] == ["held"]
-            await settle(bus)
+            await wait_until_idle(bus)
             now = bus.statistics()
             assert (now.requests, dict(now.pending), now.actors) == (0, {}, now.sessions)
             assert now.tasks <= 1, "a task besides the clock's"

@@ -64,10 +64,10 @@ class Client:
     async def run_raw(self, method: str, **params: Any) -> bytes:
         context, handler = self.begin(method, **params)
         bus: Any = SimpleNamespace(
-            tails=self.server.tails,
+            result_suffixes=self.server.tails,
             clock=float,
             limits=Limits(),
-            reached=LimitMonitor(),
+            limit_monitor=LimitMonitor(),
             from_thread=FromThread(),
         )
         return await handler.run(CallActor(None, bus=bus, context=context, handler=handler))

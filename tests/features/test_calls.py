@@ -27,7 +27,7 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_says_otherwise(server
 
 
 async def test_as_many_threads_as_the_server_has_run_at_once(connect):
-    server, release = Server("s", threads=2), threading.Event()
+    server, release = Server("s", max_threads=2), threading.Event()
     server.add_tool(lambda: release.wait(60), name="work")
     client = connect(server)
     async with trio.open_nursery() as nursery:

@@ -339,7 +339,7 @@ def test_a_provider_that_depends_on_itself_is_refused(server):
 
 
 async def test_what_is_opened_is_closed_though_all_threads_wait_for_that():
-    server, pool = Server("s", threads=1), threading.Semaphore(1)
+    server, pool = Server("s", max_threads=1), threading.Semaphore(1)
     entered, waiting, go = trio.Event(), threading.Event(), trio.Event()
 
     def connection():

@@ -6,7 +6,7 @@ from mcpbus import DELIVERED, RegistrationError, Server
 from mcpbus.features.tool import tool
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
 from mcpbus.protocol.revisions import LATEST_LEGACY
-from mcpbus.testing import open_bus, settle
+from mcpbus.testing import open_bus, wait_until_idle
 
 LEGACY = LATEST_LEGACY.name
 
@@ -166,7 +166,7 @@ async def test_what_a_session_hides_while_it_registers_is_never_offered(autojump
 
     async with open_bus(server) as bus, bus.connect(revision=LEGACY) as client:
         assert [tool["name"] for tool in await client.list_tools()] == ["read"]
-        await settle(bus)
+        await wait_until_idle(bus)
         assert bus.statistics().emitted == 2  # the answers to initialize and to tools/list
 
 

@@ -329,7 +329,7 @@ def ask_and_wait(server: Server):
 def ask_and_come_back(server: Server):
     @server.on_request("com.example/name")
     async def name(ctx: Context) -> dict[str, str] | InputRequired:
-        if ctx.input_state is None:
+        if ctx.round_state is None:
             return InputRequired({"name": Elicit("Your name?", str)}, state="asked")
         answers = await ctx.ask_all({"name": Elicit("Your name?", str)})
         return {"name": answers["name"].data}
@@ -344,9 +344,11 @@ async def test_the_client_is_asked_in_the_legacy_era_alone(register: Any):
         return {"action": "accept", "content": {"value": "Ann"}}
 
     able = {"elicitation": {}}
-    async with open_client(server, revision="2025-11-25", capabilities=able, on_question=answer) as client:
+    async with open_client(
+        server, revision="2025-11-25", capabilities=able, on_input_request=answer
+    ) as client:
         assert own(await client.request("com.example/name")) == {"name": "Ann"}
-    async with open_client(server, capabilities=able, on_question=answer) as client:
+    async with open_client(server, capabilities=able, on_input_request=answer) as client:
         assert (await refusal(client.request("com.example/name"))).code == -32603
 
 

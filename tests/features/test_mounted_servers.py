@@ -16,7 +16,7 @@ from mcpbus import (
     Server,
     SyncContext,
 )
-from mcpbus.testing import open_bus, open_client, settle
+from mcpbus.testing import open_bus, open_client, wait_until_idle
 
 
 def holding(state):
@@ -306,12 +306,12 @@ async def test_its_hooks_hold_and_so_does_who_sees_what(autojump_clock):
         async with bus.connect(revision="2025-11-25", principal="ada") as ada:
             assert await names(ada, "tools") == ["w_now"]
             await ada.notify("notifications/acme")
-            await settle(bus)
+            await wait_until_idle(bus)
         async with bus.connect(principal="bob") as bob:
             assert await names(bob, "tools") == []
             with pytest.raises(ProtocolError, match="unknown tool"):
                 await bob.call_tool("w_now")
-        await settle(bus)
+        await wait_until_idle(bus)
     assert log == ["hello", "notifications/acme", "bye"]
 
 

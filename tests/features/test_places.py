@@ -113,7 +113,7 @@ def test_nobody_waits_for_whom_there_is_a_thread_and_nobody_is_remembered(limit,
 
 
 async def test_one_principals_functions_leave_a_thread_to_others():
-    server, release = Server("s", threads=10), threading.Event()
+    server, release = Server("s", max_threads=10), threading.Event()
     server.add_tool(lambda: release.wait(60), name="work")
     server.add_tool(lambda: "done", name="quick")
     async with (
@@ -130,10 +130,10 @@ async def test_one_principals_functions_leave_a_thread_to_others():
             for _ in range(3):
                 result = await alice.call_tool("quick")
                 assert result["content"][0]["text"] == "done"
-        assert bus.statistics().limits_reached == {"threads": 6}
+        assert bus.statistics().limits_reached == {"max_threads": 6}
         release.set()
 
 
 def test_there_is_at_least_one():
     with pytest.raises(ValueError, match="at least 1"):
-        Server("s", threads=0)
+        Server("s", max_threads=0)

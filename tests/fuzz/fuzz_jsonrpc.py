@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpbus import Bus
 from mcpbus.stores import MemoryEventStore
-from mcpbus.testing import AsgiProbe, Recording, open_bus, open_probe, settle
+from mcpbus.testing import AsgiProbe, Recording, open_bus, open_probe, wait_until_idle
 from mcpbus.transports.lines import run_channel
 from tests.fuzz.fuzz_messages import (
     CAPABILITIES,
@@ -145,7 +145,7 @@ class Conversation:
             await self._open()
             for verb, *arguments in self.case.steps:
                 await getattr(self, verb)(*arguments)
-                await settle(self.bus)
+                await wait_until_idle(self.bus)
                 assert_balanced(self.bus)
             await trio.sleep(200)  # all that a request waits for has come by then, or never will
             self.judge()
@@ -161,7 +161,7 @@ class Conversation:
             name: await self.probe.initialize(name, capabilities=CAPABILITIES) for name in LEGACY
         }
         self.channel.say({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": HELLO})
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
         self.channel.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     # -- steps -----------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class Play:
             program=case.program, negotiates=case.negotiates, connections=case.connections, optional=True
         )
         with trio.move_on_after(case.seconds):
-            async with proxy.open(drain_seconds=1) as bus:
+            async with proxy.open(drain_timeout=1) as bus:
                 async with trio.open_nursery() as nursery:
                     for number in range(len(case.clients)):
                         nursery.start_soon(self.be_client, bus, number)
@@ -179,7 +179,7 @@ class Play:
             assert params["message"] == name, f"{name} is asked {params}"
             return {"action": "accept", "by": name}
 
-        given = {"capabilities": {"elicitation": {}}, "on_question": answer} if who.askable else {}
+        given = {"capabilities": {"elicitation": {}}, "on_input_request": answer} if who.askable else {}
         return bus.connect(revision=who.revision, principal=name if who.named else None, **given)
 
     async def call(self, client: Any, number: int, acts: list[str], end: str, patience: float) -> None:

@@ -16,9 +16,11 @@ BOUNDS = (
     LIMITS,
     attrs.evolve(LIMITS, outbox_items=1, outbox_bytes=400, held_items=0),
     attrs.evolve(
-        LIMITS, outbox_items=1000, outbox_bytes=10**6, held_items=100, max_parked=100, max_tasks=100
+        LIMITS, outbox_items=1000, outbox_bytes=10**6, held_items=100, max_suspended_calls=100, max_tasks=100
     ),
-    attrs.evolve(LIMITS, keep_alive=3, held_timeout=5, max_parked=1, max_running_tasks=1, write_deadline=10),
+    attrs.evolve(
+        LIMITS, keep_alive=3, held_timeout=5, max_suspended_calls=1, max_running_tasks=1, write_deadline=10
+    ),
 )
 
 

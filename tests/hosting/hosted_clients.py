@@ -36,7 +36,9 @@ async def hosted(server, revision=LEGACY, loop="asyncio", **options):
     person = Person()
     async with mcpbus.host(server, loop=loop, **options).open() as bus:
         capabilities = {"roots": {}, "elicitation": {}, "sampling": {}}
-        async with bus.connect(revision=revision, capabilities=capabilities, on_question=person) as client:
+        async with bus.connect(
+            revision=revision, capabilities=capabilities, on_input_request=person
+        ) as client:
             client.person, client.bus = person, bus
             yield client
 

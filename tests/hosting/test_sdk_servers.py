@@ -25,7 +25,7 @@ import mcpbus
 from mcpbus import ProtocolError, Reason
 from mcpbus.asyncio import to_asyncio
 from mcpbus.hosting.detect import find, is_foreign
-from mcpbus.testing import open_probe, settle
+from mcpbus.testing import open_probe, wait_until_idle
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
@@ -95,7 +95,7 @@ async def test_stray_messages_go_to_the_session_where_that_is_chosen(notes, loop
     async with mcpbus.host(notes, loop=loop, stray="session").open() as bus, open_probe(bus.asgi()) as probe:
         session = await probe.initialize(capabilities={"roots": {}})
         stream = session.get()
-        await settle(bus)
+        await wait_until_idle(bus)
         call = session.request("tools/call", {"name": "stray", "arguments": {}})
         line = await stream.message()
         question = await stream.message()
@@ -108,7 +108,7 @@ async def test_a_task_that_outlives_its_call_speaks_for_the_session(notes):
     async with mcpbus.host(notes).open() as bus, open_probe(bus.asgi()) as probe:
         session = await probe.initialize()
         stream = session.get()
-        await settle(bus)
+        await wait_until_idle(bus)
         await session.request("tools/call", {"name": "later", "arguments": {}}).reply()
         assert (await stream.message())["params"]["data"] == "later"
 
@@ -247,12 +247,12 @@ async def test_updates_reach_clients_that_subscribed_if_the_server_has_subscript
     async with mcpbus.host(server, loop=loop).open() as bus, open_probe(bus.asgi()) as probe:
         session = await probe.initialize()
         stream = session.get()
-        await settle(bus)
+        await wait_until_idle(bus)
         await session.request("tools/call", {"name": "update"}).reply()
         await session.request("resources/subscribe", {"uri": "note://a"}).reply()
         await session.request("tools/call", {"name": "update"}).reply()
         assert (await stream.message())["params"] == {"uri": "note://a"}
-        await settle(bus)
+        await wait_until_idle(bus)
         assert bus.statistics().discarded == {Reason.NOT_SUBSCRIBED: 1}
 
 
@@ -280,7 +280,7 @@ async def test_lists_that_change_within_a_request_of_2026_07_28_are_discarded_wi
 
     async with hosted(Server("s", on_call_tool=call_tool), MODERN, loop) as client:
         await client.call_tool("any")
-        assert client.bus.statistics().discarded == {Reason.ERA: 1}
+        assert client.bus.statistics().discarded == {Reason.NOT_IN_REVISION: 1}
 
 
 async def test_a_session_keeps_nothing_once_it_has_ended(notes, loop):
@@ -330,7 +330,7 @@ async def test_after_its_response_a_request_carries_nothing_more(loop):
             await speak()
         else:
             await to_asyncio(speak)
-        await settle(client.bus)
+        await wait_until_idle(client.bus)
         assert sum(client.bus.statistics().discarded.values()) == 1
 
 

@@ -103,7 +103,7 @@ class Served:
 
 @asynccontextmanager
 async def served(server=None, event_store=None, **options):
-    opening = (server or interop_server.make_server()).open(drain_seconds=0, event_store=event_store)
+    opening = (server or interop_server.make_server()).open(drain_timeout=0, event_store=event_store)
     async with opening as bus, trio.open_nursery() as nursery:
         scope = trio.CancelScope()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.client.oauth import authorization
-from mcpbus.client.oauth.authorization import belongs, code_challenge, judge_redirect, make_request
+from mcpbus.client.oauth.authorization import belongs, code_challenge, make_request, validate_redirect
 from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError
 from mcpbus.client.oauth.login import KnownClient
 from mcpbus.client.oauth.metadata import AuthorizationServer
@@ -101,15 +101,15 @@ def test_who_has_sent_the_person_back(issuer, iss, good):
     made = request(issuer)
     said = {"state": made.state, "code": "c0de"} | ({} if iss is None else {"iss": iss})
     if good:
-        assert judge_redirect(urlencode(said), made) == "c0de"
+        assert validate_redirect(urlencode(said), made) == "c0de"
         return
     with pytest.raises(LoginError) as raised:
-        judge_redirect(urlencode(said), made)
+        validate_redirect(urlencode(said), made)
     assert type(raised.value) is LoginError
     # Nor is an error shown that somebody else has made up.
     forged = {**said, "error": "access_denied", "error_description": "call 555-1234"}
     with pytest.raises(LoginError) as raised:
-        judge_redirect(urlencode(forged), made)
+        validate_redirect(urlencode(forged), made)
     assert type(raised.value) is LoginError
     assert "555" not in str(raised.value)
 
@@ -134,7 +134,7 @@ def test_what_belongs_to_no_login_of_ours(make):
     query = make(made.state)
     assert not belongs(query, made)
     with pytest.raises(LoginError, match="belongs to no login") as raised:
-        judge_redirect(query, made)
+        validate_redirect(query, made)
     assert "c0de" not in str(raised.value)
 
 
@@ -158,7 +158,7 @@ def test_states_are_compared_in_the_same_time_whatever_they_are(monkeypatch):
 def test_what_says_something_twice_says_nothing(more):
     made = request()
     with pytest.raises(LoginError, match="twice"):
-        judge_redirect(f"state={made.state}&code=c0de{more}", made)
+        validate_redirect(f"state={made.state}&code=c0de{more}", made)
 
 
 def test_what_the_issuer_or_the_person_refuses():
@@ -167,7 +167,7 @@ def test_what_the_issuer_or_the_person_refuses():
     with pytest.raises(
         LoginRefusedError, match=r"https://id\.example .*\(access_denied: not \ufffd\[31mtoday\)"
     ) as raised:
-        judge_redirect(urlencode(said), made)
+        validate_redirect(urlencode(said), made)
     assert raised.value.code == "access_denied"
 
 
@@ -175,7 +175,7 @@ def test_what_the_issuer_or_the_person_refuses():
 def test_who_comes_back_with_nothing(more):
     made = request()
     with pytest.raises(LoginError, match="no code"):
-        judge_redirect(f"state={made.state}{more}", made)
+        validate_redirect(f"state={made.state}{more}", made)
 
 
 @given(st.text())

@@ -8,11 +8,11 @@ import pytest
 from mcpbus.client.oauth.clients import (
     ClientIdentity,
     authenticated,
+    can_reuse_registration,
     check_issuer,
     find_client,
-    judge_registration,
-    may_go_on_as,
     registration,
+    validate_registration,
 )
 from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError
 from mcpbus.client.oauth.login import DOCUMENT, GIVEN, REGISTERED, KnownClient, Login
@@ -139,7 +139,7 @@ REGISTRATION = KnownClient("x", how=REGISTERED, redirect=BACK, scopes=("a", "b")
     ],
 )
 def test_when_one_may_go_on_as_a_client_that_has_registered(client, redirect, scopes, may):
-    assert may_go_on_as(client, redirect, scopes, 100.0) is may
+    assert can_reuse_registration(client, redirect, scopes, 100.0) is may
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ ASKED = registration("desk", ISSUER, BACK, ["a"], [])
 def test_as_which_client_one_has_registered(status, said, methods, client):
     issuer = attrs.evolve(ISSUER, methods=None if methods is None else tuple(methods))
     expected = attrs.evolve(client, how=REGISTERED, redirect=BACK, scopes=("a",))
-    assert judge_registration(status, said, ASKED, issuer) == expected
+    assert validate_registration(status, said, ASKED, issuer) == expected
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_as_which_client_one_has_registered(status, said, methods, client):
 )
 def test_who_may_not_register_is_told_what_to_do(status, said, code, why):
     with pytest.raises(LoginRefusedError, match=why) as raised:
-        judge_registration(status, said, ASKED, ISSUER)
+        validate_registration(status, said, ASKED, ISSUER)
     assert raised.value.code == code
     assert "client_id" in str(raised.value)
 
@@ -250,7 +250,7 @@ def test_who_may_not_register_is_told_what_to_do(status, said, code, why):
 )
 def test_what_no_client_can_be_made_of(said):
     with pytest.raises(LoginError):
-        judge_registration(201, said, ASKED, ISSUER)
+        validate_registration(201, said, ASKED, ISSUER)
 
 
 def test_how_a_client_says_who_it_is():

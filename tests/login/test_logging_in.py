@@ -666,7 +666,7 @@ async def test_a_stream_on_which_nobody_waits_logs_nobody_in_and_is_there_once_s
         ]
 
     world.net.hosts["mcp.example"] = serve_stream
-    async with world.connect(revision=OLD, on_question=lambda method, params: None) as client:
+    async with world.connect(revision=OLD, on_input_request=lambda method, params: None) as client:
         await call(client)
         await trio.sleep(10)
         assert tokens_of_streams()[-1] in world.issuer.tokens

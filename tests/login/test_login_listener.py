@@ -196,7 +196,7 @@ async def test_who_comes_back_and_does_not_stay_for_the_page_has_come_back():
     failure = LoginError("no")
     gone = []
 
-    def judge_alone(query):
+    def validate_alone(query):
         gone[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         gone[0].socket.close()
         return judge(query, failure=failure)
@@ -207,7 +207,7 @@ async def test_who_comes_back_and_does_not_stay_for_the_page_has_come_back():
         return b""
 
     with trio.fail_after(5):
-        judged, _ = await receive(None, leave, judge=judge_alone)
+        judged, _ = await receive(None, leave, judge=validate_alone)
     assert judged.failure is failure
 
 

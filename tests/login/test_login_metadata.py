@@ -9,11 +9,11 @@ from mcpbus.client.oauth.metadata import (
     choose_issuer,
     default_issuer,
     issuer_places,
-    judge_issuer,
-    judge_resource,
     resource_places,
     same_issuer,
     server_uri,
+    validate_issuer,
+    validate_resource,
 )
 
 URL = "https://mcp.example/tools/mcp"
@@ -112,7 +112,7 @@ def test_an_issuer_that_is_no_address_is_asked_nothing(issuer):
     ],
 )
 def test_a_server_may_be_the_resource_itself_or_lie_below_it(resource):
-    found = judge_resource({"resource": resource, "authorization_servers": [ID]}, PLACE, URL)
+    found = validate_resource({"resource": resource, "authorization_servers": [ID]}, PLACE, URL)
     assert found == ProtectedResource(resource, (ID,), None)
 
 
@@ -137,15 +137,15 @@ def test_a_server_may_be_the_resource_itself_or_lie_below_it(resource):
 )
 def test_what_is_said_of_another_server_is_not_believed(resource):
     with pytest.raises(MetadataError, match="of another server"):
-        judge_resource({"resource": resource, "authorization_servers": [ID]}, PLACE, URL)
+        validate_resource({"resource": resource, "authorization_servers": [ID]}, PLACE, URL)
 
 
 def test_a_server_with_a_query_is_the_one_of_that_query_or_lies_below_one_without():
     url = f"{URL}?tenant=a"
     for resource in (url, URL):
-        judge_resource({"resource": resource, "authorization_servers": [ID]}, PLACE, url)
+        validate_resource({"resource": resource, "authorization_servers": [ID]}, PLACE, url)
     with pytest.raises(MetadataError):
-        judge_resource({"resource": f"{URL}?tenant=b", "authorization_servers": [ID]}, PLACE, url)
+        validate_resource({"resource": f"{URL}?tenant=b", "authorization_servers": [ID]}, PLACE, url)
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,15 @@ def test_a_server_with_a_query_is_the_one_of_that_query_or_lies_below_one_withou
 )
 def test_what_a_server_must_say(document, why):
     with pytest.raises(MetadataError, match=why) as raised:
-        judge_resource(document, PLACE, URL)
+        validate_resource(document, PLACE, URL)
     assert PLACE in str(raised.value)
 
 
 def test_what_a_server_lists():
     document = {"resource": URL, "authorization_servers": [ID], "scopes_supported": ["b", "a", "b", 7]}
-    assert judge_resource(document, PLACE, URL).scopes == ("b", "a")
-    assert judge_resource({**document, "scopes_supported": []}, PLACE, URL).scopes == ()
-    assert judge_resource({**document, "scopes_supported": "b"}, PLACE, URL).scopes is None
+    assert validate_resource(document, PLACE, URL).scopes == ("b", "a")
+    assert validate_resource({**document, "scopes_supported": []}, PLACE, URL).scopes == ()
+    assert validate_resource({**document, "scopes_supported": "b"}, PLACE, URL).scopes is None
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_all_that_an_issuer_says_of_itself():
         "authorization_response_iss_parameter_supported": True,
         "client_id_metadata_document_supported": True,
     }
-    assert judge_issuer(document, WHERE, ID) == AuthorizationServer(
+    assert validate_issuer(document, WHERE, ID) == AuthorizationServer(
         ID,
         f"{ID}/token",
         "https://login.example/authorize?x=y",
@@ -221,7 +221,7 @@ def test_all_that_an_issuer_says_of_itself():
     [(None, False), ([], False), (["plain"], False), (["s256"], False), ("S256", False), (["S256"], True)],
 )
 def test_who_does_not_say_that_it_checks_codes_does_not(said, pkce):
-    assert judge_issuer({**ISSUER, "code_challenge_methods_supported": said}, WHERE, ID).pkce is pkce
+    assert validate_issuer({**ISSUER, "code_challenge_methods_supported": said}, WHERE, ID).pkce is pkce
 
 
 @pytest.mark.parametrize("said", ["true", 1, None, [True]])
@@ -231,7 +231,7 @@ def test_what_is_not_true_is_not_so(said):
         "authorization_response_iss_parameter_supported": said,
         "client_id_metadata_document_supported": said,
     }
-    issuer = judge_issuer(document, WHERE, ID)
+    issuer = validate_issuer(document, WHERE, ID)
     assert (issuer.says_itself, issuer.reads_documents) == (False, False)
 
 
@@ -253,7 +253,7 @@ def test_what_is_not_true_is_not_so(said):
 )
 def test_what_is_said_of_another_issuer_is_not_believed(said):
     with pytest.raises(MetadataError, match="of another issuer"):
-        judge_issuer({**ISSUER, "issuer": said}, WHERE, ID)
+        validate_issuer({**ISSUER, "issuer": said}, WHERE, ID)
 
 
 @pytest.mark.parametrize("name", [ID, f"{ID}/tenant"])
@@ -261,7 +261,7 @@ def test_a_slash_at_its_end_makes_no_other_issuer_and_its_own_way_to_write_it_co
     """Google's servers name theirs with one, and it calls itself by none; others are the other way round."""
     for said, named in ((name, f"{name}/"), (f"{name}/", name)):
         assert same_issuer(said, named)
-        assert judge_issuer({**ISSUER, "issuer": said}, WHERE, named).name == said
+        assert validate_issuer({**ISSUER, "issuer": said}, WHERE, named).name == said
 
 
 @pytest.mark.parametrize(
@@ -283,14 +283,14 @@ def test_a_slash_at_its_end_makes_no_other_issuer_and_its_own_way_to_write_it_co
 )
 def test_an_endpoint_is_https_or_on_this_machine(endpoint, address):
     with pytest.raises(MetadataError, match=endpoint) as raised:
-        judge_issuer({**ISSUER, endpoint: address}, WHERE, ID)
+        validate_issuer({**ISSUER, endpoint: address}, WHERE, ID)
     assert "\n" not in str(raised.value)
-    judge_issuer({**ISSUER, endpoint: "http://127.0.0.1:9000/x"}, WHERE, ID)
+    validate_issuer({**ISSUER, endpoint: "http://127.0.0.1:9000/x"}, WHERE, ID)
 
 
 def test_an_issuer_without_a_token_endpoint_is_none():
     with pytest.raises(MetadataError, match="no token_endpoint"):
-        judge_issuer({"issuer": ID}, WHERE, ID)
+        validate_issuer({"issuer": ID}, WHERE, ID)
 
 
 def test_what_a_server_of_2025_03_26_is_by_default():
@@ -303,6 +303,6 @@ def test_what_a_server_of_2025_03_26_is_by_default():
 def test_what_others_say_is_shown_without_what_steers_a_terminal_and_not_for_ever():
     said = "https://evil.example/\x1b]0;\u202e" + "x" * 1000
     with pytest.raises(MetadataError) as raised:
-        judge_issuer({**ISSUER, "issuer": said}, WHERE, ID)
+        validate_issuer({**ISSUER, "issuer": said}, WHERE, ID)
     assert not {"\x1b", "\u202e"} & {*str(raised.value)}
     assert len(str(raised.value)) < 1000

@@ -49,7 +49,7 @@ async def test_what_is_kept_for_one_account_is_none_of_another_one(tmp_path):
     assert [await store.load(URL) is None for store in stores] == [False, True, False, False, False]
     # Each has a turn of its own.
     with trio.fail_after(10):
-        async with stores[0].turn(URL), stores[2].turn(URL):
+        async with stores[0].lock(URL), stores[2].lock(URL):
             pass
 
 
@@ -67,7 +67,7 @@ async def test_one_at_a_time_sees_to_a_login_and_who_is_cancelled_is_followed_by
 
     async def visit(server, seconds):
         nonlocal there, most
-        async with store.turn(server):
+        async with store.lock(server):
             there += 1
             most = max(most, there)
             try:
@@ -84,7 +84,7 @@ async def test_one_at_a_time_sees_to_a_login_and_who_is_cancelled_is_followed_by
             await visit(URL, 100)
         await visit(URL, 0)
         # Two logins are two.
-        async with store.turn(URL):
+        async with store.lock(URL):
             await visit(f"{URL}/other", 0)
 
 
@@ -92,7 +92,7 @@ async def test_nobody_else_can_read_what_is_in_files(tmp_path):
     store = FileTokenStorage(tmp_path / "logins")
     mask = os.umask(0)
     try:
-        async with store.turn(URL):
+        async with store.lock(URL):
             await store.save(URL, b"s3cret")
     finally:
         os.umask(mask)
@@ -152,7 +152,7 @@ async def test_what_is_forgotten_is_so_though_a_program_was_killed_while_it_wrot
 async def test_a_folder_that_cannot_be_used_is_told(tmp_path):
     (tmp_path / "file").write_text("")
     store = FileTokenStorage(tmp_path / "file" / "logins")
-    for attempt in (store.load(URL), store.save(URL, b"x"), store.turn(URL).__aenter__()):
+    for attempt in (store.load(URL), store.save(URL, b"x"), store.lock(URL).__aenter__()):
         with pytest.raises(LoginError, match=f"{tmp_path}/file/logins"):
             await attempt
 
@@ -162,7 +162,7 @@ import sys, trio
 from mcpbus.client import FileTokenStorage
 
 async def main():
-    async with FileTokenStorage(sys.argv[1]).turn(sys.argv[2]):
+    async with FileTokenStorage(sys.argv[1]).lock(sys.argv[2]):
         print("mine", flush=True)
         await trio.sleep_forever()
 
@@ -178,13 +178,13 @@ async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_p
         other = await nursery.start(start)
         assert (await other.stdout.receive_some()).startswith(b"mine")
         with trio.move_on_after(0.3) as scope:
-            async with store.turn(URL):
+            async with store.lock(URL):
                 pass
         assert scope.cancelled_caught
         assert f"another program sees to the login at {URL}, and is waited for" in caplog.text
         other.kill()
         with trio.fail_after(30):
-            async with store.turn(URL):
+            async with store.lock(URL):
                 pass
 
 
@@ -206,10 +206,10 @@ async def test_a_system_without_locks_has_them_within_a_program(tmp_path, monkey
     seen = []
 
     async def visit():
-        async with store.turn(URL):
+        async with store.lock(URL):
             seen.append("visited")
 
-    async with trio.open_nursery() as nursery, store.turn(URL):
+    async with trio.open_nursery() as nursery, store.lock(URL):
         nursery.start_soon(visit)
         await trio.testing.wait_all_tasks_blocked()
         assert seen == []
@@ -227,7 +227,7 @@ async def test_a_folder_in_which_everybody_may_write_is_not_used(tmp_path):
     """Somebody else could put a login there, at whose issuer and as whom they like, or what is read without end."""
     tmp_path.chmod(0o1777)
     store = FileTokenStorage(tmp_path)
-    for attempt in (store.load(URL), store.save(URL, b"x"), store.turn(URL).__aenter__()):
+    for attempt in (store.load(URL), store.save(URL, b"x"), store.lock(URL).__aenter__()):
         with pytest.raises(LoginError, match=f"everybody may write into {tmp_path}.*chmod o-w"):
             await attempt
     assert [*tmp_path.iterdir()] == []
@@ -242,14 +242,14 @@ async def test_a_file_system_that_has_no_locks_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(file_store.fcntl, "flock", fail)
     with pytest.raises(LoginError, match=f"{tmp_path}: No locks available"):
-        async with FileTokenStorage(tmp_path).turn(URL):
+        async with FileTokenStorage(tmp_path).lock(URL):
             pass
 
 
 async def test_another_program_that_never_ends_is_not_waited_for_for_ever(tmp_path, autojump_clock):
     """It may have been stopped."""
-    async with FileTokenStorage(tmp_path).turn(URL):
+    async with FileTokenStorage(tmp_path).lock(URL):
         with pytest.raises(LoginError, match=f"another program has seen to the login at {URL} for .*end it"):
-            async with FileTokenStorage(tmp_path).turn(URL):
+            async with FileTokenStorage(tmp_path).lock(URL):
                 pass
     assert 300 < trio.current_time() < 3600

@@ -7,7 +7,13 @@ import pytest
 from mcpbus.client import ClientCredentials, OAuth
 from mcpbus.client.oauth.authorization import AuthorizationRequest, make_request
 from mcpbus.client.oauth.clients import ClientIdentity
-from mcpbus.client.oauth.errors import InsufficientScopeError, LoginError, LoginRefusedError, again, shown
+from mcpbus.client.oauth.errors import (
+    InsufficientScopeError,
+    LoginError,
+    LoginRefusedError,
+    copy_error,
+    sanitize,
+)
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens, decode_login, encode_login
 from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.refusal import TokenChallenge
@@ -67,7 +73,7 @@ def test_no_secret_shows(value):
 )
 def test_who_waits_for_the_same_has_an_error_of_their_own(error):
     error.__cause__ = ValueError()
-    other = again(error)
+    other = copy_error(error)
     assert other is not error
     assert (type(other), str(other), vars(other)) == (type(error), "x", vars(error))
     assert other.__traceback__ is None
@@ -82,4 +88,4 @@ def test_who_waits_for_the_same_has_an_error_of_their_own(error):
     ],
 )
 def test_what_others_say_cannot_steer_a_terminal(said, seen):
-    assert shown(said) == seen
+    assert sanitize(said) == seen

@@ -9,11 +9,11 @@ from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, Login
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens
 from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.token_requests import (
-    for_code,
-    for_itself,
-    for_refresh,
-    for_the_end,
-    judge_tokens,
+    client_credentials_request,
+    code_token_request,
+    refresh_request,
+    revocation_request,
+    validate_tokens,
 )
 
 ID = "https://id.example"
@@ -24,24 +24,24 @@ GOOD = {"access_token": "t0ken", "token_type": "Bearer"}
 
 def test_what_is_asked():
     request = AuthorizationRequest("https://page", "http://127.0.0.1:1/callback", ISSUER, "state", "verifier")
-    assert for_code("c0de", request, RESOURCE) == {
+    assert code_token_request("c0de", request, RESOURCE) == {
         "grant_type": "authorization_code",
         "code": "c0de",
         "redirect_uri": "http://127.0.0.1:1/callback",
         "code_verifier": "verifier",
         "resource": RESOURCE,
     }
-    assert for_refresh("r", RESOURCE) == {
+    assert refresh_request("r", RESOURCE) == {
         "grant_type": "refresh_token",
         "refresh_token": "r",
         "resource": RESOURCE,
     }
-    assert for_itself(RESOURCE, ["a", "b"]) == {
+    assert client_credentials_request(RESOURCE, ["a", "b"]) == {
         "grant_type": "client_credentials",
         "resource": RESOURCE,
         "scope": "a b",
     }
-    assert "scope" not in for_itself(RESOURCE, [])
+    assert "scope" not in client_credentials_request(RESOURCE, [])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_what_is_asked():
 )
 def test_what_is_taken_back(tokens, asked):
     login = Login(RESOURCE, ISSUER, KnownClient("me"), tokens=tokens)
-    assert [(form["token"], form["token_type_hint"]) for form in for_the_end(login)] == asked
+    assert [(form["token"], form["token_type_hint"]) for form in revocation_request(login)] == asked
 
 
 @pytest.mark.parametrize(
@@ -79,20 +79,20 @@ def test_what_is_taken_back(tokens, asked):
     ],
 )
 def test_what_an_issuer_issues(said, tokens):
-    assert judge_tokens(200, {**GOOD, **said}, ISSUER, 1000.0) == tokens
+    assert validate_tokens(200, {**GOOD, **said}, ISSUER, 1000.0) == tokens
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 203, 206])
 @pytest.mark.parametrize("before", [None, Tokens("old", 1.0, 0.9, "r", ("a",))])
 def test_each_status_of_success_issues_a_token(status, before):
-    assert judge_tokens(status, GOOD, ISSUER, 1000.0, before).access == "t0ken"
+    assert validate_tokens(status, GOOD, ISSUER, 1000.0, before).access == "t0ken"
 
 
 def test_what_is_not_said_anew_still_holds():
     before = Tokens("old", 1.0, 0.9, "r", ("a",))
-    assert judge_tokens(200, GOOD, ISSUER, 1000.0, before) == Tokens("t0ken", None, None, "r", ("a",))
+    assert validate_tokens(200, GOOD, ISSUER, 1000.0, before) == Tokens("t0ken", None, None, "r", ("a",))
     said = {**GOOD, "refresh_token": "s", "scope": "b"}
-    assert judge_tokens(200, said, ISSUER, 1000.0, before) == Tokens("t0ken", None, None, "s", ("b",))
+    assert validate_tokens(200, said, ISSUER, 1000.0, before) == Tokens("t0ken", None, None, "s", ("b",))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_is_not_said_anew_still_holds():
 )
 def test_what_is_no_token_that_could_be_used(said):
     with pytest.raises(LoginError) as raised:
-        judge_tokens(200, said, ISSUER, 1000.0)
+        validate_tokens(200, said, ISSUER, 1000.0)
     assert type(raised.value) is LoginError
     assert "t0k" not in str(raised.value)
 
@@ -134,7 +134,7 @@ def test_what_is_no_token_that_could_be_used(said):
 )
 def test_an_issuer_that_refuses(status, said, code):
     with pytest.raises(LoginRefusedError, match=ID) as raised:
-        judge_tokens(status, said, ISSUER, 1000.0)
+        validate_tokens(status, said, ISSUER, 1000.0)
     assert raised.value.code == code
     assert "\x07" not in str(raised.value)
 
@@ -153,7 +153,7 @@ def test_an_issuer_that_refuses(status, said, code):
 )
 def test_an_issuer_that_cannot_answer_now_has_refused_nothing(status, said):
     with pytest.raises(IssuerUnavailableError, match=ID):
-        judge_tokens(status, said, ISSUER, 1000.0)
+        validate_tokens(status, said, ISSUER, 1000.0)
 
 
 @pytest.mark.parametrize(

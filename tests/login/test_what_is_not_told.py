@@ -130,7 +130,7 @@ async def test_nor_where_a_store_is_at_fault(autojump_clock, caplog):
 async def test_nor_where_another_program_is_waited_for(autojump_clock, caplog, tmp_path):
     async with open_with_key() as world:
         one, other = FileTokenStorage(tmp_path), FileTokenStorage(tmp_path)
-        async with one.turn(URL):
+        async with one.lock(URL):
             with trio.move_on_after(10):
                 async with world.connect(world.auth(store=other)):
                     pass

@@ -102,7 +102,7 @@ _about: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("about")
 class MemoryCaller(ChannelCaller):
     """A client in process, which is a program: each of its requests is a task that waits for the answer.
 
-    Questions reach `on_question`, which waits for the world to answer; in the modern era the client retries by itself.
+    Questions reach `on_input_request`, which waits for the world to answer; in the modern era the client retries by itself.
     """
 
     async def _connect(self) -> MemoryEar:
@@ -113,7 +113,7 @@ class MemoryCaller(ChannelCaller):
             self.revision or MODERN,
             self.principal,
             capabilities={**DECLARED, "extensions": {TASKS: {}}} if self.revision is None else DECLARED,
-            on_question=self._asked,
+            on_input_request=self._asked,
         )
         ear.on_sent = self._sent
         self.world.ears.append(ear)

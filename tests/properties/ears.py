@@ -97,7 +97,7 @@ class HttpEar(Ear):
 
     def events(self) -> list[tuple[str | None, bytes, bool]]:
         """The events of its stream: the id, the data, and whether it says when to come back."""
-        if not self.recording.streams:
+        if not self.recording.is_stream:
             return []
         events = []
         for block in self.recording.body.split(b"\n\n")[:-1]:

@@ -139,7 +139,7 @@ class Player:
         await self.ctx.begin_task()
 
     async def show(self, text: str) -> None:
-        await self.ctx.task_message(text)
+        await self.ctx.set_task_message(text)
 
     async def elicit(self, seconds: float | None) -> None:
         asked = self._ask(seconds)

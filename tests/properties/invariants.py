@@ -47,11 +47,11 @@ AFTERWARDS: dict[str, tuple[Check, ...]] = {
 """When everybody has left. The twelfth compares whole runs: see `duet`. What else must hold counts as 0."""
 
 
-def judge_now(world: Any, *, brief: bool = False) -> None:
+def validate_now(world: Any, *, brief: bool = False) -> None:
     """Look at what must hold at every moment; and, unless `brief`, at what must hold once all is quiet."""
     _judge(world, ALWAYS)
     for stream in world.streams:
-        if stream.outbox.held - stream.outbox._reserved_bytes > world.bus.limits.outbox_bytes:
+        if stream.outbox.queued_bytes - stream.outbox._reserved_bytes > world.bus.limits.outbox_bytes:
             world.fault("0", "an outbox is past its bounds")
     budget = world.bus.budget
     if budget.held != sum(account.held for account in budget.accounts()):

@@ -23,7 +23,7 @@ def one_fate_and_one_stream(world: Any) -> Iterator[str]:
         if len(places) > 1:
             yield f"message {what} appeared {len(places)} times"
         if said.receipt is not None:
-            yield from _judge_fate(world, said, places, stored)
+            yield from _validate_fate(world, said, places, stored)
     for what in seen:
         yield f"nobody said {what}"
     for receipt in world.receipts:
@@ -31,7 +31,7 @@ def one_fate_and_one_stream(world: Any) -> Iterator[str]:
             yield f"{receipt} has no fate"
 
 
-def _judge_fate(world: Any, said: Any, places: dict[Any, Any], stored: set[int]) -> Iterator[str]:
+def _validate_fate(world: Any, said: Any, places: dict[Any, Any], stored: set[int]) -> Iterator[str]:
     fate = said.receipt.fate
     if fate == DELIVERED:
         # A client that goes in the very moment of a write is not noticed by it.
@@ -62,10 +62,10 @@ def replies_stay_at_home(world: Any) -> Iterator[str]:
     """2: a reply is on its own POST's stream, JSON body, or a resume of that, once, and the last there (V-14, X-9)."""
     for root in world.ears:
         if root.root is root and root.purpose != "other":
-            yield from _judge_replies(world, root)
+            yield from _validate_replies(world, root)
 
 
-def _judge_replies(world: Any, root: Any) -> Iterator[str]:
+def _validate_replies(world: Any, root: Any) -> Iterator[str]:
     places: dict[Any, set[Any]] = {}
     for ear in world.family(root):
         for place, message in entries(ear):
@@ -169,7 +169,7 @@ def the_books_balance(world: Any) -> Iterator[str]:
     ledger = world.bus.ledger
     if ledger.balance():
         yield f"{ledger.balance()} messages are missing"
-    fates = Counter(r.place if r.fate is None else r.fate.verdict for r in world.receipts)
+    fates = Counter(r.location if r.fate is None else r.fate.kind for r in world.receipts)
     claimed = Counter(ledger.pending)
     claimed += Counter(
         {

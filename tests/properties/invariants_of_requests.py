@@ -58,11 +58,11 @@ def _owner(world: Any, ear: Any, message: dict[str, Any]) -> Any:
     return None
 
 
-def judge_purge(world: Any, sent: Any) -> None:
+def validate_purge(world: Any, sent: Any) -> None:
     """6, in the moment in which a cancel has ended a handler: what waits for the request is kept no longer."""
     if sent.call.sents[-1] is not sent:
         return
-    waiting = [s.receipt.place for s in world.said.values() if s.sent is sent and s.receipt is not None]
+    waiting = [s.receipt.location for s in world.said.values() if s.sent is sent and s.receipt is not None]
     if Location.OUTBOX in waiting:
         world.fault("6", f"what waits for the cancelled call {sent.call.number} is kept")
 
@@ -105,7 +105,7 @@ def _lapsed(world: Any, call: Any) -> bool:
     return modern and any(a.call is call and a.outcome in {None, "cancelled"} for a in world.asked.values())
 
 
-def judge_disconnect(world: Any, sents: Any) -> None:
+def validate_disconnect(world: Any, sents: Any) -> None:
     """7, in the moment of a disconnect that cancels: the handlers of these requests run no longer."""
     for sent in sents:
         call = sent.call

@@ -15,12 +15,12 @@ _FINAL = {"completed", "failed", "cancelled"}
 def replays_are_exact(world: Any) -> Iterator[str]:
     """4: what follows an event id is exactly the later events of that same stream, in order (W-23, W-25)."""
     for ear in world.ears:
-        if not isinstance(ear, HttpEar) or ear.purpose not in {"post", "get"} or not ear.recording.streams:
+        if not isinstance(ear, HttpEar) or ear.purpose not in {"post", "get"} or not ear.recording.is_stream:
             continue
-        yield from _judge_order(world, ear)
+        yield from _validate_order(world, ear)
 
 
-def _judge_order(world: Any, ear: HttpEar) -> Iterator[str]:
+def _validate_order(world: Any, ear: HttpEar) -> Iterator[str]:
     """Each event with data is the next one after what its client named, and is what the store was given."""
     name, due = None, 1
     if ear.after is not None:
@@ -56,10 +56,10 @@ def replays_are_complete(world: Any) -> Iterator[str]:
     """4, while clients are there: who came back has all that was said; and was refused only what is gone."""
     for ear in world.ears:
         if isinstance(ear, HttpEar) and ear.after is not None and not ear.client.gone and not ear.deaf:
-            yield from _judge_return(world, ear)
+            yield from _validate_return(world, ear)
 
 
-def _judge_return(world: Any, ear: HttpEar) -> Iterator[str]:
+def _validate_return(world: Any, ear: HttpEar) -> Iterator[str]:
     name, number = parse(ear.after or "")
     stream = ear.client.session.id, name
     whole = stream in world.store and world.program.store != "failing"
@@ -131,10 +131,10 @@ def listens_hold_what_was_asked(world: Any) -> Iterator[str]:
         if mine and not mine[0][1].get("method", "").endswith("/acknowledged"):
             yield "a listen does not begin with its acknowledgement"
         if mine:
-            yield from _judge_granted(listen, mine[0][1]["params"]["notifications"])
+            yield from _validate_granted(listen, mine[0][1]["params"]["notifications"])
         ended: set[str] = set()
         for index, message in mine[1:]:
-            yield from _judge_heard(listen, message, ended)
+            yield from _validate_heard(listen, message, ended)
             if is_reply(message) and message is not mine[-1][1]:
                 yield "a listen goes on after its end"
             if index >= listen.sent.ends.get(listen.sent.ear, len(listen.sent.ear.messages)):
@@ -148,7 +148,7 @@ def _belongs(sent: Any, message: dict[str, Any]) -> bool:
     return type(stamp) is type(sent.id) and stamp == sent.id
 
 
-def _judge_granted(listen: Any, granted: dict[str, Any]) -> Iterator[str]:
+def _validate_granted(listen: Any, granted: dict[str, Any]) -> Iterator[str]:
     own = {note.id for note in listen.tasks if note.client.principal == listen.sent.client.principal}
     if not set(granted.get("taskIds", ())) <= own:
         yield "a listen was granted a task of somebody else"
@@ -156,7 +156,7 @@ def _judge_granted(listen: Any, granted: dict[str, Any]) -> Iterator[str]:
         yield "a listen was granted resources that it did not ask for"
 
 
-def _judge_heard(listen: Any, message: dict[str, Any], ended: set[str]) -> Iterator[str]:
+def _validate_heard(listen: Any, message: dict[str, Any], ended: set[str]) -> Iterator[str]:
     method, params = message.get("method", "result"), message.get("params", {})
     if method == "notifications/tasks":
         task = params["taskId"]

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import trio
-from invariants_of_requests import judge_purge
+from invariants_of_requests import validate_purge
 from notebook import Call, Listen
 
 from mcpbus.core.receipt import Location
@@ -115,7 +115,7 @@ class RequestSteps:
         if silent and not self.bus.ledger.pending[Location.WRITING]:
             sent.ends = {ear: len(ear.messages) for ear in self.family(sent.ear) if not ear.stalled}
         if took:
-            judge_purge(self, sent)
+            validate_purge(self, sent)
 
     # -- questions -------------------------------------------------------------------------------
 

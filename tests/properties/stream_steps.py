@@ -5,7 +5,7 @@ from typing import Any
 import trio
 from callers import with_meta
 from ears import HttpEar
-from invariants_of_requests import judge_disconnect
+from invariants_of_requests import validate_disconnect
 
 
 class StreamSteps:
@@ -28,7 +28,7 @@ class StreamSteps:
             sent.dropped_at = trio.current_time()
             if not sent.legacy and sent.reply is None:
                 sent.silenced = tick
-                judge_disconnect(self, [sent])
+                validate_disconnect(self, [sent])
 
     async def stall_(self, index: int) -> None:
         ear = self.pick(
@@ -132,4 +132,4 @@ class StreamSteps:
             caller.gone = True
             caller.ear.cut()
             await self.settle()
-            judge_disconnect(self, caller.ear.sents.values())
+            validate_disconnect(self, caller.ear.sents.values())

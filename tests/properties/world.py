@@ -19,7 +19,7 @@ from ears import Ear, HttpEar, Overheard
 from event_store_double import WitnessStore
 from handlers import FAILURES, make_server
 from happenings import Program
-from invariants import judge, judge_now
+from invariants import judge, validate_now
 from notebook import CEILING, LIFETIME, PATIENCE, Asked, Call, Heard, Listen, Round, Said, Sent, TaskNote
 from request_steps import RequestSteps
 from server_steps import ServerSteps
@@ -29,7 +29,7 @@ from mcpbus import Limits
 from mcpbus.core import notification, request
 from mcpbus.core.receipt import Fate, Ledger, Receipt
 from mcpbus.protocol.errors import ProtocolError
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 from mcpbus.transports import bursts, in_process
 
 LIMITS = Limits(
@@ -38,9 +38,9 @@ LIMITS = Limits(
     held_items=3,
     held_timeout=50,
     max_sessions=12,
-    ask_timeout=CEILING,
-    max_parked=2,
-    parked_timeout=PATIENCE,
+    input_timeout=CEILING,
+    max_suspended_calls=2,
+    suspended_timeout=PATIENCE,
     max_running_tasks=4,
     max_tasks=6,
     task_ttl=LIFETIME,
@@ -111,11 +111,11 @@ class World(RequestSteps, StreamSteps, ServerSteps):
             with (
                 mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
                 mock.patch.object(in_process, "Client", Overheard),
-                mock.patch.object(Ledger, "enter", self._noting(Ledger.enter)),
+                mock.patch.object(Ledger, "emit", self._noting(Ledger.emit)),
                 mock.patch.object(notification, "Receipt", self._noting(Receipt)),
                 mock.patch.object(bursts, "Receipt", self._noting(Receipt)),
                 mock.patch.object(request, "Receipt", self._noting(Receipt)),
-                mock.patch.object(Ledger, "record", _record),
+                mock.patch.object(Ledger, "emit_settled", _record),
             ):
                 trio.run(self._main, clock=trio.testing.MockClock(autojump_threshold=0))
         except Exception as error:  # noqa: BLE001 - a crash and a standstill are faults like others
@@ -188,7 +188,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         await self.settle()
         self.listen_in()
         self.check()
-        judge_now(self)
+        validate_now(self)
         for caller in self.callers:
             caller.gone = True
             if caller.ear is not None and not caller.ear.over:
@@ -246,7 +246,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         return self._by_recording[id(recording)]
 
     async def settle(self) -> None:
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
 
     def pick(self, things: Any, index: int) -> Any:
         things = list(things)
@@ -319,12 +319,12 @@ class World(RequestSteps, StreamSteps, ServerSteps):
     def check(self) -> None:
         for caller in self.callers:
             caller.look()
-        judge_now(self, brief=True)
+        validate_now(self, brief=True)
 
 
 def _record(ledger: Ledger, fate: Fate) -> None:
     """Enter a message that needs no receipt with one, which is kept like the others."""
-    ledger.enter("at once").settle(fate)
+    ledger.emit("at once").settle(fate)
 
 
 class _Watch(logging.Handler):

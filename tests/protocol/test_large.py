@@ -8,7 +8,7 @@ import pytest
 
 from mcpbus.features.arguments import read_arguments
 from mcpbus.features.signature import read_signature
-from mcpbus.protocol.large import LARGE_BYTES, decode_large
+from mcpbus.protocol.large import LARGE_BYTES, decode_without_gc
 from mcpbus.protocol.meta import read_routing
 
 
@@ -18,20 +18,20 @@ def test_nothing_is_collected_while_much_is_decoded(size, collects):
         assert gc.isenabled() == collects
         return data
 
-    assert len(decode_large(decode, b" " * size)) == size
+    assert len(decode_without_gc(decode, b" " * size)) == size
     assert gc.isenabled()
 
 
 def test_the_collector_is_back_after_a_fault():
     with pytest.raises((msgspec.DecodeError, RecursionError)):
-        decode_large(msgspec.json.decode, b"[" * LARGE_BYTES)
+        decode_without_gc(msgspec.json.decode, b"[" * LARGE_BYTES)
     assert gc.isenabled()
 
 
 def test_a_collector_that_was_off_stays_off():
     gc.disable()
     try:
-        decode_large(msgspec.json.decode, b" " * LARGE_BYTES + b"1")
+        decode_without_gc(msgspec.json.decode, b" " * LARGE_BYTES + b"1")
         assert not gc.isenabled()
     finally:
         gc.enable()
@@ -78,7 +78,8 @@ def takes_text(given: str | None = None, mode: Literal["a", "b"] = "a", size: fl
 def test_arguments_that_may_hold_much_are_not_looked_through(function, given, holds_text_alone, monkeypatch):
     sizes = []
     monkeypatch.setattr(
-        "mcpbus.features.arguments.decode_large", lambda decode, data: sizes.append(len(data)) or decode(data)
+        "mcpbus.features.arguments.decode_without_gc",
+        lambda decode, data: sizes.append(len(data)) or decode(data),
     )
     arguments = read_arguments(read_signature(function, "here"), None)
     data = b'{"given": %b}' % given

@@ -11,7 +11,7 @@ from mcpbus.protocol.validators import (
     ge,
     gt,
     one_of,
-    told_seconds,
+    wire_duration,
 )
 
 TOLD = "Options: told is a number of seconds, at least 0.001 and at most 9007199254740, not"
@@ -22,7 +22,7 @@ class Options:
     least: float = attrs.field(default=1, validator=ge(1))
     more: float = attrs.field(default=1, validator=gt(0))
     word: str = attrs.field(default="a", validator=one_of("a", "b"))
-    told: float = attrs.field(default=1, validator=told_seconds)
+    told: float = attrs.field(default=1, validator=wire_duration)
     flag: bool = attrs.field(default=True, validator=flag)
 
 

@@ -102,7 +102,7 @@ class Wire:
             self._send,
             nursery,
             capabilities=dict(capabilities),
-            on_question=None,
+            on_input_request=None,
             scoped=server.scoped,
             info=client_info,
         )

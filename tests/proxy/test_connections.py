@@ -31,7 +31,7 @@ async def answer(_method, _params):
 
 
 def asked(**declared):
-    return {"capabilities": declared or ELICITATION, "on_question": answer}
+    return {"capabilities": declared or ELICITATION, "on_input_request": answer}
 
 
 async def counted(client):
@@ -172,7 +172,7 @@ async def test_lines_and_questions_of_calls_at_once_come_to_the_call_that_they_a
             async def answer(_method, params):
                 return {"action": "accept", "content": {"value": f"{params['message']} {number}"}}
 
-            given = {"capabilities": ELICITATION, "on_question": answer}
+            given = {"capabilities": ELICITATION, "on_input_request": answer}
             async with bus.connect(revision=NEW, principal=f"client {number}", **given) as client:
                 lines = []
                 asking = await client.call_tool("ask", {"times": 2})
@@ -230,7 +230,7 @@ async def test_a_question_is_asked_once_though_the_call_ends_on_whose_stream_it_
     async with (
         upstream(server, OLD) as reached,
         open_bus(proxy_of(reached, program=True)) as bus,
-        bus.connect(revision=OLD, capabilities=ELICITATION, on_question=wait_once) as client,
+        bus.connect(revision=OLD, capabilities=ELICITATION, on_input_request=wait_once) as client,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(client.call_tool, "ask")
@@ -277,7 +277,7 @@ async def test_roots_are_told_though_the_call_has_ended_in_which_they_were_asked
             nursery.start_soon(look, ctx.session)
             await trio.sleep(1)
 
-        given = {"capabilities": {"roots": {}}, "on_question": answer_later}
+        given = {"capabilities": {"roots": {}}, "on_input_request": answer_later}
         async with (
             upstream(server, OLD) as reached,
             open_bus(proxy_of(reached, program=True)) as bus,

@@ -179,7 +179,7 @@ async def test_what_a_client_did_not_declare_it_is_not_asked(
         return {}
 
     scripted = Scripted(there, tools_call=call)
-    given = {"capabilities": declared, "on_question": answer}
+    given = {"capabilities": declared, "on_input_request": answer}
     async with open_client(scripted.proxy(), revision=here, **given) as client:
         with pytest.raises(ProtocolError, match=r"cannot be asked|declare"):
             await client.call_tool("t")

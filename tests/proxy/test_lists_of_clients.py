@@ -44,7 +44,7 @@ async def decline(_method, _params):
     return {"action": "decline"}
 
 
-ASKED = {"capabilities": ELICITATION, "on_question": decline}
+ASKED = {"capabilities": ELICITATION, "on_input_request": decline}
 
 
 # -- programs -------------------------------------------------------------------------------------

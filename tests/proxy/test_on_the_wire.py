@@ -66,7 +66,7 @@ async def check(client):
     assert [prompt["name"] for prompt in await client.list_prompts()] == ["pack"]
 
 
-ASKED = {"capabilities": {"elicitation": {}}, "on_question": answer}
+ASKED = {"capabilities": {"elicitation": {}}, "on_input_request": answer}
 
 
 @pytest.mark.parametrize("there", [OLD, NEW])

@@ -218,7 +218,7 @@ async def test_what_is_asked_in_a_call_is_asked_in_that(*, here, there, scoped, 
     person = Person()
     async with upstream(weather(), there) as reached:
         reached.scoped = scoped
-        given = {"capabilities": ELICITATION, "on_question": person}
+        given = {"capabilities": ELICITATION, "on_input_request": person}
         async with open_client(proxy_of(reached), revision=here, **given) as client:
             result = await client.call_tool("ask", {"times": 3})
     assert result["content"][0]["text"] == "Ada Ada Ada"
@@ -230,7 +230,7 @@ async def test_what_is_asked_in_a_call_is_asked_in_that(*, here, there, scoped, 
 async def test_what_is_asked_together_is_asked_together(here, there, autojump_clock):
     person = Person()
     async with upstream(weather(), there) as reached:
-        given = {"capabilities": ELICITATION, "on_question": person}
+        given = {"capabilities": ELICITATION, "on_input_request": person}
         async with open_client(proxy_of(reached), revision=here, **given) as client:
             result = await client.call_tool("ask_twice_at_once")
             assert result["content"][0]["text"] == "Ada Ada"
@@ -255,7 +255,7 @@ async def test_a_page_that_somebody_is_asked_to_visit_has_an_id_where_the_client
         asked.append(params)
         return {"action": "accept"}
 
-    given = {"capabilities": {"elicitation": {"url": {}}}, "on_question": answer}
+    given = {"capabilities": {"elicitation": {"url": {}}}, "on_input_request": answer}
     async with (
         upstream(server, there) as reached,
         open_client(proxy_of(reached), revision=here, **given) as client,
@@ -270,7 +270,7 @@ async def test_a_page_that_somebody_is_asked_to_visit_has_an_id_where_the_client
 async def test_what_a_client_refuses_the_other_server_is_told(here, autojump_clock):
     person = Person(ProtocolError(-1, "not today", {"why": "rain"}))
     async with upstream(weather(), OLD) as reached:
-        given = {"capabilities": ELICITATION, "on_question": person}
+        given = {"capabilities": ELICITATION, "on_input_request": person}
         async with open_client(proxy_of(reached), revision=here, **given) as client:
             with pytest.raises(ProtocolError, match="not today"):
                 await client.call_tool("ask")
@@ -450,7 +450,7 @@ async def test_what_is_asked_in_a_call_while_lists_are_looked_at_is_asked_in_tha
     async def answer(_method, _params):
         return {"action": "decline"}
 
-    given = {"capabilities": ELICITATION, "on_question": answer}
+    given = {"capabilities": ELICITATION, "on_input_request": answer}
     async with open_client(scripted.proxy(), revision=here, **given) as client:
         await client.call_tool("t")
     assert [answer.get("result") for answer in answers] == [{"action": "decline"}]

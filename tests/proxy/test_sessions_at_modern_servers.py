@@ -28,7 +28,7 @@ async def answer(_method, _params):
 
 
 def asked():
-    return {"capabilities": ELICITATION, "on_question": answer}
+    return {"capabilities": ELICITATION, "on_input_request": answer}
 
 
 async def called(client, tool="count"):

@@ -230,7 +230,7 @@ def test_wishes_beyond_the_bound_come_in_their_turn_and_what_is_not_known_once_i
     for number in range(MOST_URIS + 3):
         wishes.add(str(number), "ada")
     wishes.add("later", "ada")
-    assert wishes.among(known) == {str(number) for number in range(MOST_URIS)}
+    assert wishes.selected(known) == {str(number) for number in range(MOST_URIS)}
     wishes.discard(str(MOST_URIS), "ada")
     wishes.discard("0", "ada")
     wishes.discard("later than that", "ada")

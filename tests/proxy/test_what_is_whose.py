@@ -112,7 +112,7 @@ async def test_what_is_said_late_of_a_call_that_was_cancelled_comes_to_no_other_
         return {"action": "decline"}
 
     scripted = Scripted(there, tools_call=call)
-    given = {"capabilities": ELICITATION, "on_question": answer}
+    given = {"capabilities": ELICITATION, "on_input_request": answer}
     async with (
         open_bus(scripted.proxy()) as bus,
         bus.connect(revision=NEW, principal="ada", **given) as ada,
@@ -321,7 +321,7 @@ async def test_two_calls_of_one_client_have_the_same_state_there_and_other_clien
     there, program, autojump_clock
 ):
     async with kept(there, program=program) as (_, bus), AsyncExitStack() as stack:
-        asked = {"capabilities": ELICITATION, "on_question": None}
+        asked = {"capabilities": ELICITATION, "on_input_request": None}
         for owner in (None, "ada", "bob", {"sub": "cid"}, Unlike(), Unlike()):
             client = await stack.enter_async_context(bus.connect(revision=NEW, principal=owner))
             assert [await put(client, 1), await put(client, 2)] == ["None", "1"], owner
@@ -352,7 +352,7 @@ async def test_anonymous_clients_at_different_addresses_share_no_state(
 async def test_each_call_has_a_connection_of_its_own_where_that_is_wanted(there, program, autojump_clock):
     async with kept(there, program=program, isolation="call") as (scripted, bus):
         for here in (OLD, NEW):
-            async with bus.connect(revision=here, capabilities=ELICITATION, on_question=None) as client:
+            async with bus.connect(revision=here, capabilities=ELICITATION, on_input_request=None) as client:
                 before = len(scripted.wires)
                 assert [await put(client, 1), await put(client, 2)] == ["None", "None"]
                 assert len(scripted.wires) == before + 2
@@ -393,7 +393,7 @@ async def test_a_question_of_no_call_goes_to_the_newest_call_of_that_client_that
         async def answer(_method, _params):
             return {"action": "accept", "content": {"value": name}}
 
-        return {"capabilities": ELICITATION, "on_question": answer, "principal": name}
+        return {"capabilities": ELICITATION, "on_input_request": answer, "principal": name}
 
     async with (
         open_bus(scripted.proxy(program=True)) as bus,

@@ -57,10 +57,10 @@ class Endpoint:
     max_body_bytes = LIMIT
     budget = MemoryBudget(math.inf, LimitMonitor())
 
-    def is_immediate(self, head):
+    def can_serve_inline(self, head):
         return self.turns and hasattr(self, f"respond_{_name(head)}")
 
-    def clears(self, head):
+    def is_head_valid(self, head):
         return _name(head) == "echo"
 
     def respond(self, head, body, outlet, *, cleared=False):
@@ -83,7 +83,7 @@ class Endpoint:
     def respond_fail(self, body):
         raise RuntimeError("a mistake of the application's")
 
-    def enter(self, answer):
+    def record_response(self, answer):
         return None
 
     def record(self, answer, fate):

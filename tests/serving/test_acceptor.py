@@ -93,7 +93,7 @@ async def test_an_exception_ends_its_own_connection_only(wrong, caplog, monkeypa
 async def test_a_client_that_broke_its_connection_may_not_send_for_ever():
     """It is read on for a while, so that it sees why; what it sends then is thrown away, and is bounded."""
     counters = ServerCounters()
-    options = {"unread_body_bytes": 200_000, "unread_body_seconds": 3600}
+    options = {"unread_body_bytes": 200_000, "unread_body_timeout": 3600}
     async with serving(hello, counters=counters, **options) as served:
         culprit = await served.connect()
         await culprit.send_all(BROKEN_PREFACE)

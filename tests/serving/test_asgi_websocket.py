@@ -283,7 +283,7 @@ async def test_a_message_that_is_too_long(turns, monkeypatch, autojump_clock):
 
 async def test_a_client_that_answers_no_ping_is_given_up(turns, autojump_clock):
     app = App()
-    async with open_lane(app=app, turns=turns, websocket_ping_seconds=10) as house:
+    async with open_lane(app=app, turns=turns, websocket_ping_interval=10) as house:
         client, _ = await opened(house)
         await trio.sleep(11)
         await client.say(frame(PONG))

@@ -129,7 +129,7 @@ async def test_a_body_beyond_the_cap_resets_its_http2_stream_only():
 
 
 async def test_a_body_that_never_ends_is_not_waited_for():
-    async with serving(hello, unread_body_seconds=0.05) as served:
+    async with serving(hello, unread_body_timeout=0.05) as served:
         stream = await served.connect()
         await stream.send_all(post(10))
         assert b"ok" in await receive_all(stream)
@@ -140,8 +140,8 @@ async def test_a_body_that_never_comes_is_answered_408(protocol):
     server = Server("waits", version="1")
     fields = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
     async with (
-        server.open(limits=Limits(body_timeout=0.1), drain_seconds=0) as bus,
-        serving(bus.asgi(), unread_body_seconds=0.05) as served,
+        server.open(limits=Limits(body_timeout=0.1), drain_timeout=0) as bus,
+        serving(bus.asgi(), unread_body_timeout=0.05) as served,
     ):
         stream = await served.connect()
         if protocol == "HTTP/1.1":
@@ -168,7 +168,7 @@ async def test_a_client_that_takes_an_http2_request_back_in_its_body_reaches_no_
     server, fields = Server("left", version="1"), [("content-type", "application/json")]
     long = [*head_of("POST", "/mcp", *fields, ("accept", "application/json, text/event-stream"))]
     long[3] = (":authority", "localhost")
-    async with server.open(drain_seconds=0) as bus, serving(bus.asgi()) as served:
+    async with server.open(drain_timeout=0) as bus, serving(bus.asgi()) as served:
         peer = await Http2(await served.connect()).start()
         stream_id = await peer.request(headers=long, end=False)
         await peer.send_data(stream_id, bytes(60_000))

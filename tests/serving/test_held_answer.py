@@ -18,12 +18,12 @@ def make_endpoint(books, limit=10**6, *, enters=True):
     """Whoever serves; the books tell what was entered, and what has become of it."""
     entry = SimpleNamespace(settle=lambda fate: books.append(("settled", fate)))
 
-    def enter(answer):
+    def record_response(answer):
         books.append(("entered", answer))
         return entry if enters else None
 
     return SimpleNamespace(
-        enter=enter,
+        record_response=record_response,
         record=lambda answer, fate: books.append(("recorded", answer, fate)),
         budget=MemoryBudget(limit, LimitMonitor()),
     )

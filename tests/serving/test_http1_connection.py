@@ -131,7 +131,7 @@ async def test_a_stream_to_http_1_0_ends_with_the_connection(turns, autojump_clo
 
 
 async def test_an_idle_connection_is_closed_after_a_while(turns, autojump_clock):
-    async with open_lane(turns=turns, keep_alive_seconds=75) as house:
+    async with open_lane(turns=turns, keep_alive_timeout=75) as house:
         client = await house.connect()
         await trio.sleep(70)
         await client.say(post(b"x"))
@@ -145,7 +145,7 @@ async def test_an_idle_connection_is_closed_after_a_while(turns, autojump_clock)
 
 
 async def test_a_request_is_not_idle_however_long_it_takes(turns, autojump_clock):
-    async with open_lane(turns=turns, keep_alive_seconds=75) as house:
+    async with open_lane(turns=turns, keep_alive_timeout=75) as house:
         client = await house.connect()
         await client.say(get("/stream"))
         await client.until(b"first")
@@ -155,7 +155,7 @@ async def test_a_request_is_not_idle_however_long_it_takes(turns, autojump_clock
 
 
 async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(turns, autojump_clock):
-    async with open_lane(turns=turns, head_seconds=10) as house:
+    async with open_lane(turns=turns, head_timeout=10) as house:
         client = await house.connect()
         start = trio.current_time()
         data = post(b"x" * 100)

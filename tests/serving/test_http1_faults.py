@@ -45,7 +45,7 @@ async def test_an_unread_body_is_thrown_away_up_to_a_cap(turns, in_chunks, autoj
 
 
 async def test_an_unread_body_is_not_waited_for_long(turns, autojump_clock):
-    async with open_lane(turns=turns, unread_body_seconds=5) as house:
+    async with open_lane(turns=turns, unread_body_timeout=5) as house:
         client = await house.connect()
         await client.say(post(b"x" * 100_000, path="/")[:1000])
         assert (await client.answer())[0] == 200
@@ -126,7 +126,7 @@ async def test_what_is_no_request_is_answered_and_ends_the_connection(turns, dat
 
 
 async def test_what_comes_after_a_fault_is_read_for_a_while_so_that_the_client_sees_it(turns, autojump_clock):
-    async with open_lane(turns=turns, unread_body_seconds=5) as house:
+    async with open_lane(turns=turns, unread_body_timeout=5) as house:
         client = await house.connect()
         await client.say(b"nonsense\r\n\r\n")
         for _ in range(4):
@@ -240,7 +240,7 @@ async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(turns, path, c
 
 async def test_the_longest_unfinished_body_is_given_up_when_there_are_too_many(turns, autojump_clock):
     async with open_lane(turns=turns) as house:
-        house.endpoint.clears = lambda _: False  # so that a task waits for the body
+        house.endpoint.is_head_valid = lambda _: False  # so that a task waits for the body
         budget = house.endpoint.budget = MemoryBudget(1000, LimitMonitor())
         clients = [await house.connect() for _ in range(3)]
         for client, size in zip(clients, (300, 600, 200), strict=True):

@@ -100,7 +100,7 @@ async def test_all_of_it_is_one_answer_once_the_store_has_it_without_a_stream(au
     async with staged(monkeypatch, store) as stage:
         spawned = stage.bus.system.statistics().spawned
         await stage.call("said")
-        assert [receipt.place for receipt in stage.notes] == [Location.WRITING] * 3
+        assert [receipt.location for receipt in stage.notes] == [Location.WRITING] * 3
         assert stage.bus.statistics().pending == {Location.WRITING: 4}
         assert len(store.asked) == 1
         store.keep()

@@ -27,8 +27,8 @@ async def test_long_answers_of_calls_that_end_in_one_turn_of_the_scheduler_are_n
 
     limits = Limits(memory_bytes=4 * MEGABYTE)
     async with (
-        server.open(limits=limits, drain_seconds=0) as bus,
-        serving(bus.asgi(), drain_seconds=0) as served,
+        server.open(limits=limits, drain_timeout=0) as bus,
+        serving(bus.asgi(), drain_timeout=0) as served,
     ):
         for _ in range(CLIENTS):
             await (await served.connect(receive_buffer=4096)).send_all(call("late"))

@@ -82,7 +82,7 @@ async def test_over_tls_the_client_chooses():
 @pytest.mark.parametrize("files", [{}, FILES], ids=["cleartext", "TLS"])
 async def test_a_client_that_accepts_nothing_is_cut_off(files, caplog):
     app, counters = App(), ServerCounters()
-    async with serving(app, counters=counters, write_deadline_seconds=0.2, **files) as served:
+    async with serving(app, counters=counters, write_deadline=0.2, **files) as served:
         stream = await (
             connect_securely(served, "http/1.1") if files else served.connect(receive_buffer=4096)
         )
@@ -95,7 +95,7 @@ async def test_a_client_that_accepts_nothing_is_cut_off(files, caplog):
 
 
 async def test_a_client_that_accepts_nothing_does_not_delay_the_shutdown():
-    async with serving(App(), write_deadline_seconds=3600, drain_seconds=0.1) as served:
+    async with serving(App(), write_deadline=3600, drain_timeout=0.1) as served:
         stream = await served.connect(receive_buffer=4096)
         await stream.send_all(get("/flood"))
         await stream.receive_some()
@@ -106,7 +106,7 @@ async def test_a_client_that_accepts_nothing_does_not_delay_the_shutdown():
 
 async def test_a_shutdown_closes_idle_connections_soon_and_lets_requests_end():
     app, counters = App(), ServerCounters()
-    async with serving(app, counters=counters, drain_seconds=3600) as served:
+    async with serving(app, counters=counters, drain_timeout=3600) as served:
         idle, busy = await served.connect(), Client(await served.connect())
         await busy.say(get("/wait"))
         await app.waiting.wait()
@@ -151,7 +151,7 @@ def connections():
 
 async def test_of_a_connection_that_stalled_while_it_was_watched_nothing_is_left(caplog):
     counters, before = ServerCounters(), connections()
-    async with serving(App(turns=True), counters=counters, write_deadline_seconds=0.2) as served:
+    async with serving(App(turns=True), counters=counters, write_deadline=0.2) as served:
         stalling = await served.connect(receive_buffer=4096)
         await stalling.send_all(get("/big"))
         while counters.open or not counters.accepted:
@@ -229,7 +229,7 @@ async def test_a_handshake_that_ends_during_a_shutdown_is_followed_by_the_end(ca
             await self.drained.wait()
 
     app, counters = Draining(turns=True), ServerCounters()
-    async with serving(app, counters=counters, drain_seconds=3600, **FILES) as served:
+    async with serving(app, counters=counters, drain_timeout=3600, **FILES) as served:
         below = await served.connect()
         await trio.testing.wait_all_tasks_blocked(0.01)
         served.shutdown.set()

@@ -65,7 +65,7 @@ async def test_all_of_it_arrives_and_no_actor_was_there(autojump_clock):
 async def test_the_first_thing_is_written_before_the_handler_goes_on_and_the_rest_together(autojump_clock):
     async with open_house() as house:
         places = []
-        notes = add_chat(house, lambda number: places.append(notes[-1].place))
+        notes = add_chat(house, lambda number: places.append(notes[-1].location))
         client = await house.connect()
         await client.say(call("chat"))
         await client.answer()
@@ -79,7 +79,7 @@ async def test_what_is_said_in_a_turn_that_is_expected_to_be_brief_is_one_write(
 
     def between(_number):
         nonlocal now
-        places.append(notes[-1].place)
+        places.append(notes[-1].location)
         now += seconds
 
     async def chat():
@@ -121,7 +121,7 @@ async def test_what_is_said_in_a_brief_turn_goes_out_with_the_answer_and_shares_
         client.wire.room = 10
         await client.say(call("chat"))
         await wait_all_tasks_blocked()
-        assert [receipt.place for receipt in notes] == [Location.WRITING] * 3
+        assert [receipt.location for receipt in notes] == [Location.WRITING] * 3
         client.wire.make_room()
         await client.answer()
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3

@@ -137,7 +137,7 @@ async def test_chunks_that_are_none_end_the_connection_in_a_turn_too(cut, autoju
         await client.ended()
 
 
-@pytest.mark.parametrize(("end", "limit"), [(20, "head_seconds"), (-1, "body_timeout")])
+@pytest.mark.parametrize(("end", "limit"), [(20, "head_timeout"), (-1, "body_timeout")])
 async def test_who_says_too_little_is_counted(end, limit, autojump_clock):
     async with open_house() as house:
         client = await house.connect()

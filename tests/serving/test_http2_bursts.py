@@ -137,7 +137,7 @@ async def test_a_client_that_opens_too_little_of_a_window_gets_all_of_it_unless_
         await client.flush()
         stream_id = await client.call("chat")
         await wait_all_tasks_blocked()
-        assert [receipt.place for receipt in notes] == [Location.WRITING] * 3
+        assert [receipt.location for receipt in notes] == [Location.WRITING] * 3
         if leaves:
             client.connection.reset_stream(stream_id, ErrorCodes.CANCEL)
         else:

@@ -40,7 +40,7 @@ async def no_windows(peer):
 @pytest.mark.parametrize("streams", [1, STREAMS])
 async def test_what_waits_for_windows_is_what_was_said_last(streams):
     counters, most = ServerCounters(), streams * PIECE
-    async with serving(flood, counters=counters, write_deadline_seconds=3600, drain_seconds=0) as served:
+    async with serving(flood, counters=counters, write_deadline=3600, drain_timeout=0) as served:
         peer = await Http2(await served.connect()).start()
         await no_windows(peer)
         for _ in range(streams):
@@ -75,8 +75,8 @@ async def test_a_stalled_stream_costs_its_outbox_and_no_more():
 
     counters = ServerCounters()
     async with (
-        server.open(limits=Limits(outbox_bytes=outbox), drain_seconds=0) as bus,
-        serving(bus.asgi(), counters=counters, write_deadline_seconds=3600, drain_seconds=0) as served,
+        server.open(limits=Limits(outbox_bytes=outbox), drain_timeout=0) as bus,
+        serving(bus.asgi(), counters=counters, write_deadline=3600, drain_timeout=0) as served,
     ):
         peer = await Http2(await served.connect()).start()
         await no_windows(peer)

@@ -136,7 +136,7 @@ class Tools:
 async def connected(tools=None, *, limits=None, http=None, start=True, **options):
     tools = tools or Tools()
     async with (
-        tools.server.open(limits=limits or Limits(), drain_seconds=0) as bus,
+        tools.server.open(limits=limits or Limits(), drain_timeout=0) as bus,
         trio.open_nursery() as nursery,
     ):
         service = HttpServer(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options))
@@ -370,7 +370,7 @@ async def test_a_client_that_says_goodbye_has_what_it_asked_for(autojump_clock):
 
 
 async def test_an_idle_connection_ends_and_one_with_a_request_does_not(autojump_clock):
-    async with connected(keep_alive_seconds=75) as client:
+    async with connected(keep_alive_timeout=75) as client:
         stream_id = await client.call("wait")
         await trio.sleep(1000)
         assert client.server.idle_since() is None
@@ -384,7 +384,7 @@ async def test_an_idle_connection_ends_and_one_with_a_request_does_not(autojump_
 
 
 async def test_what_is_asked_for_as_an_idle_connection_ends_is_refused_and_no_broken_pipe(autojump_clock):
-    async with connected(keep_alive_seconds=75) as client:
+    async with connected(keep_alive_timeout=75) as client:
         await trio.sleep(75.5)
         assert client.owner.closed is None
         stream_id = await client.call("wait")  # which has read nothing of its end
@@ -426,20 +426,20 @@ async def test_an_idle_connection_ends_at_once_when_it_is_retired(autojump_clock
     ids=["preface", "head", "ping"],
 )
 async def test_what_is_begun_has_to_come_whole_in_time(said, autojump_clock):
-    async with connected(head_seconds=10, start=False) as client:
+    async with connected(head_timeout=10, start=False) as client:
         if not said.startswith(b"PRI"):
             await client.start()
         await client.stream.send_all(said)
         assert await client.ended() == ErrorCodes.ENHANCE_YOUR_CALM
         assert client.owner.closed == pytest.approx(10, abs=1)
-        assert client.bus.statistics().limits_reached == {"head_seconds": 1}
+        assert client.bus.statistics().limits_reached == {"head_timeout": 1}
 
 
 @pytest.mark.parametrize("length", [1000, 100_000], ids=["short", "long"])
 @pytest.mark.parametrize("pause", [None, 1, 0.09])
 async def test_a_body_that_does_not_come_in_time_is_answered_408(length, pause, autojump_clock):
     limits = Limits(body_timeout=10, body_bytes_per_second=500)
-    async with connected(limits=limits, unread_body_seconds=5) as client:
+    async with connected(limits=limits, unread_body_timeout=5) as client:
         stream_id = await client.post("echo", ("content-length", str(length)))
         client.connection.send_data(stream_id, b"{")
         await client.flush()
@@ -540,7 +540,7 @@ async def test_a_client_that_waits_to_be_told_and_is_refused_is_not_waited_for(s
             client.connection.send_data(stream_id, sends)
         await client.flush()  # in one piece: what comes after the refusal is too late
         assert await client.answered(stream_id) == "413"
-        assert (trio.current_time() >= ServeOptions().unread_body_seconds) is waits
+        assert (trio.current_time() >= ServeOptions().unread_body_timeout) is waits
 
 
 async def test_a_long_answer_does_not_keep_a_short_one_waiting(autojump_clock):
@@ -566,7 +566,7 @@ async def test_a_long_body_does_not_keep_a_short_call_waiting(autojump_clock):
 
 
 async def test_a_client_that_opens_no_window_loses_the_stream_alone(autojump_clock):
-    async with connected(write_deadline_seconds=30, limits=Limits(write_deadline=30)) as client:
+    async with connected(write_deadline=30, limits=Limits(write_deadline=30)) as client:
         client.acknowledges = False
         stream_id = await client.call("echo", text="x" * 100_000)
         reset = await client.until_stream(stream_id, h2.events.StreamReset)

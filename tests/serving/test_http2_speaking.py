@@ -39,7 +39,7 @@ async def connected(tools, event_store=None, **limits):
     """A client whose connection is written at once, as far as it has room."""
     reactor = WireReactor()
     async with (
-        tools.server.open(limits=Limits(**limits), event_store=event_store, drain_seconds=0) as bus,
+        tools.server.open(limits=Limits(**limits), event_store=event_store, drain_timeout=0) as bus,
         trio.open_nursery() as nursery,
     ):
         service = HttpServer(ServedApp(bus.asgi()), ServeOptions(), reactor)
@@ -110,7 +110,7 @@ async def test_a_connection_that_has_no_room_now_and_then_gets_all_of_it_in_orde
         await trio.sleep(4)
         whole = 2 if room == 700 else 1
         assert [receipt.fate for receipt in notes] == [DELIVERED] * whole + [None] * (3 - whole)
-        assert notes[whole].place is Location.WRITING
+        assert notes[whole].location is Location.WRITING
         client.wire.make_room()
         await assert_all_is_said_in_order(client, stream_id)
         assert [receipt.fate for receipt in notes] == [DELIVERED] * 3
@@ -128,7 +128,7 @@ async def test_a_client_that_opens_too_little_of_a_window_gets_all_of_it_in_orde
         await wait_all_tasks_blocked()
         await trio.sleep(4)
         assert [receipt.fate for receipt in notes] == [DELIVERED, None, None]
-        assert [receipt.place for receipt in notes[1:]] == [Location.WRITING, Location.OUTBOX]
+        assert [receipt.location for receipt in notes[1:]] == [Location.WRITING, Location.OUTBOX]
         client.connection.increment_flow_control_window(10_000, stream_id)
         await client.flush()
         await assert_all_is_said_in_order(client, stream_id)

@@ -114,7 +114,7 @@ async def test_a_client_that_waits_to_be_told_is_told_to_go_on_or_refused_at_onc
         body = (await receive())["body"] if reads else b"no"
         await respond(send, body)
 
-    async with serving(app, unread_body_seconds=60) as served:
+    async with serving(app, unread_body_timeout=60) as served:
         peer = await Http2(await served.connect()).start()
         stream_id = await peer.request(headers=head_of("POST", "/", ("expect", "100-continue")), end=False)
         if reads:
@@ -153,7 +153,7 @@ async def test_a_reset_by_the_client_tells_the_application():
         assert (await receive())["type"] == "http.disconnect"
         told.set()
 
-    async with serving(waits, keep_alive_seconds=0.05) as served:
+    async with serving(waits, keep_alive_timeout=0.05) as served:
         peer = await Http2(await served.connect()).start()
         stream_id = await peer.request()
         await peer.until_stream(stream_id, h2.events.ResponseReceived)
@@ -180,7 +180,7 @@ async def test_a_connection_never_goes_dead():
             pass
 
     counters = ServerCounters()
-    async with serving(app, counters=counters, keep_alive_seconds=3600) as served:
+    async with serving(app, counters=counters, keep_alive_timeout=3600) as served:
         peer = await Http2(await served.connect()).start()
         quiet = await peer.request(path="/stream")
         await peer.until_stream(quiet, h2.events.ResponseReceived)
@@ -212,7 +212,7 @@ async def test_send_waits_for_a_window():
             await send({"type": "http.response.body", "body": bytes(10_000), "more_body": True})
         await send({"type": "http.response.body"})
 
-    async with serving(floods, write_deadline_seconds=3600, drain_seconds=0) as served:
+    async with serving(floods, write_deadline=3600, drain_timeout=0) as served:
         peer = await Http2(await served.connect()).start()
         peer.acknowledges = False
         flood = await peer.request(path="/flood")
@@ -237,7 +237,7 @@ async def test_a_stream_without_a_window_is_reset_after_the_write_deadline(caplo
         else:
             await respond(send)
 
-    async with serving(floods, write_deadline_seconds=0.1) as served:
+    async with serving(floods, write_deadline=0.1) as served:
         peer = await Http2(await served.connect()).start()
         peer.acknowledges = False
         stream_id = await peer.request(path="/flood")
@@ -249,7 +249,7 @@ async def test_a_stream_without_a_window_is_reset_after_the_write_deadline(caplo
         second = await peer.request(path="/flood")
         await peer.until_stream(second, h2.events.StreamReset)
     consequence = "a stream whose client accepted nothing for 0.1 s was reset"
-    assert caplog.messages == [f"write_deadline_seconds was reached by 127.0.0.1: {consequence}"]
+    assert caplog.messages == [f"write_deadline was reached by 127.0.0.1: {consequence}"]
 
 
 async def test_a_shutdown_lets_a_response_end():

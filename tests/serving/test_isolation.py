@@ -19,7 +19,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
 from mcpbus.core.budget import MemoryAccount, MemoryBudget
-from mcpbus.core.containment import ReportErrors, WrapBaseExceptions, run_lasting
+from mcpbus.core.containment import ReportErrors, WrapBaseExceptions, run_forever
 from mcpbus.dispatch import dispatcher
 from mcpbus.features.catalogue import FeatureSet
 from mcpbus.protocol.jsonrpc import encode_result
@@ -137,13 +137,13 @@ async def test_what_serves_many_says_so_when_it_ends(cancelled):
 
     for function, why in ((ends, "has ended"), (is_cancelled_by_mistake, "raised Cancelled")):
         with pytest.raises(RuntimeError, match=f"the thing {why}"):
-            await run_lasting(function, "the thing")
+            await run_forever(function, "the thing")
 
 
 async def test_what_serves_many_is_cancelled_as_anything_else():
     with trio.CancelScope() as scope:
         scope.cancel()
-        await run_lasting(trio.sleep_forever, "the thing")
+        await run_forever(trio.sleep_forever, "the thing")
     assert scope.cancelled_caught
 
 
@@ -318,7 +318,7 @@ async def test_a_reactor_that_is_cancelled_by_mistake_says_so(cancelled, autojum
     ):
         async with open_lane(turns=True) as house:
             await wait_all_tasks_blocked()
-            house.lane.reactor.soon(turn)
+            house.lane.reactor.call_soon(turn)
             await trio.sleep_forever()
 
 

@@ -24,7 +24,7 @@ HELD = call("speak")
 async def opened(**options):
     """A bus, served; what its tool `speak` says first comes at once, and the rest never."""
     async with (
-        make_server().open(drain_seconds=0) as bus,
+        make_server().open(drain_timeout=0) as bus,
         serving(bus.asgi(), **options) as served,
     ):
         served.bus = bus

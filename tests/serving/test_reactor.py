@@ -157,7 +157,7 @@ async def test_a_handler_that_waits_keeps_no_answer_back_and_others_go_on(turns,
 async def test_what_is_answered_outside_of_a_turn_is_written_at_once(turns):
     turns.write_soon(Answer(turns.done, "now"))
     assert turns.done == ["answer now"]
-    turns.soon(turns.says("later"))
+    turns.call_soon(turns.says("later"))
     await trio.testing.wait_all_tasks_blocked()
     assert turns.done == ["answer now", "turn later", "answer later"]
 
@@ -245,14 +245,14 @@ async def test_what_is_to_be_written_later_waits_for_the_end_of_the_turn_or_of_a
         assert coalescer.in_turn
         coalescer.add(Answer(turns.done, "of the scheduler"))
         coalescer.add_last(Answer(turns.done, "last"))
-        coalescer.add_to_turn(Answer(turns.done, "of the turn"))
+        coalescer.add_in_turn(Answer(turns.done, "of the turn"))
 
     turns.due(turns.says("a", say), turns.says("b"))
     await trio.testing.wait_all_tasks_blocked()
     assert turns.done[-2:] == ["answer b", "answer last"]
     assert turns.done.index("answer of the turn") < len(turns.done) - 1
     turns.done.clear()
-    for add in (coalescer.add_to_turn, coalescer.add_last):
+    for add in (coalescer.add_in_turn, coalescer.add_last):
         add(Answer(turns.done, "between turns"))
     assert turns.done == []
     async with trio.open_nursery() as nursery:

@@ -39,7 +39,7 @@ def test_tls_needs_both_files(files):
 
 @pytest.mark.parametrize(
     "option",
-    [{"drain_seconds": -1}, {"write_deadline_seconds": 0}, {"keep_alive_seconds": 0}, {"backlog": 0}],
+    [{"drain_timeout": -1}, {"write_deadline": 0}, {"keep_alive_timeout": 0}, {"backlog": 0}],
 )
 def test_durations_and_sizes_that_make_no_sense(option):
     with pytest.raises(ValueError, match="must be"):
@@ -49,14 +49,14 @@ def test_durations_and_sizes_that_make_no_sense(option):
 @pytest.mark.parametrize(
     "option",
     [
-        {"write_deadline_seconds": 1},
+        {"write_deadline": 1},
         {"unread_body_bytes": 1},
-        {"unread_body_seconds": 1},
-        {"head_seconds": 1},
+        {"unread_body_timeout": 1},
+        {"head_timeout": 1},
         {"max_connections": 1},
     ],
 )
 def test_what_only_our_own_server_promises_is_not_asked_of_hypercorn(option):
-    assert ServeOptions(server="hypercorn", keep_alive_seconds=1).server == "hypercorn"
+    assert ServeOptions(server="hypercorn", keep_alive_timeout=1).server == "hypercorn"
     with pytest.raises(ValueError, match=f"{next(iter(option))} is a promise of mcpbus's own server"):
         ServeOptions(server="hypercorn", **option)

@@ -16,10 +16,10 @@ NO_LIMIT = {
     "certfile": "a file",
     "keyfile": "a file",
     "server": "who serves",
-    "keep_alive_seconds": "a connection that nobody uses is closed, and nothing is lost with it",
-    "websocket_ping_seconds": "the pause after which a ping is sent",
+    "keep_alive_timeout": "a connection that nobody uses is closed, and nothing is lost with it",
+    "websocket_ping_interval": "the pause after which a ping is sent",
     "unread_body_bytes": "a courtesy, for a request that has been answered",
-    "unread_body_seconds": "likewise",
+    "unread_body_timeout": "likewise",
     "backlog": "the kernel's, who tells nobody",
 }
 """Fields of `ServeOptions` that nobody can reach, or of which nobody need hear, and why."""
@@ -61,7 +61,7 @@ async def send_a_long_head(served):
     assert (await receive_all(stream)).startswith(b"HTTP/1.1 431")
 
 
-@reaches("head_seconds", head_seconds=0.05)
+@reaches("head_timeout", head_timeout=0.05)
 async def send_half_a_head(served):
     stream = await served.connect()
     await stream.send_all(b"GET / HTTP/1.1\r\n")
@@ -75,7 +75,7 @@ async def send_a_long_body(served):
     assert (await receive_all(stream)).startswith(b"HTTP/1.1 413")
 
 
-@reaches("tls_handshake_seconds", tls_handshake_seconds=0.05, **FILES)
+@reaches("tls_handshake_timeout", tls_handshake_timeout=0.05, **FILES)
 async def shake_no_hands(served):
     assert await receive_all(await served.connect()) == b""
 
@@ -87,14 +87,14 @@ async def connect_twice(served):
     assert await receive_all(first) == b""
 
 
-@reaches("write_deadline_seconds", write_deadline_seconds=0.1)
+@reaches("write_deadline", write_deadline=0.1)
 async def read_nothing(served):
     stream = await served.connect(receive_buffer=4096)
     with pytest.raises(trio.BrokenResourceError):
         await stream.send_all(call("much") * 100_000)
 
 
-@reaches("drain_seconds", whom=None, drain_seconds=0.05)
+@reaches("drain_timeout", whom=None, drain_timeout=0.05)
 async def go_on_after_the_shutdown(served):
     stream = await served.connect()
     await stream.send_all(call("begin"))
@@ -105,10 +105,7 @@ async def go_on_after_the_shutdown(served):
 
 @pytest.mark.parametrize(
     "limit",
-    [
-        pytest.param(limit, marks=[A_MOMENT_LATER] if limit == "write_deadline_seconds" else [])
-        for limit in reaching
-    ],
+    [pytest.param(limit, marks=[A_MOMENT_LATER] if limit == "write_deadline" else []) for limit in reaching],
 )
 async def test_a_limit_that_is_reached_is_counted_and_the_log_says_through_whom(limit, caplog):
     reach, whom, limits, http, options = reaching[limit]
@@ -124,7 +121,7 @@ async def test_a_limit_that_is_reached_is_counted_and_the_log_says_through_whom(
         await trio.sleep_forever()
 
     async with (
-        server.open(limits=limits, drain_seconds=0) as bus,
+        server.open(limits=limits, drain_timeout=0) as bus,
         serving(bus.asgi(**http), **options) as served,
     ):
         served.begun = trio.Event()

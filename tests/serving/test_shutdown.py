@@ -35,7 +35,7 @@ class Streams:
 
 async def test_a_stream_says_its_last_words():
     app = Streams()
-    async with serving(app, drain_seconds=10) as served:
+    async with serving(app, drain_timeout=10) as served:
         stream = await served.connect()
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
         await receive_until(stream, b"first ")
@@ -76,7 +76,7 @@ async def test_a_request_that_a_client_was_about_to_send_is_still_served(files, 
         async def drain(self, seconds):
             drained.append(seconds)
 
-    async with serving(Quick(), drain_seconds=3600, **files) as served:
+    async with serving(Quick(), drain_timeout=3600, **files) as served:
         stream = await (connect_securely(served, "http/1.1") if files else served.connect())
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
         assert b"connection" not in await receive_until(stream, b"ok")
@@ -102,7 +102,7 @@ async def test_a_kept_connection_hears_at_once_that_the_server_ends(opens, monke
             app = (await stack.enter_async_context(server.open())).asgi()
         else:
             app = server.asgi()
-        served = await stack.enter_async_context(serving(app, drain_seconds=3600))
+        served = await stack.enter_async_context(serving(app, drain_timeout=3600))
         probe, client = await served.connect(), await served.connect()
         for stream in (probe, client):
             await stream.send_all(get)
@@ -128,7 +128,7 @@ async def test_what_an_application_announces_and_cannot_is_no_reason_not_to_drai
                 raise failure
 
     app = Announcing()
-    async with serving(app, drain_seconds=3600) as served:
+    async with serving(app, drain_timeout=3600) as served:
         served.shutdown.set()
         await served.ended.wait()
     assert app.drained.is_set()
@@ -136,7 +136,7 @@ async def test_what_an_application_announces_and_cannot_is_no_reason_not_to_drai
 
 
 async def test_an_idle_connection_is_closed_soon():
-    async with serving(Streams(), drain_seconds=3600) as served:
+    async with serving(Streams(), drain_timeout=3600) as served:
         stream = await served.connect()
         served.shutdown.set()
         assert await receive_all(stream) == b""
@@ -164,7 +164,7 @@ async def test_what_does_not_end_is_cancelled_at_the_deadline(drain, caplog):
                 raise drain
             await trio.sleep_forever()
 
-    async with serving(Drained() if drain else Endless(), drain_seconds=0.1) as served:
+    async with serving(Drained() if drain else Endless(), drain_timeout=0.1) as served:
         stream = await served.connect()
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
         await receive_until(stream, b"200")
@@ -261,7 +261,7 @@ async def test_a_quiet_stream_outlives_idle_connections():
         while True:
             assert (await receive())["type"] == "http.request"
 
-    async with serving(quiet, keep_alive_seconds=0.1) as served:
+    async with serving(quiet, keep_alive_timeout=0.1) as served:
         stream = await served.connect()
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
         await receive_until(stream, b"200")

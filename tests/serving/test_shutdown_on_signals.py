@@ -87,5 +87,7 @@ def test_the_second_signal_ends_the_process_by_itself(program, number):
 
 def test_the_first_process_of_a_container_ends_with_the_status_of_a_shell():
     """The kernel does nothing to it by itself, as if the signal were blocked for ever."""
-    program = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\nsignals.end_by(signal.SIGTERM)"
+    program = (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\nsignals.exit_by_signal(signal.SIGTERM)"
+    )
     assert status_of(program) == 128 + signal.SIGTERM

@@ -132,7 +132,7 @@ PARTIAL_HANDSHAKES = pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
 
 @PARTIAL_HANDSHAKES
 async def test_a_handshake_that_does_not_come_to_its_end_is_not_waited_for(said):
-    async with serving(hello, tls_handshake_seconds=0.05, **FILES) as served:
+    async with serving(hello, tls_handshake_timeout=0.05, **FILES) as served:
         stream = await served.connect()
         await stream.send_all(said)
         assert await receive_all(stream) == b""
@@ -140,7 +140,7 @@ async def test_a_handshake_that_does_not_come_to_its_end_is_not_waited_for(said)
 
 @PARTIAL_HANDSHAKES
 async def test_nobody_waits_for_the_handshake_of_another(said):
-    async with serving(hello, tls_handshake_seconds=3600, **FILES) as served:
+    async with serving(hello, tls_handshake_timeout=3600, **FILES) as served:
         stream = await served.connect()
         await stream.send_all(said)
         assert b"ok" in await get(await connect(served, "http/1.1"))
@@ -158,7 +158,7 @@ async def test_a_client_that_has_sent_much_ahead_is_missed_all_the_same():
             cancelled.set()
         return "unreached"
 
-    async with server.open(drain_seconds=0) as bus, serving(bus.asgi(), **FILES) as served:
+    async with server.open(drain_timeout=0) as bus, serving(bus.asgi(), **FILES) as served:
         stream = await connect(served, "http/1.1")
         await stream.send_all(call("wait"))
         await running.wait()
@@ -169,7 +169,7 @@ async def test_a_client_that_has_sent_much_ahead_is_missed_all_the_same():
 
 async def test_a_client_that_stalls_over_tls_is_cut_off():
     app, counters = Flood(), ServerCounters()
-    async with serving(app, counters=counters, write_deadline_seconds=0.2, **FILES) as served:
+    async with serving(app, counters=counters, write_deadline=0.2, **FILES) as served:
         stream = await connect(served, "http/1.1")
         await stream.send_all(b"GET /flood HTTP/1.1\r\nhost: test\r\n\r\n")
         await app.disconnected.wait()
@@ -179,7 +179,7 @@ async def test_a_client_that_stalls_over_tls_is_cut_off():
 
 
 async def test_a_stall_over_tls_does_not_delay_the_shutdown():
-    async with serving(Flood(), write_deadline_seconds=3600, drain_seconds=0.1, **FILES) as served:
+    async with serving(Flood(), write_deadline=3600, drain_timeout=0.1, **FILES) as served:
         stream = await connect(served, "http/1.1")
         await stream.send_all(b"GET /flood HTTP/1.1\r\nhost: test\r\n\r\n")
         await stream.receive_some()

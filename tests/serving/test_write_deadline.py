@@ -55,7 +55,7 @@ async def open_flood(served, protocol):
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
 async def test_a_client_that_accepts_nothing_is_cut_off(protocol, caplog):
     app, counters = Flood(), ServerCounters()
-    async with serving(app, counters=counters, write_deadline_seconds=0.2) as served:
+    async with serving(app, counters=counters, write_deadline=0.2) as served:
         await open_flood(served, protocol)
         await app.disconnected.wait()
         assert b"200" in await get(await served.connect())
@@ -63,7 +63,7 @@ async def test_a_client_that_accepts_nothing_is_cut_off(protocol, caplog):
         await served.ended.wait()
     assert counters.stalled == 1
     (line,) = [line for line in caplog.messages if "accepted nothing for 0.2 s" in line]
-    assert line.startswith("write_deadline_seconds was reached by 127.0.0.1: ")
+    assert line.startswith("write_deadline was reached by 127.0.0.1: ")
 
 
 @pytest.mark.parametrize(("each", "whole"), [(1, False), (1000, False), (4096, True)])
@@ -93,7 +93,7 @@ async def test_the_time_for_a_slice_is_not_renewed_by_each_byte(each, whole, aut
 
 @pytest.mark.parametrize("protocol", ["HTTP/1.1", "HTTP/2"])
 async def test_a_stalled_write_does_not_delay_the_shutdown(protocol):
-    async with serving(Flood(), write_deadline_seconds=3600, drain_seconds=0.1) as served:
+    async with serving(Flood(), write_deadline=3600, drain_timeout=0.1) as served:
         await open_flood(served, protocol)
         served.shutdown.set()
         with trio.fail_after(30):
@@ -101,7 +101,7 @@ async def test_a_stalled_write_does_not_delay_the_shutdown(protocol):
 
 
 async def test_a_stalled_write_does_not_delay_a_cancellation():
-    async with serving(Flood(), write_deadline_seconds=3600, drain_seconds=3600) as served:
+    async with serving(Flood(), write_deadline=3600, drain_timeout=3600) as served:
         await open_flood(served, "HTTP/1.1")
     assert served.ended.is_set()
 
@@ -118,7 +118,7 @@ async def test_what_the_kernel_has_taken_is_not_waited_for_either():
             pass
         told.set()
 
-    async with serving(answers, write_deadline_seconds=0.1) as served:
+    async with serving(answers, write_deadline=0.1) as served:
         stream = await served.connect(receive_buffer=4096)
         await stream.send_all(b"GET / HTTP/1.1\r\nhost: test\r\n\r\n")
         await told.wait()

@@ -23,15 +23,15 @@ LIMITS = Limits(
     idle_timeout=PATIENCE,
     initialize_timeout=PATIENCE,
     abandoned_timeout=PATIENCE,
-    ask_timeout=PATIENCE,
-    parked_timeout=PATIENCE,
+    input_timeout=PATIENCE,
+    suspended_timeout=PATIENCE,
     held_timeout=PATIENCE,
     task_ttl=PATIENCE,
     keep_alive=1.0,
     write_deadline=PATIENCE,
     max_running_tasks=10,
     max_tasks=50,
-    max_parked=20,
+    max_suspended_calls=20,
     outbox_items=100,
     outbox_bytes=200_000,
 )
@@ -248,10 +248,10 @@ async def review(code: str) -> str:
 
 
 async def main() -> None:
-    options = ServeOptions(keep_alive_seconds=PATIENCE, write_deadline_seconds=PATIENCE)
+    options = ServeOptions(keep_alive_timeout=PATIENCE, write_deadline=PATIENCE)
     store = MemoryEventStore(max_items=2000)
     async with (
-        server.open(limits=LIMITS, event_store=store, drain_seconds=2) as bus,
+        server.open(limits=LIMITS, event_store=store, drain_timeout=2) as bus,
         trio.open_nursery() as nursery,
     ):
 

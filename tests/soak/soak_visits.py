@@ -149,7 +149,7 @@ def notification(method: str, **params: Any) -> dict[str, Any]:
 
 
 async def _answer(
-    http: httpx.AsyncClient, url: str, body: Any, fields: dict[str, str], on_question: Any = None
+    http: httpx.AsyncClient, url: str, body: Any, fields: dict[str, str], on_input_request: Any = None
 ) -> dict[str, Any]:
     """POST a request, and return the answer, which is empty where the server took the request without one."""
     async with http.stream("POST", url, content=json.dumps(body), headers={**_TYPES, **fields}) as answer:
@@ -163,8 +163,8 @@ async def _answer(
                 message = json.loads(line[6:])
                 if "method" not in message:
                     return message
-                if "id" in message and on_question is not None:
-                    await on_question(message)
+                if "id" in message and on_input_request is not None:
+                    await on_input_request(message)
     return {}
 
 

@@ -7,7 +7,7 @@ import trio
 from mcpbus import Context, Limits, ProtocolError, Server, ToolError
 from mcpbus.asking import Elicit, InputRequired
 from mcpbus.tasks import TASKS, MemoryTaskStore, TaskSupport
-from mcpbus.testing import open_bus, settle
+from mcpbus.testing import open_bus, wait_until_idle
 
 DECLARED = {"elicitation": {}, "sampling": {}, "extensions": {TASKS: {}}}
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -94,12 +94,12 @@ class TaskStage:
 
     async def job(self):
         """Wait until nothing moves, and return the newest run."""
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
         return self.jobs[-1]
 
     async def assert_nothing_is_left(self):
         """No task, actor or message is kept; each connected client costs two actors and the tasks of its connection."""
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
         now = self.bus.statistics()
         assert (len(self.bus.tasks), self.bus.tasks.running) == (0, 0)
         assert (now.requests, dict(now.pending)) == (0, {})
@@ -131,13 +131,13 @@ def _add_questions(tool):
 
     @tool(task="optional")
     async def explicit(ctx: Context) -> str | InputRequired:
-        if ctx.input_state == "third":
+        if ctx.round_state == "third":
             answers = await ctx.ask_all({"who": Elicit("Who?", FORM), "what": Elicit("What?", FORM)})
             return " and ".join(answer.data["name"] for answer in answers.values())
-        if ctx.input_state == "first":
+        if ctx.round_state == "first":
             await ctx.elicit("Who?", FORM, key="who")
             return InputRequired({"what": Elicit("What?", FORM)}, state="second")
-        if ctx.input_state == "second":
+        if ctx.round_state == "second":
             return InputRequired({"who": Elicit("Who, again?", FORM)}, state="third")
         return InputRequired({"who": Elicit("Who?", FORM)}, state="first")
 
@@ -161,11 +161,11 @@ def _add_ends(tool):
 
 
 @asynccontextmanager
-async def tasking(*, limits=None, store=None, drain_seconds=5.0, **options):
+async def tasking(*, limits=None, store=None, drain_timeout=5.0, **options):
     """Open a stage; a limit is given by name."""
     stage = TaskStage(**options)
     bounds = Limits(**{"store_deadline": 10, **(limits or {})})  # more than the slow store takes
-    opened = open_bus(stage.server, limits=bounds, task_store=store, drain_seconds=drain_seconds)
+    opened = open_bus(stage.server, limits=bounds, task_store=store, drain_timeout=drain_timeout)
     async with opened as stage.bus:
         yield stage
 

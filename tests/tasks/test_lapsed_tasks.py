@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from mcpbus import ProtocolError
 from mcpbus.core.tasks.messages import Expire
 from mcpbus.tasks import LeasedTaskStore, TaskStatus
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 
 
 class Leased(Down):
@@ -64,7 +64,7 @@ async def taken_for_ended(store, *names):
     assert isinstance(store, LeasedTaskStore)
     async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         tasks = [await begin(client, name) for name in names]
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         store.lapse()
         async with tasking(store=store) as other, other.bus.connect(capabilities=DECLARED) as stranger:
             assert [(await look(stranger, task))["status"] for task in tasks] == ["failed"] * len(tasks)
@@ -147,7 +147,7 @@ async def test_what_another_process_has_reported_is_not_stored_again(autojump_cl
     store = Leased()
     async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         tasks = [await begin(client) for _ in range(2)]
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         store.how = "fails"
         for job in stage.jobs:
             job.finish("done")  # the second is to be stored again ten seconds after the first
@@ -168,7 +168,7 @@ async def test_what_is_forgotten_while_a_store_finds_that_another_process_has_it
         task = await begin(client)
         stage.jobs[-1].finish("done")
         await store.claim(task["taskId"], stage.bus.tasks.name, "another")
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         stage.bus.tasks._tasks[task["taskId"]].address.tell(Expire())  # as where its room is needed
         await trio.sleep(6)
         assert await gone(client, task)

@@ -5,7 +5,7 @@ import trio
 from task_stage import DECLARED, tasking
 
 from mcpbus.tasks import MemoryTaskStore
-from mcpbus.testing import open_probe, settle
+from mcpbus.testing import open_probe, wait_until_idle
 
 
 async def answered(probe, method, params, **more):
@@ -94,7 +94,7 @@ async def test_while_the_store_is_down_a_client_is_told_to_come_back_and_then_ha
         typed, must = {"name": "typed", "arguments": {"number": 3}}, {"name": "must", "arguments": {}}
         handle = (await probe.request("tools/call", typed, capabilities=DECLARED).reply())["result"]
         task = {"taskId": handle["taskId"]}
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         with monkeypatch.context() as broken:
             broken.setattr(store, "payload", fail)
             assert await answered(probe, "tasks/get", task) == (503, -32603)

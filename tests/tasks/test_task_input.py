@@ -8,7 +8,7 @@ from mcpbus import Context, ProtocolError, Server, SyncContext
 from mcpbus.asking import Elicit, InputUnavailableError
 from mcpbus.core.signals import FailRequest
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 
 
 async def update(client, task, **answers):
@@ -18,7 +18,7 @@ async def update(client, task, **answers):
 
 async def asked(stage, client, task):
     """The keys of the questions that are open."""
-    await settle(stage.bus)
+    await wait_until_idle(stage.bus)
     seen = await look(client, task)
     assert (seen["status"] == "input_required") is ("inputRequests" in seen)
     return list(seen.get("inputRequests", ()))
@@ -27,7 +27,7 @@ async def asked(stage, client, task):
 async def test_a_question_is_shown_until_it_is_answered(autojump_clock):
     async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client, "ask")
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         seen = [await look(client, task) for _ in range(2)]
         assert seen[0] == seen[1]
         assert seen[0]["inputRequests"]["who"]["method"] == "elicitation/create"
@@ -83,7 +83,7 @@ async def test_a_key_stands_for_one_question_in_the_whole_life_of_a_task(autojum
         while (await look(client, task))["status"] not in {"completed", "failed"}:
             keys += await asked(stage, client, task)
             await update(client, task, **{keys[-1]: accept(f"answer {len(keys)}")})
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
         assert keys == ["who", "what", "who-2"]
         assert text((await look(client, task))["result"]) == "answer 3 and answer 2"
 
@@ -210,7 +210,7 @@ async def test_a_plain_function_has_the_same_words():
     def plainly(ctx: SyncContext) -> str:
         assert ctx.task_id is None
         begun = ctx.begin_task()
-        ctx.task_message("asking")
+        ctx.set_task_message("asking")
         answer = ctx.elicit("Who?", FORM, key="who")
         return f"{begun} {ctx.task_id is not None} {answer.data['name']}"
 
@@ -331,7 +331,7 @@ async def test_a_task_that_ends_in_the_turn_in_which_it_asks_stays_ended(autojum
 
 
 async def test_a_task_that_waits_for_its_client_does_not_hold_up_the_shutdown(autojump_clock):
-    async with tasking(drain_seconds=50) as stage:
+    async with tasking(drain_timeout=50) as stage:
         async with stage.bus.connect(capabilities=DECLARED) as client:
             task = await begin(client, "ask")
             assert await asked(stage, client, task) == ["who"]

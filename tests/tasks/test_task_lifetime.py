@@ -14,7 +14,7 @@ from mcpbus.core.hub import hub_of
 from mcpbus.core.receipt import Fate
 from mcpbus.protocol.routes import Reason
 from mcpbus.tasks import MemoryTaskStore, TaskSupport
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 from mcpbus.transports.duplex import DuplexChannel
 from tests.at_home import SHOWN_ONCE_KEPT
 
@@ -51,7 +51,7 @@ async def test_the_result_of_a_long_task_is_kept_as_long_and_the_client_is_told(
         job = await stage.job()
         await trio.sleep(50)
         job.finish()
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         seen = await look(client, task)
         assert (seen["createdAt"], seen["lastUpdatedAt"]) == (
             "1970-01-12T13:46:40.000Z",
@@ -75,7 +75,7 @@ async def test_a_call_that_is_cancelled_before_it_becomes_a_task_is_not_said_to_
             # Both in one turn: the handler's task has not begun to run.
             for message in (call, cancel):
                 await channel.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
         await stage.assert_nothing_is_left()
         assert (stage.jobs, caplog.text) == ([], "")
 
@@ -95,7 +95,7 @@ async def test_a_task_that_does_not_end_in_time_fails_and_says_so(autojump_clock
                 assert "inputRequests" not in seen
             assert (hold.outcome, stage.bus.tasks.running) == ("cancelled", 1)
             stubborn.finish("too late")
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
             assert (await look(client, tasks[2]))["status"] == "failed"
             assert stage.bus.tasks.running == 0
             await trio.sleep(60)
@@ -181,7 +181,7 @@ async def test_a_notification_cancels_no_task(autojump_clock):
         task = await begin(client)
         job = await stage.job()
         await client.notify("notifications/cancelled", {"requestId": job.ctx.request_id})
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert (job.outcome, (await look(client, task))["status"]) == ("running", "working")
         job.finish()
 
@@ -271,9 +271,9 @@ async def test_while_it_drains_no_task_begins(required, autojump_clock):
 
         async with stage.bus.connect(capabilities=DECLARED) as client, trio.open_nursery() as nursery:
             nursery.start_soon(call, client)
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
             await stage.bus.drain(5.0)
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
             assert ends == ["The server is shutting down" if required else "a task: False"]
 
 
@@ -370,7 +370,7 @@ async def test_what_ends_while_the_store_is_down_is_stored_later(autojump_clock,
 async def test_a_store_that_hangs_at_a_shutdown_is_not_waited_for(autojump_clock):
     store = Down("works")
     start = trio.current_time()
-    opened = tasking(store=store, limits={"store_deadline": 1}, drain_seconds=0.5)
+    opened = tasking(store=store, limits={"store_deadline": 1}, drain_timeout=0.5)
     async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
         await begin(client)
         store.how = "hangs"
@@ -398,7 +398,7 @@ async def test_a_result_that_the_store_cannot_give_back_is_an_error(autojump_clo
 
     async with tasking(store=Forgetful()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client, "typed", number=3)
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         with pytest.raises(ProtocolError) as refused:
             await look(client, task)
         assert refused.value.code == -32603
@@ -453,7 +453,7 @@ async def test_a_task_actor_that_crashes_while_its_result_is_stored_loses_none(a
     async with tasking(store=store) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client)
         stage.jobs[-1].finish("done")
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         stage.bus.tasks._tasks[task["taskId"]].address.tell("what no actor understands")
         await trio.sleep(4)
         assert ((await look(client, task))["status"], (await store.load())[0].status) == (
@@ -473,11 +473,11 @@ async def test_what_a_handler_says_whose_task_is_forgotten_is_discarded(autojump
     ):
         task = await begin(client, "stubborn")
         job = await stage.job()
-        assert (await job.ctx.info("in time")).fate == Fate.discarded(Reason.TASK)
+        assert (await job.ctx.info("in time")).fate == Fate.discarded(Reason.IN_TASK)
         await trio.sleep(121)
         assert await gone(client, task)
         assert (await job.ctx.info("too late")).fate == Fate.discarded(Reason.FINISHED)
-        await job.ctx.task_message("too late")
+        await job.ctx.set_task_message("too late")
         with trio.fail_after(5), pytest.raises(InputUnavailableError):
             await job.ctx.elicit("Who?", FORM)
         job.finish()

@@ -6,7 +6,7 @@ from task_stage import DECLARED, SlowTaskStore, accept, begin, look, tasking
 
 from mcpbus import ProtocolError
 from mcpbus.tasks import MemoryTaskStore
-from mcpbus.testing import open_probe, settle
+from mcpbus.testing import open_probe, wait_until_idle
 
 STAMP = "io.modelcontextprotocol/subscriptionId"
 
@@ -28,7 +28,7 @@ def plain(seen):
 async def test_a_listen_is_told_each_change_as_tasks_get_would_tell_it(autojump_clock):
     async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client, "ask")
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         async with client.listen(task_ids=[task["taskId"]]) as listen:
             assert listen.acknowledged["notifications"] == {"taskIds": [task["taskId"]]}
             first = await told(listen)
@@ -44,7 +44,7 @@ async def test_a_listen_is_told_each_change_as_tasks_get_would_tell_it(autojump_
 async def test_a_listen_hears_before_it_ends_what_a_shutdown_fails_however_slow_the_store_is(autojump_clock):
     async with tasking(store=SlowTaskStore()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client, "ask")
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         async with client.listen(task_ids=[task["taskId"]]) as listen:
             assert (await told(listen))["status"] == "input_required"
             await stage.bus.drain(0.1)
@@ -77,7 +77,7 @@ async def test_a_listen_that_a_slow_store_answers_too_late_hears_nothing(autojum
 async def test_a_listen_that_comes_after_the_end_is_told_of_it(autojump_clock):
     async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client, "typed", number=3)
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         async with client.listen(task_ids=[task["taskId"]]) as listen:
             assert await told(listen) == plain(await look(client, task))
 
@@ -88,7 +88,7 @@ async def test_what_people_are_told_is_told_to_listens_too(autojump_clock):
         job = await stage.job()
         async with client.listen(task_ids=[task["taskId"]]) as listen:
             await told(listen)
-            await job.ctx.task_message("half")
+            await job.ctx.set_task_message("half")
             assert (await told(listen))["statusMessage"] == "half"
             await client.request("tasks/cancel", task)
             assert (await told(listen))["status"] == "cancelled"
@@ -97,7 +97,7 @@ async def test_what_people_are_told_is_told_to_listens_too(autojump_clock):
 async def test_a_listen_is_told_of_the_tasks_that_it_named_alone(autojump_clock):
     async with tasking() as stage, stage.bus.connect(capabilities=DECLARED) as client:
         mine, other = await begin(client), await begin(client)
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         async with (
             client.listen(task_ids=[mine["taskId"], mine["taskId"], "nobody"]) as listen,
             client.listen(tools=True) as deaf,
@@ -108,7 +108,7 @@ async def test_a_listen_is_told_of_the_tasks_that_it_named_alone(autojump_clock)
             stage.jobs[0].finish()
             seen = await told(listen)
             assert (seen["taskId"], seen["status"]) == (mine["taskId"], "completed")
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
             stage.server.add_tool(lambda: "x", name="x")
             assert (await deaf.__anext__())[0] == "notifications/tools/list_changed"
         assert other["taskId"] != mine["taskId"]
@@ -121,12 +121,12 @@ async def test_each_listen_has_its_own_copy_until_it_ends(autojump_clock):
         async with client.listen(task_ids=[task["taskId"]]) as one:
             async with client.listen(task_ids=[task["taskId"]]) as two:
                 assert await told(one) == await told(two)
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
             emitted = stage.bus.statistics().emitted
             job.finish()
             assert (await told(one))["status"] == "completed"
             assert stage.bus.statistics().emitted == emitted + 1
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert len(stage.bus.topics) == 0
 
 
@@ -157,7 +157,7 @@ async def test_somebody_elses_task_is_left_out_of_the_acknowledgement(autojump_c
         ):
             assert listen.acknowledged["notifications"] == {"toolsListChanged": True}
             (await stage.job()).finish()
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
             stage.server.add_tool(lambda: "x", name="x")
             assert (await listen.__anext__())[0] == "notifications/tools/list_changed"
 
@@ -198,11 +198,11 @@ async def test_a_listen_that_reads_too_slowly_has_the_newest_state(autojump_cloc
         listen.stall()
         job = await stage.job()
         for number in range(20):
-            await job.ctx.task_message(f"{number}")
+            await job.ctx.set_task_message(f"{number}")
         job.finish()
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         listen.resume()
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         states = [message["params"] for message in listen.messages[2:]]
         assert len(states) <= 6
         assert states[-1]["status"] == "completed"
@@ -225,7 +225,7 @@ async def test_a_listen_hears_nothing_where_the_store_has_lost_the_result_and_th
         stage.bus.connect(capabilities=DECLARED) as client,
     ):
         task = await begin(client, "typed", number=3)
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         async with client.listen(task_ids=[task["taskId"]]) as listen:
             with pytest.raises(trio.TooSlowError), trio.fail_after(30):
                 await listen.__anext__()

@@ -267,11 +267,11 @@ async def test_progress_and_log_lines_of_a_task_are_discarded_for_that_reason(au
             await job.ctx.info("x"),
             await job.ctx.notify("notifications/x"),
         ):
-            assert receipt.fate.reason.name == "TASK"
+            assert receipt.fate.reason.name == "IN_TASK"
         job.finish()
         await stage.job()
         late = await job.ctx.info("after the end")
-        assert late.fate.reason.name == "TASK"
+        assert late.fate.reason.name == "IN_TASK"
         assert heard == []
         assert stage.bus.ledger.balance() == 0
 
@@ -281,13 +281,13 @@ async def test_people_are_told_what_a_task_is_doing(autojump_clock):
         task = await begin(client)
         job = await stage.job()
         assert job.ctx.task_id == task["taskId"]
-        await job.ctx.task_message("half")
+        await job.ctx.set_task_message("half")
         assert (await look(client, task))["statusMessage"] == "half"
-        await job.ctx.task_message(None)
+        await job.ctx.set_task_message(None)
         assert "statusMessage" not in await look(client, task)
         job.finish()
         await stage.job()
-        await job.ctx.task_message("too late")
+        await job.ctx.set_task_message("too late")
         assert "statusMessage" not in await look(client, task)
 
 

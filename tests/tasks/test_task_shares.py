@@ -7,7 +7,7 @@ from task_stage import DECLARED, SlowTaskStore, begin, look, tasking, text
 from mcpbus import ProtocolError
 from mcpbus.core.admission import QuotaExceeded, ServerOverloaded
 from mcpbus.tasks import MemoryTaskStore
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 
 
 def connect(stage, who):
@@ -45,13 +45,13 @@ async def test_one_principals_results_make_room_for_the_tasks_of_others(autojump
         first = await begin(bob, "typed", number=3)
         assert await kinds(bob, 8) == ["task"] * 7 + ["complete"]
         kept = await begin(alice, "typed", number=4)
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         with pytest.raises(ProtocolError):
             await look(bob, first)
         assert (await look(bob, running))["status"] == "working"
         assert (await kinds(alice, 5)) == ["task"] * 3 + ["complete"] * 2
         assert text((await look(alice, kept))["result"]) == "4"
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert len(store) == len(stage.bus.tasks) == 9
 
 
@@ -78,7 +78,7 @@ async def test_one_principals_results_leave_room_in_bytes_to_others(autojump_clo
         assert not is_past_its_share("bob"), "there is nobody else"
         # Bob has 12,000 bytes, and gives of them for as long as Alice has less than he.
         assert await ask(alice, 5) == ["task"] * 2 + ["complete"] * 3
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert not is_past_its_share("alice"), "both have as much"
         assert sorted(stage.bus.tasks._sizes) == ["alice", "bob"]
         kept = [task.record.size for task in stage.bus.tasks._tasks.values()]
@@ -111,7 +111,7 @@ async def test_a_result_that_makes_room_while_it_is_being_stored_is_in_no_store_
                 nursery.start_soon(kinds, bob, 1)
         assert await kinds(alice, 1) == ["task"]
         await trio.sleep(60)
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert len(store) == len(stage.bus.tasks) == 3
 
 

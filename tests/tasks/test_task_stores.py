@@ -22,7 +22,7 @@ from mcpbus.tasks import (
     TaskRecord,
     TaskStatus,
 )
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 from tests.engines import BINARIES
 
 NOW = 1_800_000_000.0
@@ -267,7 +267,7 @@ async def test_what_had_ended_is_there_and_what_had_not_has_failed(reopen, caplo
 
 
 async def test_what_a_drain_failed_stays_failed_for_that_reason(reopen):
-    opened = tasking(store=reopen(), drain_seconds=0.01)
+    opened = tasking(store=reopen(), drain_timeout=0.01)
     async with opened as stage, stage.bus.connect(capabilities=DECLARED) as client:
         task = await begin(client)
     async with tasking(store=reopen()) as stage, stage.bus.connect(capabilities=DECLARED) as client:
@@ -290,7 +290,7 @@ async def test_a_result_keeps_the_time_that_it_had(autojump_clock):
         assert (await look(client, {"taskId": "new"}))["result"] == {}
         await trio.sleep(30)
         assert await store.load() == []
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert len(stage.bus.tasks) == 0
 
 
@@ -305,7 +305,7 @@ async def test_a_result_is_kept_no_longer_than_its_time_where_the_clock_was_set_
         assert (await look(client, {"taskId": "fast"}))["result"] == {}
         await trio.sleep(2)
         assert await store.load() == []
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert len(stage.bus.tasks) == 0
 
 
@@ -318,7 +318,7 @@ async def test_what_is_kept_counts_after_a_restart_too(autojump_clock):
         # It is somebody else's, who has more than this client would have, and makes room.
         assert (await client.call_tool("typed", {"number": 3}))["resultType"] == "task"
         assert stage.bus.statistics().limits_reached == {"task_bytes": 1}
-        await settle(stage.bus)
+        await wait_until_idle(stage.bus)
         assert [kept.id for kept in await store.load()] == [*stage.bus.tasks._tasks]
         assert "big" not in stage.bus.tasks._tasks
 
@@ -390,7 +390,7 @@ async def test_a_task_is_its_owners_alone_also_after_a_restart(owner, same, othe
     async with tasking(store=store) as stage:
         async with stage.bus.connect(capabilities=DECLARED, principal=owner) as client:
             task = await begin(client, "typed", number=3)
-            await settle(stage.bus)
+            await wait_until_idle(stage.bus)
         await check(stage, task, same, others)
     async with tasking(store=store) as stage:
         await check(stage, task, same, others)

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from mcpbus import Context, Limits, Server, UnauthorizedError
-from mcpbus.testing import open_bus, open_probe, settle
+from mcpbus.testing import open_bus, open_probe, wait_until_idle
 
 ORIGIN = {"io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}}
 CLAIM = {
@@ -56,7 +56,7 @@ class House:
         self.probe = probe
 
     async def quiet(self):
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
 
     async def assert_nothing_is_left(self):
         await self.quiet()
@@ -113,10 +113,10 @@ async def authenticate(head):
 
 
 @asynccontextmanager
-async def house(*, limits=None, drain_seconds=5.0, outcomes=None, http=None, **options):
+async def house(*, limits=None, drain_timeout=5.0, outcomes=None, http=None, **options):
     """Open a bus with HTTP clients in memory."""
     server = make_server([] if outcomes is None else outcomes, **options)
-    async with open_bus(server, limits=Limits(**(limits or {})), drain_seconds=drain_seconds) as bus:
+    async with open_bus(server, limits=Limits(**(limits or {})), drain_timeout=drain_timeout) as bus:
         app = bus.asgi(**(http or {}))
         async with open_probe(app) as probe:
             yield House(bus, app, probe)

@@ -46,8 +46,8 @@ class Directory:
     def __init__(self):
         self.asked = []
 
-    def find_session(self, id, principal):  # noqa: A002
-        self.asked.append(("find_session", id, principal))
+    def find_local_session(self, id, principal):  # noqa: A002
+        self.asked.append(("find_local_session", id, principal))
         return SESSION if (id, principal) == ("live", "alice") else None
 
     def offers(self, method, era):
@@ -78,15 +78,17 @@ def judge(head, body=b"", *, directory=None, **options):
     """What a shell does, authorization aside: each judgement in turn, until one is not to go on."""
     heads = HeadValidator(HttpOptions(**options))
     exchange = RequestValidator(heads.options, directory or Directory())
-    verdict = heads.judge_head(head)
+    verdict = heads.validate_head(head)
     if isinstance(verdict, Proceed) and verdict.verb == "GET":
-        return exchange.judge_get(head, "alice")
+        return exchange.validate_get(head, "alice")
     if isinstance(verdict, Proceed) and verdict.verb == "DELETE":
-        return exchange.judge_delete(head, "alice")
+        return exchange.validate_delete(head, "alice")
     if isinstance(verdict, Proceed):
-        verdict = heads.judge_post(head)
+        verdict = heads.validate_post(head)
     if isinstance(verdict, NeedsBody):
-        verdict = heads.too_large if len(body) > verdict.limit else exchange.judge_body(head, body, "alice")
+        verdict = (
+            heads.too_large if len(body) > verdict.limit else exchange.validate_body(head, body, "alice")
+        )
     return verdict
 
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from mcpbus import Context, Limits, Server
-from mcpbus.testing import open_bus, settle
+from mcpbus.testing import open_bus, wait_until_idle
 
 REVISIONS = pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
@@ -54,7 +54,7 @@ class Place:
         return self.bus.system.statistics().spawned
 
     async def assert_nothing_is_left(self):
-        await settle(self.bus)
+        await wait_until_idle(self.bus)
         now = self.bus.statistics()
         assert (now.requests, dict(now.pending), now.sessions, now.actors) == (0, {}, 0, 0)
         assert now.tasks <= 1, "a task besides the clock's"

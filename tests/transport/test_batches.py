@@ -75,7 +75,7 @@ async def test_one_that_speaks_makes_it_a_stream_that_ends_with_the_last_reply(a
         ]
         answer = post(home, session, batch)
         await trio.sleep(1)
-        assert answer.streams
+        assert answer.is_stream
         assert methods(answer.messages) == [3, "notifications/progress", "notifications/message", 2]
         assert not answer.over
         await answer.ended()
@@ -113,7 +113,7 @@ async def test_a_keep_alive_makes_it_a_stream(autojump_clock):
         await trio.sleep(20)
         assert answer.status is None
         await trio.sleep(6)
-        assert (answer.streams, methods(answer.messages)) == (True, [3, 1])
+        assert (answer.is_stream, methods(answer.messages)) == (True, [3, 1])
         await answer.ended()
         assert methods(answer.messages) == [3, 1, 2]
         assert home.bus.ledger.balance() == 0
@@ -125,7 +125,7 @@ async def test_the_form_of_answers_can_be_fixed(response, autojump_clock):
         session = await home.probe.initialize(B)
         batch = [call(1, "count", token="t"), call(2, "nap", {"seconds": 9}), request(3, "ping")]
         answer = await post(home, session, batch).ended()
-        assert answer.streams == (response == "sse")
+        assert answer.is_stream == (response == "sse")
         assert by_id(answer) == {1: "result", 2: "result", 3: "result"}
         discarded = home.bus.statistics().discarded
         assert discarded == ({Reason.NO_STREAM: 4} if response == "json" else {})
@@ -136,7 +136,7 @@ async def test_a_client_gets_the_form_that_it_accepts(accept, streams, autojump_
     async with house() as home:
         session = await home.probe.initialize(B)
         answer = await post(home, session, [request(1, "ping"), call(2, "count")], accept=accept).ended()
-        assert (answer.streams, by_id(answer)) == (streams, {1: "result", 2: "result"})
+        assert (answer.is_stream, by_id(answer)) == (streams, {1: "result", 2: "result"})
 
 
 @pytest.mark.parametrize("speaks", [False, True])
@@ -151,7 +151,7 @@ async def test_a_cancelled_request_is_left_out_and_the_others_go_on(speaks, auto
         await trio.sleep(1)
         assert (outcomes, answer.over) == ([" ended"], False)
         await answer.ended()
-        assert answer.streams == speaks
+        assert answer.is_stream == speaks
         assert by_id(answer) == {2: "result", **({3: "result"} if speaks else {})}
 
 
@@ -194,7 +194,7 @@ async def test_when_all_are_cancelled_the_answer_is_empty(autojump_clock):
         for request_id in (1, 2):
             await session.notify("notifications/cancelled", {"requestId": request_id}).ended()
         await answer.ended()
-        assert (answer.status, answer.streams, answer.messages) == (200, True, [])
+        assert (answer.status, answer.is_stream, answer.messages) == (200, True, [])
 
 
 async def test_a_session_that_is_deleted_ends_its_batch_without_a_word(autojump_clock):
@@ -378,8 +378,8 @@ async def test_replies_that_are_long_together_are_not_held_back_for_the_array(ac
         answer.resume()
         await answer.ended()
         assert by_id(answer) == dict.fromkeys(range(50), "result")
-        assert answer.streams == ("event-stream" in accept)
-        if not answer.streams:
+        assert answer.is_stream == ("event-stream" in accept)
+        if not answer.is_stream:
             assert answer.headers["content-type"] == "application/json"
             assert len(json.loads(answer.body)) == 50
         assert home.bus.ledger.balance() == 0

@@ -305,7 +305,7 @@ async def test_a_message_whose_client_goes_while_it_waits_is_not_taken(autojump_
     async def wait_for_ever(_channel):
         await trio.sleep_forever()
 
-    monkeypatch.setattr(DuplexChannel, "room", wait_for_ever)
+    monkeypatch.setattr(DuplexChannel, "wait_writable", wait_for_ever)
     taken, gone = [], []
 
     async def leave(scope):

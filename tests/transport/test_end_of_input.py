@@ -8,7 +8,7 @@ import trio
 from channels import INITIALIZED, call, house, initialize, request
 
 from mcpbus import Context, InputUnavailableError
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 from mcpbus.transports.lines import run_channel
 
 DRAIN = 5
@@ -83,7 +83,7 @@ async def test_what_takes_too_long_is_answered_with_an_error(autojump_clock):
         assert (rested["id"], rested["result"]["content"][0]["text"]) == (1, "rested")
         assert (ended["id"], ended["error"]["code"]) == (2, -32603)
         assert "took too long after the end of its client's input" in ended["error"]["message"]
-        assert home.bus.statistics().limits_reached == {"drain_seconds": 1}
+        assert home.bus.statistics().limits_reached == {"drain_timeout": 1}
 
 
 async def test_it_need_not_be_waited_for(autojump_clock):
@@ -140,6 +140,6 @@ async def test_it_ends_when_the_bus_does(autojump_clock):
         client = Input(home, call(1, "hang", modern=True))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.run)
-            await settle(home.bus)
+            await wait_until_idle(home.bus)
             await home.bus.drain(1)
         assert [m["error"]["message"] for m in client.got] == ["The server is shutting down"]

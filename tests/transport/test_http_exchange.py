@@ -131,9 +131,9 @@ def test_a_stateless_legacy_request_needs_no_session(version, governs):  # W-48
 
 def test_a_session_of_somebody_else_is_not_found():  # W-44, A-13
     exchange = RequestValidator(HttpOptions(), Directory())
-    assert exchange.judge_body(legacy_head(), request(), "mallory").status == 404
-    assert exchange.judge_get(legacy_head("GET"), "mallory").status == 404
-    assert exchange.judge_delete(legacy_head("DELETE"), None).status == 404
+    assert exchange.validate_body(legacy_head(), request(), "mallory").status == 404
+    assert exchange.validate_get(legacy_head("GET"), "mallory").status == 404
+    assert exchange.validate_delete(legacy_head("DELETE"), None).status == 404
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_another_path_is_not_found_and_no_json_rpc(path):  # D-15
 @pytest.mark.parametrize("verb", ["POST", "GET"])
 def test_what_was_in_order_once_is_judged_anew_where_another_page_asks(verb):
     heads = HeadValidator(HttpOptions())
-    assert heads.judge_head(make_head(verb)) == Proceed(verb)
-    assert heads.judge_head(make_head(verb, sec_fetch_site="cross-site")).status == 403
+    assert heads.validate_head(make_head(verb)) == Proceed(verb)
+    assert heads.validate_head(make_head(verb, sec_fetch_site="cross-site")).status == 403
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/health", "/other"])

@@ -8,9 +8,9 @@ from mcpbus.protocol.http.origin import (
     HttpOptions,
     cors_headers,
     is_preflight,
-    judge_host,
-    judge_origin,
     preflight,
+    validate_host,
+    validate_origin,
 )
 
 
@@ -76,7 +76,7 @@ def test_the_defaults_are_those_that_the_documentation_states():
     ],
 )
 def test_host_is_a_loopback_name_or_an_allowed_one(options, host, passes):  # W-43
-    fault = judge_host(headers(("host", host)), options)
+    fault = validate_host(headers(("host", host)), options)
     assert (fault is None) is passes
     if fault is not None and host:
         assert "allowed_hosts" in fault.message
@@ -84,7 +84,7 @@ def test_host_is_a_loopback_name_or_an_allowed_one(options, host, passes):  # W-
 
 @pytest.mark.parametrize("copies", [[], ["localhost", "localhost"], ["localhost", "evil.example"]])
 def test_there_is_exactly_one_host(copies):
-    assert judge_host(headers(*(("host", copy) for copy in copies)), ANY) is not None
+    assert validate_host(headers(*(("host", copy) for copy in copies)), ANY) is not None
 
 
 @pytest.mark.parametrize(
@@ -120,14 +120,14 @@ def test_there_is_exactly_one_host(copies):
     ],
 )
 def test_origin_is_loopback_or_an_allowed_one(options, origin, passes):  # W-41, X-28
-    fault = judge_origin(headers(("origin", origin)), options)
+    fault = validate_origin(headers(("origin", origin)), options)
     assert (fault is None) is passes
     if fault is not None:
         assert "allowed_origins" in fault.message
 
 
 def test_a_client_that_is_no_browser_sends_no_origin():
-    assert judge_origin(headers(), DEFAULT) is None
+    assert validate_origin(headers(), DEFAULT) is None
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def test_a_client_that_is_no_browser_sends_no_origin():
     ],
 )
 def test_what_a_page_of_elsewhere_embeds_without_an_origin_is_refused(options, fields, passes):
-    assert (judge_origin(headers(*fields.items()), options) is None) is passes
+    assert (validate_origin(headers(*fields.items()), options) is None) is passes
 
 
 def test_two_origins_are_refused():
     twice = headers(("origin", "http://localhost"), ("origin", "http://localhost"))
-    assert judge_origin(twice, DEFAULT) is not None
+    assert validate_origin(twice, DEFAULT) is not None
     assert cors_headers(RequestHead("POST", "/mcp", twice), DEFAULT) == []
 
 

@@ -257,7 +257,7 @@ def test_of_two_faults_the_one_judged_first_is_answered(first, second):  # DESIG
 def test_authorization_comes_before_the_form_of_a_post():
     heads = HeadValidator(HttpOptions())
     bad = make_head(content_type="text/plain", accept="text/html", content_length="99999999")
-    assert heads.judge_head(bad) == Proceed("POST")
+    assert heads.validate_head(bad) == Proceed("POST")
 
 
 # -- nothing happens ---------------------------------------------------------------------------------------------------

@@ -237,7 +237,7 @@ async def test_a_session_that_the_server_closes_is_answered_and_its_stream_compl
 
 
 async def test_a_drain_lets_requests_finish_and_ends_the_stream(autojump_clock):
-    async with house(drain_seconds=5) as home, sse(home.probe, "2024-11-05") as client:
+    async with house(drain_timeout=5) as home, sse(home.probe, "2024-11-05") as client:
         await client.say(call(1, "nap", {"seconds": 3}))
         await client.say(call(2, "nap", {"seconds": 9}))
         await home.bus.drain(5)

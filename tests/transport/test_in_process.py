@@ -11,7 +11,7 @@ from places import LEGACY, MODERN, REVISIONS, call, placed, text
 from mcpbus import Context, Elicit, InputRequired, ProtocolError, Server, ToolError
 from mcpbus.client.pending import PendingRequest
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 
 CAN_BE_ASKED = {"elicitation": {}}
 
@@ -114,7 +114,7 @@ async def test_a_call_in_a_cancelled_scope_is_never_made(name, autojump_clock):
             scope.cancel()
             await call(client, name)
         assert scope.cancelled_caught
-        await settle(place.bus)
+        await wait_until_idle(place.bus)
         assert (place.log, place.bus.statistics().emitted) == ([], emitted)
 
 
@@ -130,7 +130,7 @@ async def test_a_call_that_is_given_up_before_the_server_looks_at_it_is_never_ma
         pending = PendingRequest()
         client._send(JsonRpcRequest(99, "tools/call", msgspec.Raw(msgspec.json.encode(body))), pending)
         client._give_up(99, pending)
-        await settle(place.bus)
+        await wait_until_idle(place.bus)
         assert (place.log, place.bus.statistics().emitted) == ([], emitted)
 
 
@@ -161,7 +161,7 @@ async def test_a_call_that_waits_lets_all_others_pass(revision, autojump_clock):
         async with trio.open_nursery() as nursery:
             for number in range(20):
                 nursery.start_soon(wait, str(number))
-            await settle(place.bus)
+            await wait_until_idle(place.bus)
             assert place.bus.statistics().requests == 20
             assert await call(client, "does_not_wait", "x") == "x"
             assert await call(client, "cannot_wait", "y") == "y"
@@ -282,7 +282,7 @@ async def test_a_question_is_answered_while_its_call_waits(revision, autojump_cl
         async def asks(ctx: Context) -> str:
             return (await ctx.elicit("Who?", str)).data
 
-        options = {"capabilities": CAN_BE_ASKED, "on_question": answer}
+        options = {"capabilities": CAN_BE_ASKED, "on_input_request": answer}
         async with place.bus.connect(revision=revision, **options) as client:
             assert text(await client.call_tool("asks")) == "Ada"
 
@@ -296,9 +296,9 @@ async def test_a_function_without_an_await_may_still_want_answers(revision, auto
 
         @place.server.tool
         async def wants(ctx: Context) -> str | InputRequired:
-            return "again" if ctx.input_state else InputRequired({"name": Elicit("Who?", str)}, state="asked")
+            return "again" if ctx.round_state else InputRequired({"name": Elicit("Who?", str)}, state="asked")
 
-        options = {"capabilities": CAN_BE_ASKED, "on_question": answer}
+        options = {"capabilities": CAN_BE_ASKED, "on_input_request": answer}
         async with place.bus.connect(revision=revision, **options) as client:
             assert text(await client.call_tool("wants")) == "again"
 

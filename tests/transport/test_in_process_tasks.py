@@ -9,7 +9,7 @@ from places import LEGACY, MODERN, REVISIONS, call, placed
 
 from mcpbus import Context, ProtocolError, Server
 from mcpbus.client.errors import DisconnectedError
-from mcpbus.testing import settle
+from mcpbus.testing import wait_until_idle
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")
 
@@ -74,7 +74,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_cancelled_on_the_bus(r
         for key in ("one", "two"):
             with trio.move_on_after(1):
                 await call(client, "waits", key)
-            await settle(place.bus)
+            await wait_until_idle(place.bus)
             assert place.log[-2:] == [f"waits {key}", f"cancelled {key}"]
             assert place.bus.statistics().requests == 0
 
@@ -104,7 +104,7 @@ async def test_a_handler_that_ends_its_own_session_is_answered_that_it_has_ended
         with pytest.raises(ProtocolError) as caught:
             await client.call_tool("closes")
         assert caught.value.code == -32603
-        await settle(place.bus)
+        await wait_until_idle(place.bus)
         with pytest.raises(DisconnectedError):
             await call(client, "cannot_wait")
         with pytest.raises(DisconnectedError):
@@ -133,7 +133,7 @@ async def test_who_hears_may_cause_more_to_be_said_and_others_still_run(autojump
         nursery.start_soon(stop_soon)
         place.go.set()
         await call(client, "speaks", on_notification=again)
-        await settle(place.bus)
+        await wait_until_idle(place.bus)
         assert len(said) < 100
 
 
@@ -154,8 +154,8 @@ async def test_a_client_that_leaves_ends_what_others_still_call_through_it(revis
         async with place.bus.connect(revision=revision) as client:
             for number in range(3):
                 nursery.start_soon(try_to, client, str(number))
-            await settle(place.bus)
-        await settle(place.bus)
+            await wait_until_idle(place.bus)
+        await wait_until_idle(place.bus)
         assert len(ends) == 3
         assert sum(line.startswith("cancelled") for line in place.log) == 3
         with pytest.raises(DisconnectedError):
@@ -167,7 +167,7 @@ async def test_a_block_that_raises_or_is_cancelled_leaves_nothing(autojump_clock
         with contextlib.suppress(ExceptionGroup):
             async with place.bus.connect() as client, trio.open_nursery() as nursery:
                 nursery.start_soon(call, client, "waits")
-                await settle(place.bus)
+                await wait_until_idle(place.bus)
                 raise KeyError
         with trio.move_on_after(1):
             async with place.bus.connect() as client:
@@ -187,7 +187,7 @@ async def test_a_drain_lets_calls_finish_and_refuses_new_ones(revision, autojump
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(wait, "x")
-            await settle(place.bus)
+            await wait_until_idle(place.bus)
             nursery.start_soon(place.bus.drain, 5)
             await trio.sleep(1)
             for name in ("cannot_wait", "does_not_wait"):
@@ -204,7 +204,7 @@ async def test_calls_past_the_bound_are_refused_and_do_no_harm(revision, autojum
         async with trio.open_nursery() as nursery:
             for key in "ab":
                 nursery.start_soon(call, client, "waits", key)
-            await settle(place.bus)
+            await wait_until_idle(place.bus)
             for name in ("cannot_wait", "does_not_wait"):
                 with pytest.raises(ProtocolError, match="Too many requests"):
                     await call(client, name)

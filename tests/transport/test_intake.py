@@ -15,7 +15,7 @@ LONG, ARRAY = b"x" * LARGE_BYTES, b"[{}]"
 class Taker:
     """A channel that writes down what it takes."""
 
-    full = False
+    above_high_water = False
 
     def __init__(self):
         self.took = []
@@ -43,7 +43,7 @@ async def test_what_is_apart_is_taken_after_a_turn(message, autojump_clock):
     place = Place(message)
     assert place.intake.take(None) is None
     assert place.channel.took == []
-    await place.intake.make_way()
+    await place.intake.wait_ready()
     assert place.channel.took == [message]
     assert place.intake.next is None
 
@@ -56,14 +56,14 @@ async def test_what_was_about_to_be_taken_is_not_once_it_has_ended(message, monk
         place.intake.end()
 
     monkeypatch.setattr(trio.lowlevel, "checkpoint", end)  # in that very turn
-    await place.intake.make_way()
+    await place.intake.wait_ready()
     assert place.channel.took == []
 
 
 async def test_what_waits_for_its_turn_is_not_taken_once_it_has_ended(autojump_clock):
     place = Place(LONG)
     async with trio.open_nursery() as nursery, place.budget.line:
-        nursery.start_soon(place.intake.make_way)
+        nursery.start_soon(place.intake.wait_ready)
         await wait_all_tasks_blocked()
         place.intake.end()
     assert place.channel.took == []
@@ -73,7 +73,7 @@ async def test_what_is_no_more_than_an_array_does_not_wait_behind_what_is_long(a
     place = Place(ARRAY)
     async with place.budget.line:
         with trio.fail_after(1):
-            await place.intake.make_way()
+            await place.intake.wait_ready()
     assert place.channel.took == [ARRAY]
 
 

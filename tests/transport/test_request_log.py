@@ -13,7 +13,7 @@ from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transports import access_log
-from mcpbus.transports.refusals import RefusalLog, plain
+from mcpbus.transports.refusals import RefusalLog, sanitize_for_log
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -104,7 +104,7 @@ async def test_what_is_refused_is_told_with_its_reason(what, lines, autojump_clo
     ("text", "told"), [("/mcp", "/mcp"), ("/a\x1b[2J\n", r"'/a\x1b[2J\n'"), ("x" * 999, f"'{'x' * 200}'")]
 )
 def test_what_clients_say_is_one_line_that_steers_no_terminal(text, told):
-    assert plain(text) == told
+    assert sanitize_for_log(text) == told
 
 
 async def test_a_long_method_is_cut_in_the_log(lines):

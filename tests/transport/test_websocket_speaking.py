@@ -95,7 +95,7 @@ async def test_a_client_that_takes_nothing_for_a_while_gets_all_of_it_in_order(w
         client.stall()
         await trio.sleep(3)
         assert chat.fates == [DELIVERED, None, None]
-        assert [receipt.place for receipt in chat.notes[1:]] == [Location.WRITING, Location.OUTBOX]
+        assert [receipt.location for receipt in chat.notes[1:]] == [Location.WRITING, Location.OUTBOX]
         client.resume()
         await assert_all_arrives_in_order(client)
         assert chat.fates == [DELIVERED] * 3
@@ -142,7 +142,7 @@ async def test_what_a_cancelled_request_would_say_is_not_written(ws, autojump_cl
 
 
 async def test_a_quiet_connection_is_pinged_since_the_last_thing_that_was_said(autojump_clock):
-    ws = partial(wire_ws, turns=True, options={"websocket_ping_seconds": 2})
+    ws = partial(wire_ws, turns=True, options={"websocket_ping_interval": 2})
     async with chatting(ws) as (_, client):
         await assert_all_arrives_in_order(client)
         assert client.pings == 0

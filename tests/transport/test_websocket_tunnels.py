@@ -137,7 +137,7 @@ async def test_a_message_that_is_longer_than_any_window_is_said(turns, autojump_
 
 async def test_a_client_that_opens_no_window_is_cut_off(turns, autojump_clock):
     outcomes = []
-    options = {"write_deadline_seconds": 20}
+    options = {"write_deadline": 20}
     async with (
         house(outcomes=outcomes) as home,
         tunnel_ws(home.app, "2025-11-25", turns=turns, options=options) as client,
@@ -149,7 +149,7 @@ async def test_a_client_that_opens_no_window_is_cut_off(turns, autojump_clock):
         await client.ended()
         assert client.reset == h2.errors.ErrorCodes.CANCEL
         assert 20 <= trio.current_time() - begun < 21
-        assert home.bus.statistics().limits_reached == {"write_deadline_seconds": 1}
+        assert home.bus.statistics().limits_reached == {"write_deadline": 1}
         assert outcomes == [" ended"]
         await home.assert_nothing_is_left()
 

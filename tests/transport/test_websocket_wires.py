@@ -12,7 +12,7 @@ from websocket_wires import KEY, open_wire, upgrade, wire_ws
 
 from mcpbus import Context
 from mcpbus.serving.websocket.frames import WebSocketCodec
-from mcpbus.testing import open_bus, settle
+from mcpbus.testing import open_bus, wait_until_idle
 
 HOST = b"host: localhost"
 
@@ -245,7 +245,7 @@ async def test_a_failure_of_ours_ends_one_connection(ws, autojump_clock, monkeyp
 
 
 async def test_a_quiet_connection_is_pinged_and_stays(ws, autojump_clock):
-    options = {"websocket_ping_seconds": 10}
+    options = {"websocket_ping_interval": 10}
     async with house() as home, ws(home.app, "2025-11-25", options=options) as client:
         await trio.sleep(3000)
         assert 250 < client.pings <= 300
@@ -345,7 +345,7 @@ async def test_what_is_behind_a_call_in_whose_turn_the_connection_ends_does_not_
         calls = [call(100 + n, "begin", {"number": n}, modern=n % 2) for n in range(20)]
         client.send_bytes(b"".join(map(text, [*quiet, call(99, "leave"), *calls])))
         await client.ended()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert begun == []
         assert bus.statistics().actors == 0
 
@@ -363,11 +363,11 @@ async def test_a_long_message_that_waits_for_its_turn_when_the_connection_ends_i
         async with bus.budget.line:
             for modern in (False, True):
                 client.say(call(1, "begin", {"padding": "x" * 20_000}, modern=modern))
-            await settle(bus)
+            await wait_until_idle(bus)
             next(iter(bus.sessions.values())).close()
-            await settle(bus)
+            await wait_until_idle(bus)
         await client.ended()
-        await settle(bus)
+        await wait_until_idle(bus)
         assert begun == []
 
 

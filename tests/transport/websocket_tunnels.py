@@ -157,7 +157,7 @@ class _Over:
 async def open_tunnel(app, *, turns=True, **options):
     """Connect to an application, and ask for nothing yet."""
     # Unless a test says otherwise, it is the bus that gives up who takes nothing.
-    options.setdefault("write_deadline_seconds", 3600)
+    options.setdefault("write_deadline", 3600)
     counters = ServerCounters()
     reactor = WireReactor()
     service = HttpServer(ServedApp(app), ServeOptions(**options), reactor, counters)

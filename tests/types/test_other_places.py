@@ -109,7 +109,7 @@ async def test_a_form_enforces(annotation, good, argument, bad, autojump_clock):
     async def answer(message, params):
         return {"action": "accept", "content": {"v": answers.pop()}} if answers else {"action": "decline"}
 
-    async with open_client(server, capabilities={"elicitation": {}}, on_question=answer) as client:
+    async with open_client(server, capabilities={"elicitation": {}}, on_input_request=answer) as client:
         answers.append(argument if isinstance(argument, (bool, int, float)) else good)
         assert (await client.call_tool("ask"))["content"][0]["text"] == shown(argument)
         answers.append(0 if bad == "0" else bad)

@@ -346,7 +346,7 @@ if begun == 2:
     time.sleep(10)
 stop()
 """
-    assert keep(REPLACED + script, drain_seconds=0) == (0, 3)
+    assert keep(REPLACED + script, drain_timeout=0) == (0, 3)
     assert "worker 0 has not ended 0 s after its drain, and is killed" in caplog.text
 
 
@@ -397,7 +397,7 @@ import signal, sys
 from mcpbus import ServeOptions, worker_process, workers
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background
 sys.orig_argv = [sys.executable, "-c", {BEGIN + holds_on!r}]
-workers.run_workers(1, ServeOptions(bind="127.0.0.1:0", drain_seconds=3600))
+workers.run_workers(1, ServeOptions(bind="127.0.0.1:0", drain_timeout=3600))
 """
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import attrs
 
-from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError, said_why, shown
+from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError, said_why, sanitize
 from mcpbus.client.oauth.login import KnownClient
 from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.scopes import OFFLINE
@@ -61,7 +61,7 @@ def make_request(
     Raises:
         MetadataError: Nobody can log in there, or not safely.
     """
-    where = shown(issuer.name)
+    where = sanitize(issuer.name)
     if issuer.authorization_endpoint is None:
         raise MetadataError(f"{where} has no page to log in at (authorization_endpoint)")
     if not (issuer.pkce or assume_pkce):
@@ -101,7 +101,7 @@ def belongs(query: str, request: AuthorizationRequest) -> bool:
     return len(states) == 1 and hmac.compare_digest(states[0].encode(), request.state.encode())
 
 
-def judge_redirect(query: str, request: AuthorizationRequest) -> str:
+def validate_redirect(query: str, request: AuthorizationRequest) -> str:
     """Return the code with which a person was sent back.
 
     Args:
@@ -112,7 +112,7 @@ def judge_redirect(query: str, request: AuthorizationRequest) -> str:
         LoginError: It belongs to no such request, or comes from another issuer; nothing of it is told then.
         LoginRefusedError: The issuer, or the person, has refused.
     """
-    where = shown(request.issuer.name)
+    where = sanitize(request.issuer.name)
     if not belongs(query, request):
         raise LoginError(f"what came back from {where} belongs to no login that was begun here")
     parameters = _read(query)
@@ -125,7 +125,7 @@ def judge_redirect(query: str, request: AuthorizationRequest) -> str:
     if issuer is not None and issuer != request.issuer.name:
         raise LoginError(f"what came back is not from {where}, but from somebody else (iss)")
     if "error" in told:
-        code = shown(told["error"])
+        code = sanitize(told["error"])
         raise LoginRefusedError(f"{where} has let nobody log in ({code}{said_why(told)})", code)
     if not told.get("code"):
         raise LoginError(f"what came back from {where} has no code")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from mcpbus.client.errors import ClientError, told
+from mcpbus.client.errors import ClientError, redact_url
 from mcpbus.client.http import connect_http
 from mcpbus.client.http_url import read_url
 from mcpbus.client.oauth.clients import authenticated
@@ -21,7 +21,7 @@ from mcpbus.client.oauth.metadata import server_uri
 from mcpbus.client.oauth.person import OAuth
 from mcpbus.client.oauth.refusal import TokenChallenge
 from mcpbus.client.oauth.store import TokenStorage
-from mcpbus.client.oauth.token_requests import for_the_end
+from mcpbus.client.oauth.token_requests import revocation_request
 from mcpbus.client.oauth.web import succeeded
 from mcpbus.protocol.errors import ProtocolError
 
@@ -44,7 +44,7 @@ async def log_in(url: str, auth: OAuth) -> str:
     url, account = read_url(url)
     if account is not None:
         raise LoginError(
-            f"{told(url)} is sent the name and the password in its URL instead of a login: log in without them"
+            f"{redact_url(url)} is sent the name and the password in its URL instead of a login: log in without them"
         )
     store = _Anew(auth.store)
     anew = attrs.evolve(auth, store=store)
@@ -65,7 +65,7 @@ async def _log_in_unasked(url: str, auth: OAuth) -> None:
     """Log in to a server that lets everybody begin, and asks for tokens later, if it says who issues them."""
     reach = reach_of(url, None)
     if await find_resource(OAuthHttpClient(reach, [urlsplit(url).hostname or ""]), url, None) is None:
-        raise LoginError(f"{told(url)} asks for no login")
+        raise LoginError(f"{redact_url(url)} asks for no login")
     failure: LoginError | None = None
     async with trio.open_nursery() as nursery:
         try:
@@ -109,7 +109,7 @@ class _Anew:
         await self._store.save(server, login)
 
     @asynccontextmanager
-    async def turn(self, server: str) -> AsyncIterator[None]:  # noqa: ARG002 - so it is asked for
+    async def lock(self, server: str) -> AsyncIterator[None]:  # noqa: ARG002 - so it is asked for
         # Whoever has it may wait for a person who has not seen the page, and looks here every second.
         yield
 
@@ -139,7 +139,7 @@ async def log_out(url: str, store: TokenStorage) -> LoggedOut:
     """
     url, _ = read_url(url)
     server = server_uri(url)
-    async with store.turn(server):
+    async with store.lock(server):
         stored = await store.load(server)
         if stored is None:
             return LoggedOut()
@@ -157,7 +157,7 @@ async def log_out(url: str, store: TokenStorage) -> LoggedOut:
 
 async def _revoke(url: str, login: Login) -> bool:
     endpoint = login.issuer.revocation_endpoint
-    forms = for_the_end(login)
+    forms = revocation_request(login)
     if endpoint is None or not forms:
         return False
     web = OAuthHttpClient(login.reach, [urlsplit(url).hostname or ""])

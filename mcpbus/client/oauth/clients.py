@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 
 import attrs
 
-from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError, said_why, shown
+from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError, said_why, sanitize
 from mcpbus.client.oauth.login import DOCUMENT, GIVEN, REGISTERED, KnownClient, Login
 from mcpbus.client.oauth.metadata import AuthorizationServer, same_issuer
 from mcpbus.client.oauth.web import succeeded
@@ -49,7 +49,7 @@ def check_issuer(introduction: ClientIdentity, issuer: AuthorizationServer, befo
     if named is not None:
         if not same_issuer(named, issuer.name):
             raise LoginError(
-                f"the server names the issuer {shown(issuer.name)}, and the only one to log in at (issuer) is {shown(named)}"
+                f"the server names the issuer {sanitize(issuer.name)}, and the only one to log in at (issuer) is {sanitize(named)}"
             )
         return
     if before is None or before.client.how != GIVEN or introduction.document is not None:
@@ -57,7 +57,7 @@ def check_issuer(introduction: ClientIdentity, issuer: AuthorizationServer, befo
     known = before.issuer.name
     if introduction.id in {None, before.client.id} and not same_issuer(known, issuer.name):
         raise LoginError(
-            f"the server now names the issuer {shown(issuer.name)}, and the client is known to {shown(known)}: "
+            f"the server now names the issuer {sanitize(issuer.name)}, and the client is known to {sanitize(known)}: "
             "if that is right, log out, and log in as a client that the new one knows"
         )
 
@@ -87,7 +87,7 @@ def find_client(
         return KnownClient(document, how=DOCUMENT)
     if issuer.registration_endpoint is None:
         raise LoginNeededError(
-            f"{shown(issuer.name)} does not let clients register by themselves: register one there, and give its client_id"
+            f"{sanitize(issuer.name)} does not let clients register by themselves: register one there, and give its client_id"
             + (", or the client_metadata_url of one" if issuer.reads_documents else "")
         )
     return None
@@ -102,7 +102,7 @@ def _method_with_secret(methods: Sequence[str] | None) -> str:
     return next((method for method in _WITH_SECRET if method in (methods or ())), BASIC)
 
 
-def may_go_on_as(client: KnownClient, redirect: str, scopes: Sequence[str], now: float) -> bool:
+def can_reuse_registration(client: KnownClient, redirect: str, scopes: Sequence[str], now: float) -> bool:
     """Whether a client that has registered may be so once more: issuers hold it to what it has registered with."""
     return (
         client.how == REGISTERED
@@ -142,7 +142,7 @@ def _all(*lists: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(each for one in lists for each in one))
 
 
-def judge_registration(
+def validate_registration(
     status: int, said: Mapping[str, Any], asked: Mapping[str, Any], issuer: AuthorizationServer
 ) -> KnownClient:
     """Read what an issuer answers to a client that registers.
@@ -151,9 +151,9 @@ def judge_registration(
         LoginRefusedError: It refuses.
         LoginError: It gives no name, or not the secret that it wants to be shown.
     """
-    where = shown(issuer.name)
+    where = sanitize(issuer.name)
     if not succeeded(status) or "error" in said:
-        code = shown(said.get("error", status))
+        code = sanitize(said.get("error", status))
         raise LoginRefusedError(
             f"{where} does not let this client register ({code}{said_why(said)}): register one there, and give its client_id",
             code,

@@ -6,20 +6,20 @@ from typing import Any, Final
 
 import attrs
 
-from mcpbus.client.errors import told
-from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
+from mcpbus.client.errors import redact_url
+from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, sanitize
 from mcpbus.client.oauth.metadata import (
     AuthorizationServer,
     ProtectedResource,
     choose_issuer,
     default_issuer,
     issuer_places,
-    judge_issuer,
-    judge_resource,
     origin_of,
     resource_places,
     same_issuer,
     server_uri,
+    validate_issuer,
+    validate_resource,
 )
 from mcpbus.client.oauth.web import OAuthHttp, OAuthResponse, succeeded
 from mcpbus.protocol.http.addresses import read_address
@@ -69,7 +69,9 @@ async def discover(
         resource, failure = None, error
     if resource is not None:
         name = choose_issuer(resource, *wanted)
-        return DiscoveryResult(told(url), resource.identifier, await _find_issuer(web, name), resource.scopes)
+        return DiscoveryResult(
+            redact_url(url), resource.identifier, await _find_issuer(web, name), resource.scopes
+        )
     own = origin_of(url)
     if failure is not None and any(name is not None and not same_issuer(name, own) for name in wanted):
         # The server has another issuer. A login there outlasts a failure of the server's metadata.
@@ -77,13 +79,13 @@ async def discover(
     # It may be of 2025-03-26, where each server is its own issuer.
     identifier = server_uri(url).partition("?")[0]  # a page shows it, and a browser keeps it
     try:
-        return DiscoveryResult(told(url), identifier, await _find_issuer(web, own))
+        return DiscoveryResult(redact_url(url), identifier, await _find_issuer(web, own))
     except MetadataError as error:
         if failure is not None:
             raise failure from None
         if not isinstance(error, _NoMetadataError):
             raise
-        return DiscoveryResult(told(url), identifier, default_issuer(url), guessed=True)
+        return DiscoveryResult(redact_url(url), identifier, default_issuer(url), guessed=True)
 
 
 async def find_resource(web: OAuthHttp, url: str, named: str | None) -> ProtectedResource | None:
@@ -105,7 +107,7 @@ async def find_resource(web: OAuthHttp, url: str, named: str | None) -> Protecte
             failure = failure or error
             continue
         if document is not None:
-            return judge_resource(document, place, url)
+            return validate_resource(document, place, url)
     if failure is not None:
         raise failure
     return None
@@ -131,13 +133,13 @@ async def _find_issuer(web: OAuthHttp, name: str) -> AuthorizationServer:
             answer = await web.get(place)
             document = _document(answer, place)
             if document is not None:
-                return judge_issuer(document, place, name)
+                return validate_issuer(document, place, name)
             moved = moved or answer.elsewhere or ""
         except (MetadataError, IssuerUnavailableError) as error:
             failure = failure or error
-    hint = f"; {shown(told(moved))} is named instead, and nobody is led elsewhere" if moved else ""
+    hint = f"; {sanitize(redact_url(moved))} is named instead, and nobody is led elsewhere" if moved else ""
     raise failure or _NoMetadataError(
-        f"{shown(name)} has no metadata, neither at {shown(' nor at '.join(places))}{hint}"
+        f"{sanitize(name)} has no metadata, neither at {sanitize(' nor at '.join(places))}{hint}"
     )
 
 
@@ -148,5 +150,5 @@ def _document(answer: OAuthResponse, place: str) -> Mapping[str, Any] | None:
         IssuerUnavailableError: Whether there is one cannot be told now.
     """
     if answer.status in _LATER or answer.status > HTTPStatus.NOT_IMPLEMENTED:
-        raise IssuerUnavailableError(f"{shown(told(place))} answered {answer.status}")
+        raise IssuerUnavailableError(f"{sanitize(redact_url(place))} answered {answer.status}")
     return answer.document if succeeded(answer.status) else None

@@ -61,7 +61,7 @@ class InsufficientScopeError(LoginError):
         self.scopes = scopes
 
 
-def shown(text: object) -> str:
+def sanitize(text: object) -> str:
     """Return what somebody else has written, as it may be shown: without what steers a terminal, and not for ever."""
     return printable(text, lines=False, longest=_MOST_SHOWN)
 
@@ -69,10 +69,10 @@ def shown(text: object) -> str:
 def said_why(answer: Mapping[str, Any]) -> str:
     """Return what an issuer that refuses says to people, as the end of a sentence (RFC 6749, sections 4.1.2.1 and 5.2); nothing if it says nothing."""
     why = answer.get("error_description")
-    return f": {shown(why)}" if why else ""
+    return f": {sanitize(why)}" if why else ""
 
 
-def hidden(text: str, *secrets: str | None) -> str:
+def redact_secrets(text: str, *secrets: str | None) -> str:
     """Return what somebody else has written without secrets that it was sent, and may quote; what is short can be no secret."""
     for secret in secrets:
         if secret is not None and len(secret) >= _SHORTEST_SECRET:
@@ -80,7 +80,7 @@ def hidden(text: str, *secrets: str | None) -> str:
     return text
 
 
-def again(error: _Error) -> _Error:
+def copy_error(error: _Error) -> _Error:
     """Return an error as somebody else gets it who has waited for the same: what is raised tells of one way only."""
     other = copy.copy(error)
     other.__cause__ = error.__cause__

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from mcpbus.client.errors import told
+from mcpbus.client.errors import redact_url
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.private_files import PRIVATE, replace
@@ -99,8 +99,8 @@ class FileTokenStorage:
             raise self._failure("kept", error) from None
 
     @asynccontextmanager
-    async def turn(self, server: str) -> AsyncIterator[None]:
-        """See `TokenStorage.turn`. Another program that ends lets go of it, however it ends.
+    async def lock(self, server: str) -> AsyncIterator[None]:
+        """See `TokenStorage.lock`. Another program that ends lets go of it, however it ends.
 
         Raises:
             LoginError: Nothing can be written there.
@@ -113,7 +113,7 @@ class FileTokenStorage:
             except OSError as error:
                 raise self._failure("kept", error) from None
             try:
-                await self._lock(handle, told(server))
+                await self._lock(handle, redact_url(server))
                 yield
             finally:
                 os.close(handle)

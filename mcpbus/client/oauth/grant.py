@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from mcpbus.client.errors import told
+from mcpbus.client.errors import redact_url
 from mcpbus.client.oauth.clients import ClientIdentity, authenticated
 from mcpbus.client.oauth.discovery import DiscoveryResult
-from mcpbus.client.oauth.errors import LoginError, hidden
+from mcpbus.client.oauth.errors import LoginError, redact_secrets
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens
 from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.store import TokenStorage
-from mcpbus.client.oauth.token_requests import judge_tokens
+from mcpbus.client.oauth.token_requests import validate_tokens
 from mcpbus.client.oauth.web import OAuthHttp
 from mcpbus.protocol.http.addresses import read_address
 
@@ -30,7 +30,7 @@ class AuthFlow(Protocol):
         """What is asked for in any case."""
 
     @property
-    def introduction(self) -> ClientIdentity:
+    def client_identity(self) -> ClientIdentity:
         """By what the client may be known."""
 
     @property
@@ -38,13 +38,13 @@ class AuthFlow(Protocol):
         """Tells the time, in seconds since the epoch."""
 
     @property
-    def person_seconds(self) -> float:
+    def login_timeout(self) -> float:
         """How long somebody may take who has to be there; 0 where nobody has to."""
 
     def without_person(self) -> "AuthFlow":
         """Return the same for where nobody is: only logins are used that are kept."""
 
-    async def obtain(
+    async def fetch_tokens(
         self, web: OAuthHttp, found: DiscoveryResult, scopes: Sequence[str], before: Login | None
     ) -> Login:
         """Log in.
@@ -67,7 +67,7 @@ def check_grant(owner: str, **grants: Any) -> None:
         TypeError: The message says what to write.
     """
     for name, grant in grants.items():
-        if isinstance(grant, type) or not hasattr(grant, "obtain"):
+        if isinstance(grant, type) or not hasattr(grant, "fetch_tokens"):
             kind = f"the class {grant.__name__}" if isinstance(grant, type) else f"a {type(grant).__name__}"
             raise TypeError(f"{owner}: {name} is an OAuth(...) or ClientCredentials(...), not {kind}")
 
@@ -81,7 +81,7 @@ async def ask_for_tokens(
     clock: Callable[[], float],
     before: Tokens | None = None,
 ) -> Tokens:
-    """Ask an issuer for tokens; raises what `judge_tokens` does.
+    """Ask an issuer for tokens; raises what `validate_tokens` does.
 
     Args:
         web: Who asks.
@@ -97,8 +97,8 @@ async def ask_for_tokens(
     document: dict[str, Any] = {**(answer.document or {})}
     for name in _FOR_PEOPLE:
         if isinstance(document.get(name), str):
-            document[name] = hidden(document[name], *secrets)
-    return judge_tokens(answer.status, document, issuer, clock(), before)
+            document[name] = redact_secrets(document[name], *secrets)
+    return validate_tokens(answer.status, document, issuer, clock(), before)
 
 
 def may_be_shown(url: str) -> None:
@@ -108,6 +108,6 @@ def may_be_shown(url: str) -> None:
         LoginError: It is not https, and not on this machine.
     """
     try:
-        read_address(told(url), "the server")
+        read_address(redact_url(url), "the server")
     except ValueError as error:
         raise LoginError(f"no token is sent there: {error}") from None

@@ -14,10 +14,10 @@ from urllib.request import getproxies, proxy_bypass
 import msgspec
 import trio
 
-from mcpbus.client.errors import told
+from mcpbus.client.errors import redact_url
 from mcpbus.client.http_answers import explain, media_type
 from mcpbus.client.http_library import certificates, httpx2
-from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, shown
+from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError, sanitize
 from mcpbus.client.oauth.nearness import NetworkZone, nearness
 from mcpbus.client.oauth.web import OAuthResponse
 from mcpbus.protocol.http.origin import is_loopback_host
@@ -74,7 +74,7 @@ class OAuthHttpClient:
     async def _ask(
         self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> OAuthResponse:
-        failure = IssuerUnavailableError(f"{shown(told(url))} did not answer within {SECONDS:g} s")
+        failure = IssuerUnavailableError(f"{sanitize(redact_url(url))} did not answer within {SECONDS:g} s")
         trusted = await certificates()
         # What is packed may be far longer than it looks.
         fields = {"Accept": "application/json", "Accept-Encoding": "identity", **headers}
@@ -86,10 +86,14 @@ class OAuthHttpClient:
                         request = client.build_request(verb, url, headers=fields, content=body)
                         return await _send(client, _sent_to(address, request), url)
                 except httpx2.ConnectError as error:
-                    failure = IssuerUnavailableError(explain(shown(told(url)), error))
+                    failure = IssuerUnavailableError(explain(sanitize(redact_url(url)), error))
                 except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-                    why = explain(shown(told(url)), error) if isinstance(error, httpx2.HTTPError) else error
-                    raise IssuerUnavailableError(shown(why)) from None
+                    why = (
+                        explain(sanitize(redact_url(url)), error)
+                        if isinstance(error, httpx2.HTTPError)
+                        else error
+                    )
+                    raise IssuerUnavailableError(sanitize(why)) from None
         raise failure
 
     async def _addresses(self, url: str) -> list[str | None]:
@@ -113,7 +117,9 @@ class OAuthHttpClient:
             found = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no name of a host"
-            raise IssuerUnavailableError(f"the host of {shown(told(url))} is not found: {why}") from None
+            raise IssuerUnavailableError(
+                f"the host of {sanitize(redact_url(url))} is not found: {why}"
+            ) from None
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
         allowed: list[str | None] = [each for each in addresses if not _is_near(each, self.reach)]
         if not allowed:
@@ -122,7 +128,7 @@ class OAuthHttpClient:
 
     def _too_near(self, url: str) -> MetadataError:
         return MetadataError(
-            f"{shown(told(url))} is on this machine or in its network, and the server that names it is not, so it is left alone: "
+            f"{sanitize(redact_url(url))} is on this machine or in its network, and the server that names it is not, so it is left alone: "
             "if it is right, name the issuer yourself (issuer=)"
         )
 
@@ -172,7 +178,7 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -
         if media_type(response) == "text/event-stream":
             # A server may answer each GET with its stream of events, which has no end. That is no answer, and waited for in vain.
             raise IssuerUnavailableError(
-                f"{shown(told(url))} answers with a stream of events, and not with JSON"
+                f"{sanitize(redact_url(url))} answers with a stream of events, and not with JSON"
             )
         async for piece in response.aiter_raw():
             # To its end, or that of our patience: what is left in the middle is left to the garbage collector.
@@ -180,7 +186,7 @@ async def _send(client: httpx2.AsyncClient, request: httpx2.Request, url: str) -
                 body += piece
     if len(body) > LONGEST_DOCUMENT:
         raise IssuerUnavailableError(
-            f"the answer of {shown(told(url))} is longer than {LONGEST_DOCUMENT} bytes"
+            f"the answer of {sanitize(redact_url(url))} is longer than {LONGEST_DOCUMENT} bytes"
         )
     elsewhere = response.headers.get("location") if response.is_redirect else None
     return OAuthResponse(response.status_code, _read(bytes(body)), elsewhere)

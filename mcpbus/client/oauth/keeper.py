@@ -10,8 +10,8 @@ from functools import partial
 import attrs
 import trio
 
-from mcpbus.client.errors import told
-from mcpbus.client.oauth.errors import LoginError, LoginNeededError, again, shown
+from mcpbus.client.errors import redact_url
+from mcpbus.client.oauth.errors import LoginError, LoginNeededError, copy_error, sanitize
 from mcpbus.client.oauth.grant import AuthFlow
 from mcpbus.client.oauth.nearness import NetworkZone
 from mcpbus.client.oauth.refusal import TokenChallenge
@@ -39,7 +39,7 @@ class TokenManager:
     """
 
     def __init__(self, url: str, grant: AuthFlow, nursery: trio.Nursery) -> None:
-        self._server = told(url)
+        self._server = redact_url(url)
         self._store = grant.store
         self._source = TokenSource(url, grant)
         self._nursery = nursery
@@ -51,7 +51,7 @@ class TokenManager:
     def issuer(self) -> str:
         """Who has issued the token, for people."""
         login = self._source.login
-        return "nobody" if login is None else shown(login.issuer.name)
+        return "nobody" if login is None else sanitize(login.issuer.name)
 
     async def token(self) -> str | None:
         """Return the token to send now, renewed if it is about to expire; None if there is none.
@@ -95,7 +95,7 @@ class TokenManager:
             if isinstance(work.failure, LoginNeededError) and not may_ask:
                 await self._had.wait()
             elif work.failure is not None and (mine or work.may_ask >= may_ask):
-                raise again(work.failure)
+                raise copy_error(work.failure)
             tokens = self._source.tokens
             other = tokens is not None and tokens.access != refusal.token
             if work.way is not None and (mine or other):  # an issuer may issue the same once more
@@ -108,7 +108,7 @@ class TokenManager:
 
     async def _run(self, work: _Work, see_to: Callable[[], Awaitable[TokenOrigin]]) -> None:
         try:
-            async with self._store.turn(self._source.server):
+            async with self._store.lock(self._source.server):
                 work.way = await see_to()
         except Exception as error:  # noqa: BLE001 - a store of somebody else's may raise anything, and whoever waits is told
             cause = sole_cause(error)

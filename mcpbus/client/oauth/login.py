@@ -3,7 +3,7 @@
 import attrs
 import msgspec
 
-from mcpbus.client.errors import told
+from mcpbus.client.errors import redact_url
 from mcpbus.client.oauth.errors import LoginError
 from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.nearness import NetworkZone
@@ -105,7 +105,7 @@ def decode_login(stored: bytes, url: str, store: TokenStorage | None = None) -> 
         return msgspec.json.decode(stored, type=Login)
     except (msgspec.DecodeError, RecursionError):
         # What is wrong with it may quote it.
-        server = told(url)
+        server = redact_url(url)
         raise LoginError(
             f"what is stored of the login at {server} cannot be read: {by_command('logout', server, store)} removes it"
         ) from None

@@ -11,8 +11,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
-from mcpbus.client.errors import told
-from mcpbus.client.oauth.errors import MetadataError, shown
+from mcpbus.client.errors import redact_url
+from mcpbus.client.oauth.errors import MetadataError, sanitize
 from mcpbus.protocol.http.addresses import issuer_metadata, read_address
 
 _RESOURCE: Final = "/.well-known/oauth-protected-resource"
@@ -110,11 +110,11 @@ def issuer_places(issuer: str) -> list[str]:
     """
     parts = _address(issuer, "the issuer that the server names")
     if parts.query:
-        raise MetadataError(f"the issuer that the server names is {shown(repr(issuer))}: it has a query")
+        raise MetadataError(f"the issuer that the server names is {sanitize(repr(issuer))}: it has a query")
     return issuer_metadata(issuer)
 
 
-def judge_resource(document: Mapping[str, Any], place: str, url: str) -> ProtectedResource:
+def validate_resource(document: Mapping[str, Any], place: str, url: str) -> ProtectedResource:
     """Read what a server says of itself.
 
     Args:
@@ -127,15 +127,17 @@ def judge_resource(document: Mapping[str, Any], place: str, url: str) -> Protect
     """
     identifier = _text(document, "resource")
     if identifier is None:
-        raise MetadataError(f"the metadata at {shown(told(place))} does not say which server it is of")
+        raise MetadataError(
+            f"the metadata at {sanitize(redact_url(place))} does not say which server it is of"
+        )
     if not _covers(identifier, url):
         raise MetadataError(
-            f"the metadata at {shown(told(place))} is of another server, {shown(told(identifier))}: a token for that is none for {told(url)}"
+            f"the metadata at {sanitize(redact_url(place))} is of another server, {sanitize(redact_url(identifier))}: a token for that is none for {redact_url(url)}"
         )
     issuers = _texts(document, "authorization_servers")
     if not issuers:
         raise MetadataError(
-            f"the metadata at {shown(told(place))} does not say who issues tokens for {told(url)}"
+            f"the metadata at {sanitize(redact_url(place))} does not say who issues tokens for {redact_url(url)}"
         )
     return ProtectedResource(identifier, issuers, _texts(document, "scopes_supported"))
 
@@ -157,7 +159,7 @@ def _covers(resource: str, url: str) -> bool:
     )
 
 
-def judge_issuer(document: Mapping[str, Any], place: str, name: str) -> AuthorizationServer:
+def validate_issuer(document: Mapping[str, Any], place: str, name: str) -> AuthorizationServer:
     """Read what an issuer says of itself.
 
     Args:
@@ -171,11 +173,11 @@ def judge_issuer(document: Mapping[str, Any], place: str, name: str) -> Authoriz
     said = _text(document, "issuer")
     if said is None or not same_issuer(said, name):
         raise MetadataError(
-            f"the metadata at {shown(told(place))} is of another issuer, {shown(said)}, than the server names, {shown(name)}"
+            f"the metadata at {sanitize(redact_url(place))} is of another issuer, {sanitize(said)}, than the server names, {sanitize(name)}"
         )
     token_endpoint = _endpoint(document, "token_endpoint", place)
     if token_endpoint is None:
-        raise MetadataError(f"the metadata at {shown(told(place))} has no token_endpoint")
+        raise MetadataError(f"the metadata at {sanitize(redact_url(place))} has no token_endpoint")
     return AuthorizationServer(
         said,
         token_endpoint,
@@ -215,7 +217,7 @@ def choose_issuer(resource: ProtectedResource, *wanted: str | None) -> str:
 def _endpoint(document: Mapping[str, Any], name: str, place: str) -> str | None:
     address = _text(document, name)
     if address is not None:
-        _address(address, f"in the metadata at {shown(told(place))}, {name}")
+        _address(address, f"in the metadata at {sanitize(redact_url(place))}, {name}")
     return address
 
 
@@ -223,7 +225,7 @@ def _address(text: str, what: str) -> SplitResult:
     try:
         return read_address(text, what)
     except ValueError as error:
-        raise MetadataError(shown(error)) from None
+        raise MetadataError(sanitize(error)) from None
 
 
 def _text(document: Mapping[str, Any], name: str) -> str | None:

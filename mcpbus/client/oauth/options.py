@@ -7,7 +7,7 @@ from mcpbus.protocol.http.addresses import read_address
 from mcpbus.protocol.scopes import is_scope
 from mcpbus.protocol.validators import check_text
 
-_STORE: Final = ("load", "save", "turn")
+_STORE: Final = ("load", "save", "lock")
 _HOSTS: Final = {"127.0.0.1", "localhost", "::1"}
 """Where a browser finds what listens for it."""
 _PORTS: Final = range(1, 2**16)

@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 import attrs
 import trio
 
-from mcpbus.client.oauth.authorization import AuthorizationRequest, belongs, judge_redirect, make_request
+from mcpbus.client.oauth.authorization import AuthorizationRequest, belongs, make_request, validate_redirect
 from mcpbus.client.oauth.clients import (
     ClientIdentity,
+    can_reuse_registration,
     check_issuer,
     find_client,
-    judge_registration,
-    may_go_on_as,
     registration,
+    validate_registration,
 )
 from mcpbus.client.oauth.discovery import DiscoveryResult
 from mcpbus.client.oauth.errors import (
@@ -23,7 +23,7 @@ from mcpbus.client.oauth.errors import (
     LoginNeededError,
     LoginRefusedError,
     MetadataError,
-    shown,
+    sanitize,
 )
 from mcpbus.client.oauth.grant import ask_for_tokens
 from mcpbus.client.oauth.listener import RedirectResult, RedirectServer, open_listener
@@ -38,7 +38,7 @@ from mcpbus.client.oauth.options import (
 )
 from mcpbus.client.oauth.pages import open_browser
 from mcpbus.client.oauth.store import MemoryTokenStorage, TokenStorage, by_command
-from mcpbus.client.oauth.token_requests import FORGOTTEN, for_code
+from mcpbus.client.oauth.token_requests import FORGOTTEN, code_token_request
 from mcpbus.client.oauth.web import OAuthHttp
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive, check_text, flag
@@ -112,14 +112,14 @@ class OAuth:
             raise TypeError(f"{owner}: open_page is a function of a URL, not {self.open_page!r}")
 
     @property
-    def introduction(self) -> ClientIdentity:
+    def client_identity(self) -> ClientIdentity:
         """By what the client may be known."""
         return ClientIdentity(
             self.client_id, self.client_secret, self.client_metadata_url, self.client_name, self.issuer
         )
 
     @property
-    def person_seconds(self) -> float:
+    def login_timeout(self) -> float:
         """How long somebody may take."""
         return self.timeout
 
@@ -127,10 +127,10 @@ class OAuth:
         """Return the same for where nobody is."""
         return attrs.evolve(self, open_page=None)
 
-    async def obtain(
+    async def fetch_tokens(
         self, web: OAuthHttp, found: DiscoveryResult, scopes: Sequence[str], before: Login | None
     ) -> Login:
-        """See `Grant.obtain`."""
+        """See `Grant.fetch_tokens`."""
         if self.open_page is None:
             by_hand = ""
             if (
@@ -140,7 +140,7 @@ class OAuth:
             raise LoginNeededError(
                 f"{found.server} asks for a login, and nobody is here to log in: `{by_command('login', found.server, self.store)}` does, in a terminal{by_hand}"
             )
-        introduction, issuer = self.introduction, found.issuer
+        introduction, issuer = self.client_identity, found.issuer
         check_issuer(introduction, issuer, before)
         if issuer.authorization_endpoint is not None:
             web.check_page(issuer.authorization_endpoint)
@@ -152,7 +152,9 @@ class OAuth:
             redirect = listener.redirect
             if client is None and last is not None and before is not None and not before.page_unanswered:
                 same = before.issuer.name == issuer.name
-                client = last if same and may_go_on_as(last, redirect, scopes, self.clock()) else None
+                client = (
+                    last if same and can_reuse_registration(last, redirect, scopes, self.clock()) else None
+                )
             forgotten = False
             if client is not None:
                 try:
@@ -178,7 +180,7 @@ class OAuth:
         listener: RedirectServer,
     ) -> Login:
         """Log the person in as a client that the issuer should know."""
-        assert self.open_page is not None  # noqa: S101 - `obtain` has refused
+        assert self.open_page is not None  # noqa: S101 - `fetch_tokens` has refused
         request = make_request(
             found.issuer,
             client,
@@ -189,7 +191,7 @@ class OAuth:
         )
         try:
             code = await self._log_in(request, listener, self.open_page)
-            form = for_code(code, request, found.resource)
+            form = code_token_request(code, request, found.resource)
             tokens = await ask_for_tokens(web, found.issuer, client, form, clock=self.clock)
         except LoginError as error:
             error.person_asked = True
@@ -208,7 +210,7 @@ class OAuth:
             asked = registration(self.client_name, issuer, redirect, scopes, found.listed or ())
             answer = await web.post_json(issuer.registration_endpoint, asked)
             try:
-                return judge_registration(answer.status, answer.document or {}, asked, issuer)
+                return validate_registration(answer.status, answer.document or {}, asked, issuer)
             except LoginRefusedError as error:
                 if found.guessed:
                     raise MetadataError(
@@ -249,7 +251,7 @@ class OAuth:
                 nursery.start_soon(show)
         if not outcome:
             raise LoginNeededError(
-                f"nobody has logged in at {shown(request.issuer.name)} within {self.timeout:g} s"
+                f"nobody has logged in at {sanitize(request.issuer.name)} within {self.timeout:g} s"
             )
         judged = outcome[0]
         if judged.failure is not None:
@@ -260,7 +262,7 @@ class OAuth:
 
 def _judge(query: str, request: AuthorizationRequest) -> RedirectResult[str]:
     try:
-        return RedirectResult(judge_redirect(query, request))
+        return RedirectResult(validate_redirect(query, request))
     except LoginError as failure:
         return RedirectResult(failure=failure)
 

@@ -12,7 +12,7 @@ from mcpbus.client.oauth.grant import ask_for_tokens
 from mcpbus.client.oauth.login import KnownClient, Login
 from mcpbus.client.oauth.options import check_client, check_issuer_name, check_store, listed_scopes
 from mcpbus.client.oauth.store import MemoryTokenStorage, TokenStorage
-from mcpbus.client.oauth.token_requests import for_itself
+from mcpbus.client.oauth.token_requests import client_credentials_request
 from mcpbus.client.oauth.web import OAuthHttp
 from mcpbus.protocol.keywords import explained
 
@@ -63,12 +63,12 @@ class ClientCredentials:
             raise ValueError(f"{owner}: give client_secret, or make_assertion, and not both")
 
     @property
-    def introduction(self) -> ClientIdentity:
+    def client_identity(self) -> ClientIdentity:
         """By what the client may be known."""
         return ClientIdentity(self.client_id, self.client_secret, issuer=self.issuer)
 
     @property
-    def person_seconds(self) -> float:
+    def login_timeout(self) -> float:
         """That nobody has to be there."""
         return 0.0
 
@@ -76,13 +76,13 @@ class ClientCredentials:
         """Return the same: there never is anybody."""
         return self
 
-    async def obtain(
+    async def fetch_tokens(
         self, web: OAuthHttp, found: DiscoveryResult, scopes: Sequence[str], before: Login | None
     ) -> Login:
-        """See `Grant.obtain`."""
-        check_issuer(self.introduction, found.issuer, before)
-        client = find_client(self.introduction, found.issuer, before) or KnownClient(self.client_id)
-        form = for_itself(found.resource, scopes)
+        """See `Grant.fetch_tokens`."""
+        check_issuer(self.client_identity, found.issuer, before)
+        client = find_client(self.client_identity, found.issuer, before) or KnownClient(self.client_id)
+        form = client_credentials_request(found.resource, scopes)
         if self.make_assertion is not None:
             form["client_assertion_type"] = _BY_ASSERTION
             form["client_assertion"] = self.make_assertion(found.issuer.name)

@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from mcpbus.client.oauth.errors import hidden
+from mcpbus.client.oauth.errors import redact_secrets
 from mcpbus.client.oauth.scopes import read_scopes
 from mcpbus.protocol.http.challenges import Challenge, read_challenges
 
@@ -72,7 +72,7 @@ def _leaves_error_out(challenge: Challenge) -> bool:
 def _refusal(challenge: Challenge, token: str | None, *, too_little: bool) -> TokenChallenge:
     said = challenge.parameters
     why = said.get("error_description") or said.get("error") or ""
-    why = hidden(why, token)
+    why = redact_secrets(why, token)
     return TokenChallenge(
         token, too_little, said.get("resource_metadata"), read_scopes(said.get("scope")), why
     )

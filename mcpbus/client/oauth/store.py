@@ -26,7 +26,7 @@ class TokenStorage(Protocol):
     async def save(self, server: str, login: bytes | None) -> None:
         """Keep a login instead of the last one; None to forget it."""
 
-    def turn(self, server: str) -> AbstractAsyncContextManager[None]:
+    def lock(self, server: str) -> AbstractAsyncContextManager[None]:
         """Wait until nobody else sees to the login at a server, and have nobody do so as long as the block lasts.
 
         Who logs in, or renews a token, does so in there: of two who did at once, one would get nothing, or lose what the other has.
@@ -67,8 +67,8 @@ class MemoryTokenStorage:
         await trio.lowlevel.checkpoint()
 
     @asynccontextmanager
-    async def turn(self, server: str) -> AsyncIterator[None]:
-        """See `TokenStorage.turn`."""
+    async def lock(self, server: str) -> AsyncIterator[None]:
+        """See `TokenStorage.lock`."""
         async with self._turns.setdefault(server, trio.Lock()):
             yield
 

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mcpbus.client.oauth.authorization import AuthorizationRequest
-from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, LoginRefusedError, said_why, shown
+from mcpbus.client.oauth.errors import (
+    IssuerUnavailableError,
+    LoginError,
+    LoginRefusedError,
+    said_why,
+    sanitize,
+)
 from mcpbus.client.oauth.login import Login, Tokens
 from mcpbus.client.oauth.metadata import AuthorizationServer
 from mcpbus.client.oauth.scopes import read_scopes
@@ -25,7 +31,7 @@ GONE: Final = FORGOTTEN | {"invalid_grant"}
 """With what an issuer says that a refresh token, or the client that has it, is no good any more."""
 
 
-def for_code(code: str, request: AuthorizationRequest, resource: str) -> dict[str, str]:
+def code_token_request(code: str, request: AuthorizationRequest, resource: str) -> dict[str, str]:
     """Ask for the tokens that a code stands for."""
     return {
         "grant_type": "authorization_code",
@@ -36,18 +42,18 @@ def for_code(code: str, request: AuthorizationRequest, resource: str) -> dict[st
     }
 
 
-def for_refresh(refresh: str, resource: str) -> dict[str, str]:
+def refresh_request(refresh: str, resource: str) -> dict[str, str]:
     """Ask for a newer token."""
     return {"grant_type": "refresh_token", "refresh_token": refresh, "resource": resource}
 
 
-def for_itself(resource: str, scopes: Sequence[str]) -> dict[str, str]:
+def client_credentials_request(resource: str, scopes: Sequence[str]) -> dict[str, str]:
     """Ask for a token of the client's own."""
     form = {"grant_type": "client_credentials", "resource": resource}
     return {**form, "scope": " ".join(scopes)} if scopes else form
 
 
-def for_the_end(login: Login) -> list[dict[str, str]]:
+def revocation_request(login: Login) -> list[dict[str, str]]:
     """Ask to take back what was issued: first that with which more could be had."""
     tokens = login.tokens
     if tokens is None:
@@ -56,7 +62,7 @@ def for_the_end(login: Login) -> list[dict[str, str]]:
     return [*refresh, {"token": tokens.access, "token_type_hint": "access_token"}]
 
 
-def judge_tokens(
+def validate_tokens(
     status: int,
     said: Mapping[str, Any],
     issuer: AuthorizationServer,
@@ -77,10 +83,10 @@ def judge_tokens(
         LoginRefusedError: It refuses.
         LoginError: What it answers is no token that could be used.
     """
-    where = shown(issuer.name)
+    where = sanitize(issuer.name)
     error = said.get("error")
     if error is not None:
-        code = shown(error)
+        code = sanitize(error)
         if (
             status in _NOT_NOW
             or status >= 500
@@ -97,7 +103,7 @@ def judge_tokens(
         raise LoginError(f"what {where} issues is no token")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise LoginError(
-            f"the token that {where} issues is of a type that is not known here: {shown(repr(kind))}"
+            f"the token that {where} issues is of a type that is not known here: {sanitize(repr(kind))}"
         )
     life = _read_life(said.get("expires_in"))
     refresh, granted = said.get("refresh_token"), said.get("scope")

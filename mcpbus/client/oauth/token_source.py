@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import attrs
 import trio
 
-from mcpbus.client.errors import told
+from mcpbus.client.errors import redact_url
 from mcpbus.client.oauth.discovery import DiscoveryResult, discover
 from mcpbus.client.oauth.errors import (
     InsufficientScopeError,
@@ -18,7 +18,7 @@ from mcpbus.client.oauth.errors import (
     LoginError,
     LoginNeededError,
     LoginRefusedError,
-    shown,
+    sanitize,
 )
 from mcpbus.client.oauth.grant import AuthFlow, ask_for_tokens, may_be_shown
 from mcpbus.client.oauth.http_web import OAuthHttpClient
@@ -27,7 +27,7 @@ from mcpbus.client.oauth.metadata import same_issuer, server_uri
 from mcpbus.client.oauth.nearness import NetworkZone
 from mcpbus.client.oauth.refusal import TokenChallenge
 from mcpbus.client.oauth.scopes import OFFLINE, choose_scopes
-from mcpbus.client.oauth.token_requests import GONE, for_refresh
+from mcpbus.client.oauth.token_requests import GONE, refresh_request
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class TokenSource:
         self.server = server_uri(url)
         self.login: Login | None = None
         self._url = url
-        self._told = told(url)
+        self._told = redact_url(url)
         self._grant = grant
         self._not_before = -math.inf
         # What was asked for, and not granted: nobody is asked for it again.
@@ -95,7 +95,7 @@ class TokenSource:
         """
         stored = await self._grant.store.load(self.server)
         login = None if stored is None else decode_login(stored, self._url, self._grant.store)
-        own = self._grant.introduction
+        own = self._grant.client_identity
         # That of another client, or at another issuer than is named, is none of ours.
         ours = login is not None and (
             own.id in {None, login.client.id}
@@ -131,7 +131,7 @@ class TokenSource:
         may_be_shown(self._url)
         web = self._web(reach)
         last = None if self.login is None else self.login.issuer.name
-        found = await discover(web, self._url, refusal.place, [self._grant.introduction.issuer, last])
+        found = await discover(web, self._url, refusal.place, [self._grant.client_identity.issuer, last])
         login = self._of(found, web.reach)
         if login is not None and not refusal.too_little:
             renewable = login.tokens is not None and login.tokens.refresh is not None
@@ -139,7 +139,7 @@ class TokenSource:
                 return TokenOrigin.RENEWED
             login = attrs.evolve(login, tokens=None)
         scopes = self._choose(refusal, found, login)
-        if self._grant.person_seconds and not may_ask:
+        if self._grant.login_timeout and not may_ask:
             raise LoginNeededError(f"{self._told} asks for a login")
         return await self._log_in(web, found, refusal, scopes, login)
 
@@ -166,7 +166,7 @@ class TokenSource:
             found.listed,
             given=self._grant.scopes,
             before=() if login is None else (*login.asked, *login.wanted),
-            offered=found.issuer.scopes if self._grant.person_seconds else (),
+            offered=found.issuer.scopes if self._grant.login_timeout else (),
         )
         if len(" ".join(scopes)) > _MOST_CHARACTERS:
             raise LoginError(
@@ -220,7 +220,7 @@ class TokenSource:
         if granted is not None:
             self._in_vain |= set(refusal.scopes) - set(granted)
         await self._keep(attrs.evolve(new, reach=web.reach))
-        _log.info("logged in to %s at %s", self._told, shown(new.issuer.name))
+        _log.info("logged in to %s at %s", self._told, sanitize(new.issuer.name))
         return TokenOrigin.LOGGED_IN
 
     async def _obtain(
@@ -243,10 +243,10 @@ class TokenSource:
                     nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            if self._grant.person_seconds:
+            if self._grant.login_timeout:
                 nursery.start_soon(look)
             try:
-                new = await self._grant.obtain(web, found, scopes, login)
+                new = await self._grant.fetch_tokens(web, found, scopes, login)
             except LoginError as error:  # raised again below: a nursery would put it into a group
                 failure = error
             nursery.cancel_scope.cancel()
@@ -266,7 +266,7 @@ class TokenSource:
         """
         last = login.tokens
         assert last is not None and last.refresh is not None  # noqa: S101, PT018 - asked before
-        form = for_refresh(last.refresh, login.resource)
+        form = refresh_request(last.refresh, login.resource)
         tokens: Tokens | None = None
         with trio.CancelScope(shield=True):
             try:
@@ -298,7 +298,7 @@ class TokenSource:
 
     def _web(self, reach: NetworkZone) -> OAuthHttpClient:
         trusted = [urlsplit(self._url).hostname or ""]
-        named = self._grant.introduction.issuer
+        named = self._grant.client_identity.issuer
         if named is not None:
             trusted.append(urlsplit(named).hostname or "")
             reach = max(reach, NetworkZone.NETWORK)
@@ -308,4 +308,4 @@ class TokenSource:
 def _too_little(server: str, refusal: TokenChallenge) -> str:
     named = f" ({' '.join(refusal.scopes)})" if refusal.scopes else ""
     why = "" if refusal.why in {"", "insufficient_scope"} else f": {refusal.why}"
-    return f"the token for {server} does not allow that{shown(named)}{shown(why)}"
+    return f"the token for {server} does not allow that{sanitize(named)}{sanitize(why)}"

@@ -105,7 +105,7 @@ class TaskManager(TaskTable):
             return True
         if support is None or not declares(call.context.client_capabilities, call.context.revision):
             return False
-        if call.speechless or call.beginning:
+        if call.unreachable or call.becoming_task:
             await trio.lowlevel.checkpoint_if_cancelled()  # a request that was cancelled has ended as well
             raise RuntimeError(
                 "begin_task(): this call waits for its client, or begins already, in another of its tasks"
@@ -118,20 +118,20 @@ class TaskManager(TaskTable):
                 raise
             return False
         task = self._make(call, support, owner)
-        call.beginning = True
+        call.becoming_task = True
         self._kept.enter(owner, task)
         self._running.enter(owner, task)
         try:
             await self._keep(task)
         except BaseException as error:
             self._take_back(call, task)
-            call.engage(Park())
+            call.deliver(Park())
             if not isinstance(error, StoreDownError):
                 raise
             if support.required:
                 raise store_down() from error
             return False
-        if call.speechless:
+        if call.unreachable:
             # A handler that shields itself goes on without its client, which would never hear of the task.
             self._take_back(call, task)
             with suppress(StoreDownError):
@@ -143,12 +143,12 @@ class TaskManager(TaskTable):
     def _take_back(self, call: CallActor, task: TaskEntry) -> None:
         """Have a call go on as the request that it was."""
         self._forget(task)
-        call.beginning = False
+        call.becoming_task = False
 
     def _hand_over(self, call: CallActor, task: TaskEntry) -> None:
         """Have a call go on as a task, of which its client is told."""
         call.task_id = task.record.id
-        created = task.record.encode()[:-1] + call.tail.task
+        created = task.record.encode()[:-1] + call.result_suffix.task
         self.bus.system.spawn(TaskActor, task, self, call)
         call.address.tell(BecomeTask(task.address, created))
 
@@ -175,7 +175,7 @@ class TaskManager(TaskTable):
         try:
             yield
         except NoRoomError as full:
-            self.bus.reached.note(option, owner, "a task was refused")
+            self.bus.limit_monitor.note(option, owner, "a task was refused")
             raise overloaded(full, why) from None
 
     def _make_room_in_bytes(self, owner: Hashable) -> None:
@@ -190,7 +190,7 @@ class TaskManager(TaskTable):
 
     def _displaced(self, option: str, task: TaskEntry) -> None:
         self._add(task, -task.record.size)
-        self.bus.reached.note(option, task.counted_to, "the result of a task made room")
+        self.bus.limit_monitor.note(option, task.counted_to, "the result of a task made room")
         task.address.tell(Expire())
 
     def _make(self, call: CallActor, support: TaskSupport, counted_to: Hashable) -> TaskEntry:

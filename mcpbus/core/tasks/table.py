@@ -89,7 +89,7 @@ class TaskTable:
         self.closed: str | None = None
         self.name = bus.process or token_urlsafe(12)
         self.shared = bus.process is not None or isinstance(store, LeasedTaskStore)
-        self._breaker = CircuitBreaker("task store", limits, bus.reached)
+        self._breaker = CircuitBreaker("task store", limits, bus.limit_monitor)
         self._tasks: dict[str, TaskEntry] = {}
         self._kept = Shares(limits.max_tasks, TaskEntry.idle_since)
         self._running = Shares(limits.max_running_tasks, _is_at_work)
@@ -186,7 +186,7 @@ class TaskTable:
 
     def overdue(self, task: TaskEntry) -> None:
         """Note that a task did not end in time."""
-        self.bus.reached.note("task_ttl", task.counted_to, "a task that still ran was ended")
+        self.bus.limit_monitor.note("task_ttl", task.counted_to, "a task that still ran was ended")
 
     def finished(self, task: TaskEntry) -> None:
         """Note that a task's handler has ended."""
@@ -211,7 +211,7 @@ class TaskTable:
         key = (TASK_STATUS, task_id)
         for listener in listeners:
             listener.tell(
-                OutboundNotification(MessageKind.TASK, self.bus.ledger.enter(TASK_STATUS), data, key)
+                OutboundNotification(MessageKind.TASK, self.bus.ledger.emit(TASK_STATUS), data, key)
             )
 
     def leave(self, task: TaskEntry) -> None:

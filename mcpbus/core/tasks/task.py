@@ -94,7 +94,7 @@ class TaskActor:
     # -- the call speaks -------------------------------------------------------------------------
 
     def _discard(self, said: OutboundNotification | Progress) -> None:
-        said.receipt.discard(Reason.TASK)
+        said.receipt.discard(Reason.IN_TASK)
 
     def _say(self, message: SetTaskMessage) -> None:
         if not self._task.record.status.final:
@@ -107,7 +107,7 @@ class TaskActor:
             ask.fail(cannot_ask("its task has ended"))
         else:
             issued_for = self._issued_for[ask] = []
-            for key in ask.open:
+            for key in ask.unanswered:
                 issued = self._issue(key)
                 issued_for.append(issued)
                 self._asked[issued] = ask, key

@@ -12,7 +12,7 @@ from mcpbus.protocol.keywords import Explained
 class InputRequired(msgspec.Struct, metaclass=Explained, frozen=True):
     """Return it from a tool, prompt or resource to ask the client, and to be called anew with the answers.
 
-    In the next run each question, asked again with the same key, has its answer at once, and ``ctx.input_state``
+    In the next run each question, asked again with the same key, has its answer at once, and ``ctx.round_state``
     is `state`. Most handlers are simpler with ``await ctx.elicit(...)``, which goes on from the very line.
 
     Attributes:

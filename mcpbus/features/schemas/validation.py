@@ -27,7 +27,7 @@ from mcpbus.features.schemas.listing import Mode, Schema, list_schema
 from mcpbus.features.schemas.parameter import Parameter
 from mcpbus.features.schemas.survey import is_scalar, survey
 from mcpbus.features.schemas.translation import SchemaUse, translate
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 
 _MOST_FAULTS: Final = 1_000
 """pydantic's list of more faults would take much memory."""
@@ -135,7 +135,7 @@ class Validator:
     def check(self, data: bytes) -> str | None:
         """Return the fault of JSON that is to be sent, or None."""
         try:
-            decode_large(partial(self.adapter.validate_json, strict=True), data)
+            decode_without_gc(partial(self.adapter.validate_json, strict=True), data)
         except ValidationError as error:
             return str(InvalidValueError(_faults(error, None)))
         return None

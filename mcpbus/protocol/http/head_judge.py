@@ -2,8 +2,8 @@
 
 It comes first. Faults are judged in this order:
 
-1. `judge_head`: Host and Origin (403), CORS preflight, path (404), verb (405). Then the shell authorizes (400, 401, 403, 503).
-2. `judge_post`: body cap (413), Content-Type (415), Accept (406). Then the shell reads the body.
+1. `validate_head`: Host and Origin (403), CORS preflight, path (404), verb (405). Then the shell authorizes (400, 401, 403, 503).
+2. `validate_post`: body cap (413), Content-Type (415), Accept (406). Then the shell reads the body.
 3. What is asked for, see `validation.Exchange`.
 
 Nothing is allocated for a request that is refused, because nothing in these steps allocates. A refusal before the era is known carries
@@ -65,7 +65,7 @@ class HeadValidator:
         options: how the endpoint is served.
         proxies: whom to believe from where requests come; None for nobody.
         metadata: tells who issues tokens; None where there are no tokens.
-        needs_body: what `judge_post` finds of a POST that is in order.
+        needs_body: what `validate_post` finds of a POST that is in order.
         too_large: what it finds, and what to answer, of one whose body is longer than it may be.
     """
 
@@ -81,13 +81,13 @@ class HeadValidator:
         self.too_large: Final = refusal(413, invalid_request(fault))
         self._accepted: set[tuple[str | bytes | tuple[bytes, ...] | None, ...]] = set()
 
-    def judge_head(self, head: RequestHead) -> HttpResponse | Proceed:
+    def validate_head(self, head: RequestHead) -> HttpResponse | Proceed:
         """Judge what is judged before authorization."""
         raw = head.headers.raw
         stated = (head.path, raw(b"host"), raw(b"origin"), raw(b"sec-fetch-site"))
         if head.verb == "POST" and stated in self._accepted:
             return _POST
-        verdict = self._answer_head(head) or self._judge_verb(head)
+        verdict = self._answer_head(head) or self._validate_verb(head)
         if verdict is _POST:
             if len(self._accepted) < _REMEMBERED and len(repr(stated)) < _REMEMBERED:
                 self._accepted.add(stated)
@@ -101,7 +101,7 @@ class HeadValidator:
             return health("ok")
         if self.metadata is not None and self.metadata.is_place(head):
             return self.metadata.answer(head)  # likewise: it is for everybody, from wherever they come
-        refused = self.judge_caller(head)
+        refused = self.validate_caller(head)
         if refused is not None:
             return refused
         if origin.is_preflight(head):
@@ -128,14 +128,14 @@ class HeadValidator:
         """From where a request really comes that came from this peer."""
         return peer if self.proxies is None else self.proxies.client(peer, head.headers)
 
-    def judge_caller(self, head: RequestHead) -> HttpResponse | None:
+    def validate_caller(self, head: RequestHead) -> HttpResponse | None:
         """Why this Host or this Origin is refused, if it is: the first question to whoever connects, over any transport."""
-        fault = origin.judge_host(head.headers, self.options) or origin.judge_origin(
+        fault = origin.validate_host(head.headers, self.options) or origin.validate_origin(
             head.headers, self.options
         )
         return None if fault is None else refusal(403, fault)
 
-    def _judge_verb(self, head: RequestHead) -> HttpResponse | Proceed:
+    def _validate_verb(self, head: RequestHead) -> HttpResponse | Proceed:
         if head.verb == "POST":
             return _POST
         verbs = self._verbs(head.headers)
@@ -148,7 +148,7 @@ class HeadValidator:
         return refusal(405, fault, None, (b"allow", verbs))
 
     def is_health(self, head: RequestHead) -> bool:
-        """Whether this is a probe of `/health`, beside the endpoint; `judge_head` answers that all is well."""
+        """Whether this is a probe of `/health`, beside the endpoint; `validate_head` answers that all is well."""
         return head.path in self._health_paths and head.verb in {"GET", "HEAD"}
 
     def cors_headers(self, head: RequestHead) -> list[tuple[bytes, bytes]]:
@@ -163,9 +163,9 @@ class HeadValidator:
             return b"POST"
         return b"POST, GET, DELETE" if self.options.get_streams else b"POST, DELETE"
 
-    def judge_post(self, head: RequestHead) -> HttpResponse | NeedsBody:
+    def validate_post(self, head: RequestHead) -> HttpResponse | NeedsBody:
         """Judge the form of a POST that is authorized, before its body is read."""
-        content = self.judge_content(head)
+        content = self.validate_content(head)
         if isinstance(content, HttpResponse):
             return content
         accepted = head.headers.accepted
@@ -175,7 +175,7 @@ class HeadValidator:
             )
         return content
 
-    def judge_content(self, head: RequestHead) -> HttpResponse | NeedsBody:
+    def validate_content(self, head: RequestHead) -> HttpResponse | NeedsBody:
         """Judge what a POST says of its body."""
         length = head.headers.get(b"content-length")
         if length is not None:

@@ -37,7 +37,7 @@ SessionT_co = TypeVar("SessionT_co", bound=SessionRef, covariant=True)
 class ServerLookup(Protocol[SessionT_co]):
     """Whom the exchange asks. Asking changes nothing: a request that is refused leaves no trace."""
 
-    def find_session(self, id: str, principal: object) -> SessionT_co | None:  # noqa: A002 - the protocol's word
+    def find_local_session(self, id: str, principal: object) -> SessionT_co | None:  # noqa: A002 - the protocol's word
         """The live session of that id, if it is this principal's; None is an answer for both faults (rule W-44)."""
         ...
 

@@ -13,7 +13,7 @@ from mcpbus.protocol.http.announcement import METHOD_HEADER, NAME_HEADER, VERSIO
 from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored, is_plain
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcRequest
-from mcpbus.protocol.large import decode_large
+from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.messages import CallToolParams, decode_params
 from mcpbus.protocol.meta import PROTOCOL_VERSION, ModernClaim, Routing, read_routing
 from mcpbus.protocol.revisions import MODERN_VERSIONS, REVISIONS, Revision, claimed, modern
@@ -58,7 +58,7 @@ def called_tool(headers: Headers) -> str | None:
     return said.name if said is not None and said.method == _CALL else None
 
 
-def judge_request(
+def validate_request(
     headers: Headers, request: JsonRpcRequest, routing: Routing
 ) -> tuple[ModernClaim, Revision]:
     """Judge what a modern request says of itself, twice over.
@@ -92,7 +92,7 @@ def judge_request(
     return claim, revision
 
 
-def judge_notification(headers: Headers, notification: JsonRpcNotification, routing: Routing) -> None:
+def validate_notification(headers: Headers, notification: JsonRpcNotification, routing: Routing) -> None:
     """Judge a modern notification, which need have none of these headers; those it has must agree (rule X-5).
 
     Raises:
@@ -108,7 +108,7 @@ def judge_notification(headers: Headers, notification: JsonRpcNotification, rout
         _agree(headers, METHOD_HEADER, notification.method)
 
 
-def judge_parameters(
+def validate_parameters(
     headers: Headers, mirrored: Sequence[MirroredParameter], params: msgspec.Raw, *, required: bool = True
 ) -> None:
     """Judge the Mcp-Param-* fields of a tools/call by its arguments (rules X-45, X-46, X-50).
@@ -125,7 +125,7 @@ def judge_parameters(
         ProtocolError: -32020 for a field that does not say what the arguments say; -32602 for params that cannot be read.
     """
     # The message was read as a whole before, and the params go deeper than the arguments: what is left cannot fail.
-    arguments = decode_large(msgspec.json.decode, decode_params(CallToolParams, params).arguments)
+    arguments = decode_without_gc(msgspec.json.decode, decode_params(CallToolParams, params).arguments)
     for parameter in mirrored:
         name, argument = parameter.header.lower().encode("ascii"), ".".join(parameter.path)
         value = _at(arguments, parameter.path)

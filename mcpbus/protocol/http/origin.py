@@ -177,7 +177,7 @@ class HttpOptions:
         return f"{beside}/health", f"{beside}/healthz"
 
 
-def judge_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:
+def validate_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:
     """Why the Host field is refused; None if it is not. A shell puts HTTP/2's `:authority` there, as ASGI has it."""
     hosts = headers.all(b"host")
     if len(hosts) != 1 or not hosts[0]:
@@ -193,11 +193,11 @@ def judge_host(headers: Headers, options: HttpOptions) -> ProtocolError | None:
     )
 
 
-def judge_origin(headers: Headers, options: HttpOptions) -> ProtocolError | None:
+def validate_origin(headers: Headers, options: HttpOptions) -> ProtocolError | None:
     """Why the page that a browser asks for is refused; None if it is not. A client that is no browser names none, and may."""
     origins = headers.all(b"origin")
     if not origins:
-        return _judge_site(headers, options)
+        return _validate_site(headers, options)
     if len(origins) == 1 and _allows(origins[0], options):
         return None
     return invalid_request(
@@ -205,7 +205,7 @@ def judge_origin(headers: Headers, options: HttpOptions) -> ProtocolError | None
     )
 
 
-def _judge_site(headers: Headers, options: HttpOptions) -> ProtocolError | None:
+def _validate_site(headers: Headers, options: HttpOptions) -> ProtocolError | None:
     """Why a request without an Origin is refused: a page of elsewhere embeds what it must not read, and which page is not said."""
     site = headers.get(b"sec-fetch-site")
     if site is None or site.lower() not in _ELSEWHERE or "*" in options.allowed_origins:

@@ -51,7 +51,7 @@ def named_session(headers: Headers) -> str | None:
     return named.decode("latin-1").strip(" \t") if isinstance(named, bytes) else None
 
 
-def find_session(directory: ServerLookup[SessionT], headers: Headers, principal: object) -> SessionT:
+def find_local_session(directory: ServerLookup[SessionT], headers: Headers, principal: object) -> SessionT:
     """The session that a request names (rules W-32, W-33, W-46).
 
     Raises:
@@ -62,7 +62,7 @@ def find_session(directory: ServerLookup[SessionT], headers: Headers, principal:
         count = len(headers.all(SESSION_HEADER))
         fault = f"exactly one header Mcp-Session-Id is needed, got {count}; initialize opens a session"
         raise Refused(400, ProtocolError(SERVER_ERROR, f"Bad request: {fault}"))
-    session = directory.find_session(named, principal)
+    session = directory.find_local_session(named, principal)
     if session is None:
         # Without its id: who logs the text, or caches it, is not to know the session by it.
         fault = "it has ended or never was; initialize again, without Mcp-Session-Id"
@@ -93,7 +93,7 @@ def _read_revision(headers: Headers) -> Revision:
     return revision
 
 
-def judge_initialize(headers: Headers, request: JsonRpcRequest, routing: Routing) -> Initialize:
+def validate_initialize(headers: Headers, request: JsonRpcRequest, routing: Routing) -> Initialize:
     """The version header is not looked at: it is for what follows the handshake (rules L-3, W-37).
 
     Raises:
@@ -106,7 +106,7 @@ def judge_initialize(headers: Headers, request: JsonRpcRequest, routing: Routing
     return Initialize(request, routing, params, negotiate(params.protocol_version), headers.accepted)
 
 
-def judge_batch(
+def validate_batch(
     directory: ServerLookup[SessionT] | None,
     headers: Headers,
     body: bytes,
@@ -128,7 +128,7 @@ def judge_batch(
         members = decode_batch(body)
         if any(isinstance(member, JsonRpcRequest) and member.method == "initialize" for member in members):
             return refusal(400, invalid_request("initialize is never in a batch; send it by itself"))
-        session = None if directory is None else find_session(directory, headers, principal)
+        session = None if directory is None else find_local_session(directory, headers, principal)
         revision = legacy_revision(headers, session)
     except Undecodable as fault:
         return refusal(400, fault.error)
@@ -137,11 +137,11 @@ def judge_batch(
     if not revision.batches:
         return refusal(400, array.error)
     accepted = headers.accepted
-    judged = [_judge_member(member, revision, session, accepted) for member in members]
+    judged = [_validate_member(member, revision, session, accepted) for member in members]
     return Batch([one for one in judged if one is not None], session, accepted)
 
 
-def _judge_member(
+def _validate_member(
     member: JsonRpcRequest | JsonRpcNotification | JsonRpcResponse | Undecodable,
     revision: Revision,
     session: SessionT | None,

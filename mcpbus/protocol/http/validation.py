@@ -1,8 +1,8 @@
 """The judgement of what one HTTP request asks for: what to do with it, or what to answer at once.
 
 A pure function of the request, the options and a directory that is only asked, once its head is in order, and it is known who sends it:
-`judge_body` judges a POST (JSON (400), era; then the modern claim and its headers, or the legacy session), `judge_get` and
-`judge_delete` the other verbs. The order of all judgements is written down in `head_judge`.
+`validate_body` judges a POST (JSON (400), era; then the modern claim and its headers, or the legacy session), `validate_get` and
+`validate_delete` the other verbs. The order of all judgements is written down in `head_judge`.
 """
 
 from typing import Final, Generic
@@ -30,10 +30,10 @@ from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.protocol.http.session_rules import (
     SESSION_HEADER,
     Refused,
-    find_session,
-    judge_batch,
-    judge_initialize,
+    find_local_session,
     legacy_revision,
+    validate_batch,
+    validate_initialize,
 )
 from mcpbus.protocol.jsonrpc import (
     JsonRpcNotification,
@@ -70,7 +70,7 @@ class RequestValidator(Generic[SessionT]):
 
     # -- POST ----------------------------------------------------------------------------------------------------------
 
-    def judge_body(
+    def validate_body(
         self, head: RequestHead, body: bytes, principal: object
     ) -> (
         HttpResponse
@@ -99,14 +99,14 @@ class RequestValidator(Generic[SessionT]):
                 if isinstance(message, JsonRpcRequest):
                     identity = message.id
                 elif isinstance(message, JsonRpcResponse):
-                    return self._judge_response(head.headers, message, principal)
+                    return self._validate_response(head.headers, message, principal)
                 routing = read_routing(message.params)
             headers = head.headers
             if routing.meta.claims_modern or mirrored_headers.claims_modern(headers):
-                return self._judge_modern(headers, message, routing, principal)
-            return self._judge_legacy(headers, message, routing, principal)
+                return self._validate_modern(headers, message, routing, principal)
+            return self._validate_legacy(headers, message, routing, principal)
         except Undecodable as fault:
-            return self._judge_unreadable(head.headers, body, fault, principal)
+            return self._validate_unreadable(head.headers, body, fault, principal)
         except Refused as refused:
             return refusal(refused.status, refused.error, identity)
         except ProtocolError as error:  # `_meta`, in any era, or what makes a claim modern
@@ -126,7 +126,7 @@ class RequestValidator(Generic[SessionT]):
                 return read
         return None if nests_too_deeply(body) else read_request(body)
 
-    def _judge_unreadable(
+    def _validate_unreadable(
         self, headers: Headers, body: bytes, fault: Undecodable, principal: object
     ) -> HttpResponse | Batch[SessionT]:
         if not fault.array:
@@ -139,9 +139,9 @@ class RequestValidator(Generic[SessionT]):
                 return refusal(415, error, None, (b"accept-encoding", b"identity"))
             return refusal(400, fault.error, fault.id)
         directory = None if self.options.sessions == "stateless" else self.directory
-        return judge_batch(directory, headers, body, fault, principal)
+        return validate_batch(directory, headers, body, fault, principal)
 
-    def _judge_response(
+    def _validate_response(
         self, headers: Headers, response: JsonRpcResponse, principal: object
     ) -> HttpResponse | DeliverResponse[SessionT]:
         if mirrored_headers.claims_modern(headers):
@@ -149,11 +149,11 @@ class RequestValidator(Generic[SessionT]):
         if self.options.sessions == "stateless":
             # No request of ours can be waiting for it (rule W-49).
             return ACCEPTED if response.refusal is None else refusal(400, response.refusal)
-        session = find_session(self.directory, headers, principal)
+        session = find_local_session(self.directory, headers, principal)
         legacy_revision(headers, session)
         return DeliverResponse(response, session)
 
-    def _judge_modern(
+    def _validate_modern(
         self,
         headers: Headers,
         message: JsonRpcRequest | JsonRpcNotification,
@@ -161,9 +161,9 @@ class RequestValidator(Generic[SessionT]):
         principal: object,
     ) -> HttpResponse | Serve[SessionT] | AcceptNotification[SessionT]:
         if isinstance(message, JsonRpcNotification):
-            mirrored_headers.judge_notification(headers, message, routing)
+            mirrored_headers.validate_notification(headers, message, routing)
             return AcceptNotification(message, None)
-        claim, revision = mirrored_headers.judge_request(headers, message, routing)
+        claim, revision = mirrored_headers.validate_request(headers, message, routing)
         method, directory, accepted = message.method, self.directory, headers.accepted
         if not directory.offers(method, _MODERN):
             raise method_not_found(method)
@@ -172,14 +172,14 @@ class RequestValidator(Generic[SessionT]):
             mirrored = None if name is None else directory.mirrored_parameters(name, principal)
             if mirrored:
                 required = self.options.param_headers == "required"
-                mirrored_headers.judge_parameters(headers, mirrored, message.params, required=required)
+                mirrored_headers.validate_parameters(headers, mirrored, message.params, required=required)
         elif method == _LISTEN and not accepted.sse:
             raise Refused(
                 406, invalid_request(f"{_LISTEN} is answered as text/event-stream; Accept must name it")
             )
         return Serve(message, routing, revision, None, claim, accepted)
 
-    def _judge_legacy(
+    def _validate_legacy(
         self,
         headers: Headers,
         message: JsonRpcRequest | JsonRpcNotification,
@@ -190,15 +190,15 @@ class RequestValidator(Generic[SessionT]):
         stateless = self.options.sessions == "stateless"
         if isinstance(message, JsonRpcRequest) and message.method == "initialize":
             if not stateless and headers.all(SESSION_HEADER):
-                find_session(self.directory, headers, principal)
+                find_local_session(self.directory, headers, principal)
                 raise Refused(
                     400,
                     invalid_request(
                         "this session has been initialized; a new one opens without Mcp-Session-Id"
                     ),
                 )
-            return judge_initialize(headers, message, routing)
-        session = None if stateless else find_session(self.directory, headers, principal)
+            return validate_initialize(headers, message, routing)
+        session = None if stateless else find_local_session(self.directory, headers, principal)
         revision = legacy_revision(headers, session)
         if isinstance(message, JsonRpcNotification):
             return AcceptNotification(message, session)
@@ -206,22 +206,22 @@ class RequestValidator(Generic[SessionT]):
 
     # -- GET and DELETE ------------------------------------------------------------------------------------------------
 
-    def judge_get(self, head: RequestHead, principal: object) -> HttpResponse | OpenStream[SessionT]:
+    def validate_get(self, head: RequestHead, principal: object) -> HttpResponse | OpenStream[SessionT]:
         """Judge a GET whose head and authorization are in order."""
         if not head.headers.accepted.sse:
             return refusal(406, invalid_request("a GET opens a stream; Accept must name text/event-stream"))
         try:
-            session = find_session(self.directory, head.headers, principal)
+            session = find_local_session(self.directory, head.headers, principal)
             legacy_revision(head.headers, session)
         except Refused as refused:
             return refusal(refused.status, refused.error)
         # An empty id is what EventSource has after a reset: it has seen nothing to go on from.
         return OpenStream(session, head.headers.get(b"last-event-id") or None)
 
-    def judge_delete(self, head: RequestHead, principal: object) -> HttpResponse | EndSession[SessionT]:
+    def validate_delete(self, head: RequestHead, principal: object) -> HttpResponse | EndSession[SessionT]:
         """Judge a DELETE whose head and authorization are in order."""
         try:
-            session = find_session(self.directory, head.headers, principal)
+            session = find_local_session(self.directory, head.headers, principal)
             legacy_revision(head.headers, session)
         except Refused as refused:
             return refusal(refused.status, refused.error)

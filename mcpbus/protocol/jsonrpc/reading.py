@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.half_characters import mend
+from mcpbus.protocol.half_characters import replace_lone_surrogates
 from mcpbus.protocol.jsonrpc.messages import (
     NO_PARAMS,
     JsonRpcNotification,
@@ -14,7 +14,7 @@ from mcpbus.protocol.jsonrpc.messages import (
     Undecodable,
     envelopes,
 )
-from mcpbus.protocol.jsonrpc.unreadable import judge, not_json
+from mcpbus.protocol.jsonrpc.unreadable import not_json, validate_undecodable
 
 MAX_BATCH: Final = 1_000
 """How many messages one array may hold. Each is answered, so that the answer may be many times as long as the array."""
@@ -42,7 +42,7 @@ def decode(data: bytes | str) -> JsonRpcRequest | JsonRpcNotification | JsonRpcR
                 data.decode()
         envelope = envelopes.decode(data)
     except (UnicodeError, msgspec.DecodeError, RecursionError):
-        return judge(data)
+        return validate_undecodable(data)
     if envelope.jsonrpc == "2.0":
         method, params, identity = envelope.method, envelope.params, envelope.id
         result, error = envelope.result, envelope.error
@@ -59,7 +59,7 @@ def decode(data: bytes | str) -> JsonRpcRequest | JsonRpcNotification | JsonRpcR
                 return JsonRpcResponse(identity, result)
         elif result is _UNSET:
             return JsonRpcResponse(None if identity is _UNSET else identity, None, error)
-    return judge(data)
+    return validate_undecodable(data)
 
 
 def decode_batch(
@@ -87,7 +87,7 @@ def _split(data: bytes | str) -> list[bytes]:
     except RecursionError as fault:
         raise not_json(fault, data) from None
     except msgspec.DecodeError:  # there is half of a surrogate pair in one of them, or some
-        text, mended = mend(data)
+        text, mended = replace_lone_surrogates(data)
     elements, end = [], 0
     for element in map(bytes, _arrays.decode(mended)):
         start = mended.index(element, end)  # between them is nothing that one could begin with

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from mcpbus.protocol.errors import ProtocolError, invalid_request, parse_error
-from mcpbus.protocol.half_characters import mend, unchanged
+from mcpbus.protocol.half_characters import replace_lone_surrogates, unchanged
 from mcpbus.protocol.jsonrpc.messages import (
     NO_PARAMS,
     BoundedId,
@@ -19,7 +19,7 @@ from mcpbus.protocol.jsonrpc.messages import (
     Undecodable,
     envelopes,
 )
-from mcpbus.protocol.nesting import TOO_DEEP, too_deep, without_inside
+from mcpbus.protocol.nesting import TOO_DEEP, strip_nested, too_deep
 
 _EXAMPLE: Final = '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
 _NESTED: Final = "the text is nested too deeply"
@@ -58,7 +58,7 @@ def is_batch(data: bytes) -> bool:
     return data.lstrip()[:1] == b"["
 
 
-def judge(data: bytes | str) -> JsonRpcResponse:
+def validate_undecodable(data: bytes | str) -> JsonRpcResponse:
     """Judge what cannot be read as a message.
 
     Returns:
@@ -103,12 +103,12 @@ def _separable(text: bytes) -> tuple[bytes, str | None]:
     try:
         _well_formed.decode(text)
     except RecursionError:
-        shallow = without_inside(text)
+        shallow = strip_nested(text)
         if shallow is None or is_batch(shallow):
             raise
         return shallow, TOO_DEEP
     except msgspec.DecodeError:
-        _, mended = mend(text)
+        _, mended = replace_lone_surrogates(text)
         _well_formed.decode(mended)
         return mended, _HALF
     return text, None

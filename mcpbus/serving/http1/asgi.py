@@ -92,7 +92,7 @@ class Http1Exchange(ResponseFraming, eq=False):
     def begin(self, status: int, fields: HeaderList, *, measured: bool) -> None:
         """See `Exchange`."""
         self.begin_pieces(status, fields, measured=measured)
-        self._connection.service.coalescer.add_to_turn(self)
+        self._connection.service.coalescer.add_in_turn(self)
 
     async def say(self, data: bytes, *, more: bool) -> None:
         """See `Exchange`."""

@@ -93,15 +93,15 @@ class Http1Connection:
         if self.reactor is None:
             self.leave()
         else:
-            self.wire.wait(IDLE, self.service.options.keep_alive_seconds)
+            self.wire.wait(IDLE, self.service.options.keep_alive_timeout)
             self._watch()
 
     def idle_since(self) -> float | None:
         """Tell since when it waits for a request; None once one is there."""
         wire, options = self.wire, self.service.options
         if wire.doing is IDLE:
-            return wire.expires - options.keep_alive_seconds
-        return wire.expires - options.head_seconds if wire.doing is ConnectionPhase.HEAD else None
+            return wire.expires - options.keep_alive_timeout
+        return wire.expires - options.head_timeout if wire.doing is ConnectionPhase.HEAD else None
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Http1Connection:
             return
         wire.expires = math.inf
         if wire.doing is not SERVING and self.reactor is not None:
-            self.reactor.soon(self._take_last_turn)
+            self.reactor.call_soon(self._take_last_turn)
         elif self.speaker is not None:
             self.speaker.keep_alive()
 
@@ -250,7 +250,7 @@ class Http1Connection:
             if doing is IDLE or wire.retired:
                 self.close()
             else:
-                self._end_with(too_slow("head_seconds" if doing is ConnectionPhase.HEAD else "body_timeout"))
+                self._end_with(too_slow("head_timeout" if doing is ConnectionPhase.HEAD else "body_timeout"))
 
     def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""
@@ -305,7 +305,7 @@ class Http1Connection:
         if wire.retired:
             self._end_with(None)
             return None
-        wire.wait(IDLE, wire.options.keep_alive_seconds)
+        wire.wait(IDLE, wire.options.keep_alive_timeout)
         if wire.requests.waiting < MOST_AHEAD:
             self._watch()
         return self._look(b"")
@@ -316,7 +316,7 @@ class Http1Connection:
         head, self._head = self._head or requests.next_head(), None
         if head is None:
             if requests.waiting and wire.doing is IDLE:
-                wire.wait(ConnectionPhase.HEAD, wire.options.head_seconds)
+                wire.wait(ConnectionPhase.HEAD, wire.options.head_timeout)
             self._watch()
             return None
         missing = requests.missing
@@ -339,7 +339,7 @@ class Http1Connection:
         wire, requests = self.wire, self.wire.requests
         self._head = head
         facts = self.service.facts(head)
-        if missing is None and facts is not None and facts.cleared:
+        if missing is None and facts is not None and facts.head_validated:
             missing = requests.gather()
             if requests.body is None:
                 self._head = None
@@ -351,7 +351,9 @@ class Http1Connection:
             return None
         rate, now = facts.endpoint.limits.body_rate, trio.current_time()
         wire.wait_for_body(
-            rate.go_on(wire.expires, now, received) if wire.doing is ConnectionPhase.BODY else rate.begin(now)
+            rate.next_read(wire.expires, now, received)
+            if wire.doing is ConnectionPhase.BODY
+            else rate.begin(now)
         )
         self._watch()
         return None
@@ -366,7 +368,7 @@ class Http1Connection:
         if pace.slow:
             reactor.write_first()
         request = Http1Request(wire, head.judged, head, self, wire.peer, facts, reactor.scope)
-        result = facts.endpoint.respond(head.judged, body, request, cleared=facts.cleared)
+        result = facts.endpoint.respond(head.judged, body, request, cleared=facts.head_validated)
         if not isinstance(result, HttpResponse):
             return result
         request.reply = result
@@ -407,10 +409,10 @@ class Http1Connection:
         if wire.requests.waiting and self.reactor is not None:
             # A client that sends many requests at once does not get all of our time. Until the next one is looked at it
             # counts as being served, so that there is a bound to what is read meanwhile.
-            self.reactor.soon(self._look_ahead)
+            self.reactor.call_soon(self._look_ahead)
         else:
             wire.doing = IDLE
-            wire.quiet_for(wire.options.keep_alive_seconds)
+            wire.quiet_for(wire.options.keep_alive_timeout)
             if not self.readiness.watched:
                 self._watch()
 

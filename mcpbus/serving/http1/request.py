@@ -107,9 +107,9 @@ class Http1Request(ResponseFraming, eq=False):
     _rest: bytes = b""  # of a whole answer that its client has not taken
 
     @property
-    def cleared(self) -> bool:
+    def head_validated(self) -> bool:
         """See `HttpRequest`."""
-        return self.facts.cleared
+        return self.facts.head_validated
 
     @property
     def host(self) -> Self:
@@ -137,12 +137,12 @@ class Http1Request(ResponseFraming, eq=False):
         """See `DeferredResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
-    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `InlineResponseSink`."""
         self._connection.wait(None, math.inf)
         self._connection.leave(self, partial(answer, self))
 
-    def wait(self, request: KeepAliveHandler, quiet: float) -> Self | None:
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> Self | None:
         """See `ResponseSink`."""
         if self._connection.reactor is None:
             return None  # its task writes what comes on a stream

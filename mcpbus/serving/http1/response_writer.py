@@ -41,13 +41,13 @@ class Http1ResponseWriter(GatheringWriter):
         last = message.final
         rest = self._wire.send_now(self._request.encode_piece(data, more=not last))
         if rest:
-            self._writer.begin(message)
+            self._writer.start_writing(message)
             self._sending = True
             self._connection.start(self._send_rest, rest, True, last)
         elif rest is None:
             return False  # what comes of it is seen when it is tried again
         else:
-            message.receipt.enter_delivered()
+            message.receipt.emit_delivered()
             if last:
                 self._sent(said=True, last=True)
         return True

@@ -73,7 +73,7 @@ class Http1WebSocketTransport:
 
     def write_later(self, writer: CoalescedWriter) -> None:
         """See `WebSocketTransport`."""
-        self._connection.service.coalescer.add_to_turn(writer)
+        self._connection.service.coalescer.add_in_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
         """See `WebSocketTransport`. Where the connection cannot be polled, such as TLS, a task sends all of it."""

@@ -166,7 +166,7 @@ class ConnectionTask:
         if isinstance(channel, HttpResponse):
             return channel
         accepted = upgrade.encode_accept(select(upgrade.subprotocols))
-        rest, seconds = wire.requests.take_rest(), wire.options.websocket_ping_seconds
+        rest, seconds = wire.requests.take_rest(), wire.options.websocket_ping_interval
         frames = WebSocketCodec(websockets.max_bytes, trio.current_time, accepted, rest)
         carrier = Http1WebSocketTransport(connection, head)
         speaker = WebSocketConnection(carrier, websockets, channel, frames, ping_seconds=seconds)
@@ -179,7 +179,7 @@ class ConnectionTask:
         wire, upgrade = self._wire, read_upgrade(head.judged)
         if isinstance(upgrade, HttpResponse):
             return upgrade
-        app, seconds = self._service.app, wire.options.websocket_ping_seconds
+        app, seconds = self._service.app, wire.options.websocket_ping_interval
         early = bool(wire.requests.take_rest())
         opening = Http1Opening(wire, upgrade)
         websocket = AsgiWebSocketCall(app.asgi, opening, early=early, ping_seconds=seconds)
@@ -209,7 +209,7 @@ class ConnectionTask:
             # A client that sends many requests at once does not get all of our time.
             await trio.lowlevel.checkpoint()
         # One that is to end begins to wait where it did before it had this task.
-        wire.wait(IDLE, 0 if wire.retired else wire.options.keep_alive_seconds)
+        wire.wait(IDLE, 0 if wire.retired else wire.options.keep_alive_timeout)
         while True:
             if requests.waiting:
                 head = requests.next_head()
@@ -217,14 +217,14 @@ class ConnectionTask:
                     wire.stop_waiting()
                     return head
                 if requests.waiting and wire.doing is IDLE:
-                    wire.wait(ConnectionPhase.HEAD, wire.options.head_seconds)
+                    wire.wait(ConnectionPhase.HEAD, wire.options.head_timeout)
             if self._connection.reactor is not None:
                 self._connection.resume()
                 return None
             data = await wire.receive()
             if data is None and wire.doing is ConnectionPhase.HEAD and not wire.retired:
                 wire.stop_waiting()
-                raise too_slow("head_seconds")
+                raise too_slow("head_timeout")
             if not data:
                 return None
             requests.receive(data)
@@ -243,7 +243,7 @@ class ConnectionTask:
     async def _discard_body(self) -> bool:
         """Throw away the rest of a body nobody wanted, and return whether its end came in time."""
         wire, size = self._wire, 0
-        wire.wait(ConnectionPhase.DISCARDING, wire.options.unread_body_seconds)
+        wire.wait(ConnectionPhase.DISCARDING, wire.options.unread_body_timeout)
         while True:
             size += len(wire.requests.take_body())
             if wire.requests.body is None:
@@ -265,7 +265,7 @@ class ConnectionTask:
             return
         wire.end_sending()
         left = wire.options.unread_body_bytes
-        wire.wait(ConnectionPhase.DISCARDING, wire.options.unread_body_seconds)
+        wire.wait(ConnectionPhase.DISCARDING, wire.options.unread_body_timeout)
         while left > 0:
             data = await wire.receive()
             if not data:

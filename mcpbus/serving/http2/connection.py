@@ -92,7 +92,7 @@ class Http2Connection:
         self._bucket = TokenBucket(trio.current_time)
         self._protocol = Http2Protocol(service.http2_heads, self._bucket, service.counters)
         self.sending = Http2SendScheduler(
-            self._protocol, service.counters, options.write_deadline_seconds, self.look_at
+            self._protocol, service.counters, options.write_deadline, self.look_at
         )
         self._writer = ConnectionWriter(stream, self.sending, service.coalescer, self)
         self._requests = Http2RequestTable(self, service, stream, self.sending, self._writer)
@@ -165,7 +165,7 @@ class Http2Connection:
         if now >= self._linger_until:
             self.lose()
         elif now >= self._head_until:
-            self._service.app.note("head_seconds", self.peer, "a connection was ended")
+            self._service.app.note("head_timeout", self.peer, "a connection was ended")
             self._end(ErrorCode.ENHANCE_YOUR_CALM)
         elif now >= self._idle_until():
             if self._protocol.leaving:
@@ -185,7 +185,7 @@ class Http2Connection:
             return math.inf
         farewell = _FAREWELL_SECONDS if self._protocol.leaving else 0.0
         return min(
-            self._requests.idle_since + self.options.keep_alive_seconds + farewell, self._farewell_until
+            self._requests.idle_since + self.options.keep_alive_timeout + farewell, self._farewell_until
         )
 
     def look_at(self, time: float) -> None:
@@ -198,7 +198,7 @@ class Http2Connection:
 
     def _wait_idle(self) -> None:
         self._requests.idle_since = now = trio.current_time()
-        self.look_at(now + self.options.keep_alive_seconds)
+        self.look_at(now + self.options.keep_alive_timeout)
 
     def _end(self, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
         """End the connection, and tell the client."""
@@ -212,7 +212,7 @@ class Http2Connection:
         self._protocol.end(fault.code)
         self._lingering = True
         self._unread = self.options.unread_body_bytes
-        self._linger_until = trio.current_time() + self.options.unread_body_seconds
+        self._linger_until = trio.current_time() + self.options.unread_body_timeout
         self.look_at(self._linger_until)
         self._requests.leave_all()
 
@@ -333,7 +333,7 @@ class Http2Connection:
         if not self._protocol.in_head:
             self._head_until = math.inf
         elif self._head_until == math.inf and not self._protocol.closed:
-            self._head_until = trio.current_time() + self.options.head_seconds
+            self._head_until = trio.current_time() + self.options.head_timeout
             self.look_at(self._head_until)
 
     def _take(self, event: Event) -> EagerTask | None:
@@ -358,7 +358,7 @@ class Http2Connection:
         if self._retired and not self._protocol.closed:
             self._end()
         else:
-            self.look_at(now + self.options.keep_alive_seconds)
+            self.look_at(now + self.options.keep_alive_timeout)
 
     # -- writing ---------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class PendingBodies:
     @staticmethod
     def suits(facts: HeadCacheEntry, head: Http2RequestHead) -> bool:
         """Whether the rest of a body is to be waited for here: if it will be short, and is wanted."""
-        return facts.immediate and facts.cleared and not head.expects and (head.length or 0) <= _MOST
+        return facts.immediate and facts.head_validated and not head.expects and (head.length or 0) <= _MOST
 
     def add(self, request: Http2Request) -> None:
         """Wait for the body of a request."""
@@ -52,7 +52,7 @@ class PendingBodies:
         """Note that so much more of a body has come."""
         if request in self._requests and request.expires < math.inf:
             now = trio.current_time()
-            request.wake_at(request.endpoint.limits.body_rate.go_on(request.expires, now, size))
+            request.wake_at(request.endpoint.limits.body_rate.next_read(request.expires, now, size))
 
     def is_too_long(self, request: Http2Request) -> bool:
         """Whether so much of a body has come, or of all of them, that it is to be counted."""

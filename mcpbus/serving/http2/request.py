@@ -128,9 +128,9 @@ class Http2Request:
         self._left: trio.lowlevel.ParkingLot | None = None  # once somebody waits
 
     @property
-    def cleared(self) -> bool:
+    def head_validated(self) -> bool:
         """See `HttpRequest`."""
-        return self.facts is not None and self.facts.cleared
+        return self.facts is not None and self.facts.head_validated
 
     @property
     def endpoint(self) -> DirectEndpoint:
@@ -227,12 +227,12 @@ class Http2Request:
         """See `DeferredResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
-    def answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         """See `InlineResponseSink`."""
         self.speaker = None
         self._connection.start(self, answer, self)
 
-    def wait(self, request: KeepAliveHandler, quiet: float) -> Self:
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> Self:
         """See `ResponseSink`."""
         if self.gone:
             request.cancel()
@@ -304,7 +304,7 @@ class Http2Request:
         """Say that this was all, once the body has ended, or is too long to wait for its end."""
         options = self._connection.service.options
         if not self.body.over:
-            await self.body.discard(most=options.unread_body_bytes, seconds=options.unread_body_seconds)
+            await self.body.discard(most=options.unread_body_bytes, seconds=options.unread_body_timeout)
         await self.answering.wait_sent(partial(self.answering.say, b"", last=True))
 
     async def disconnected(self) -> None:

@@ -120,10 +120,8 @@ class Http2RequestTable:
     def _note_stalled(self) -> None:
         options, app = self.service.options, self.service.app
         self.service.counters.withheld += 1
-        consequence = (
-            f"a stream whose client accepted nothing for {options.write_deadline_seconds:g} s was reset"
-        )
-        app.note("write_deadline_seconds", self.peer, consequence)
+        consequence = f"a stream whose client accepted nothing for {options.write_deadline:g} s was reset"
+        app.note("write_deadline", self.peer, consequence)
 
     def leave(self, stream_id: int) -> None:
         """Give up one whose stream has gone."""
@@ -217,7 +215,7 @@ class Http2RequestTable:
         request.scope = self.scope
         respond = facts.endpoint.respond
         # How long a body is that nobody has announced, its head could not say.
-        cleared = facts.cleared and (
+        cleared = facts.head_validated and (
             request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
         )
         try:
@@ -236,7 +234,7 @@ class Http2RequestTable:
         elif clock is thread_time:
             pace.took(seconds)
         else:
-            pace.doubt()
+            pace.mark_slow()
         return result
 
     def open(self, request: Http2Request, opened: StreamedResponse) -> None:

@@ -85,11 +85,11 @@ class Http2ResponseWriter(GatheringWriter):
         ):
             return False
         if not self._sending:
-            message.receipt.enter_delivered()
+            message.receipt.emit_delivered()
         return True
 
     def _begin_one(self, message: OutboundMessage) -> Sent:
-        self._writer.begin(message)
+        self._writer.start_writing(message)
         self._sending = True
         self._unsent = 0
         self._request.wake_at(self._clock() + self._limits.write_deadline)

@@ -78,7 +78,7 @@ class Http2WebSocketTransport:
 
     def write_later(self, writer: CoalescedWriter) -> None:
         """See `WebSocketTransport`."""
-        self._connection.service.coalescer.add_to_turn(writer)
+        self._connection.service.coalescer.add_in_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
         """See `WebSocketTransport`. What the windows or the connection hold up is said all the same: `send` waits for it, and says nothing."""

@@ -16,7 +16,7 @@ from mcpbus.serving.http2.tunnel import Http2WebSocketTransport
 from mcpbus.serving.websocket.asgi import AsgiWebSocketCall
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import WebSocketCodec
-from mcpbus.serving.websocket.handshake import judge_version, offered_subprotocols
+from mcpbus.serving.websocket.handshake import offered_subprotocols, validate_version
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.websocket import WebSockets
 
@@ -51,7 +51,7 @@ async def open_websocket(
         Http2WebSocketTransport(connection, request),
         WebSocketCodec(websockets.max_bytes, trio.current_time),
     )
-    seconds = connection.service.options.websocket_ping_seconds
+    seconds = connection.service.options.websocket_ping_interval
     request.speaker = speaker = WebSocketConnection(
         carrier, websockets, channel, frames, ping_seconds=seconds
     )
@@ -73,7 +73,7 @@ async def call_websocket(
     if refused is not None:
         await request.answer(refused)
         return
-    app, seconds = connection.service.app, connection.service.options.websocket_ping_seconds
+    app, seconds = connection.service.app, connection.service.options.websocket_ping_interval
     exchange = Http2Exchange(request, connection.writer.flush_soon)
     websocket = AsgiWebSocketCall(
         app.asgi, Http2Opening(request, exchange), early=False, ping_seconds=seconds
@@ -133,7 +133,7 @@ class Http2Opening:
 
 def _judge(request: Http2Request) -> HttpResponse | None:
     """Return why a request for a WebSocket is refused, if it is not as it must be."""
-    refused = judge_version(request.head)
+    refused = validate_version(request.head)
     if refused is None and request.read.length is not None:
         refused = refusal(400, invalid_request("CONNECT has no body"))
     return refused

@@ -99,7 +99,7 @@ class WebSocketConnection:
 
     async def _wait(self) -> bool:
         """Wait until there is something to take, and return whether there is, for a task; not if it comes in turns from now on."""
-        await self._intake.make_way()
+        await self._intake.wait_ready()
         if self._intake.next is None and not self._over:
             if self._carrier.watch(self._take_turn):
                 return False

@@ -51,7 +51,7 @@ def read_upgrade(head: RequestHead) -> Upgrade | HttpResponse:
     Returns:
         What it asks for; or what it is refused with.
     """
-    refused = judge_version(head)
+    refused = validate_version(head)
     if refused is not None:
         return refused
     key = head.headers.raw(b"sec-websocket-key")
@@ -61,7 +61,7 @@ def read_upgrade(head: RequestHead) -> Upgrade | HttpResponse:
     return Upgrade(key.strip(b" \t"), offered_subprotocols(head))
 
 
-def judge_version(head: RequestHead) -> HttpResponse | None:
+def validate_version(head: RequestHead) -> HttpResponse | None:
     """Return why a request for a WebSocket is refused, if it is for another version of the protocol."""
     if head.headers.get(b"sec-websocket-version") == _VERSION:
         return None

@@ -134,10 +134,10 @@ class WebSocketFrameWriter:
             return False  # what comes of it is seen when it is tried again
         self._written_at = now
         if rest:
-            self._channel.writer.begin(message)
+            self._channel.writer.start_writing(message)
             self._wait_for(rest, said=True)
         else:
-            message.receipt.enter_delivered()
+            message.receipt.emit_delivered()
             self._listener.wrote()
         return True
 
@@ -200,5 +200,5 @@ class WebSocketFrameWriter:
 
     def _sent(self, *, said: bool) -> None:
         if said and not self._left:
-            self._channel.writer.written()
+            self._channel.writer.settle_written()
         self._listener.wrote()

@@ -455,9 +455,12 @@ async def test_an_initialize_on_a_shared_channel_has_its_id_to_itself_while_hook
         await stage.quiet()
         await wire.say("tools/call", {**tool(name="quick"), "_meta": CLAIM}, 1)
         await stage.quiet()
-        assert [message["error"]["code"] for message in wire.got] == [-32600]
+        assert wire.got == []  # the call waits until the id is free
         await trio.sleep(2)
-        assert wire.got[1]["result"]["serverInfo"]["name"] == "stage"
+        initialized, called = wire.got
+        assert (initialized["id"], called["id"]) == (1, 1)
+        assert initialized["result"]["serverInfo"]["name"] == "stage"
+        assert "content" in called["result"]
 
 
 async def test_a_tool_added_later_is_announced_to_its_session_alone(autojump_clock):  # W-20
@@ -572,7 +575,7 @@ async def test_a_connection_that_registers_is_not_initialized_again_meanwhile(au
             await wire.say("tools/list", {}, 3)
             await trio.sleep(6)
             answers = [(message["id"], "error" in message) for message in wire.got]
-            assert answers == [(2, True), (3, True), (1, False)]
+            assert answers == [(1, False), (2, True), (3, False)]
             # Over standard input, say, it may take its time from here on.
             await trio.sleep(1000)
             assert len(stage.bus.sessions) == 1

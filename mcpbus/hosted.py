@@ -71,8 +71,7 @@ class Hosted(ServerBase[Any]):
 
     @asynccontextmanager
     async def _entered(self) -> AsyncIterator[tuple[Any, Mapping[object, Any]]]:
-        lowlevel = self.found.lowlevel
-        async with self._make_home().enter(lowlevel.lifespan(lowlevel)) as (home, state):
+        async with self._make_home().enter(self.found.lifespan()) as (home, state):
             self._home, self._state = home, state
             try:
                 yield state, {}
@@ -87,9 +86,13 @@ class Hosted(ServerBase[Any]):
         return AsyncioHome()
 
     def _backend(self) -> Backend:
-        from mcpbus.hosting.kernel import KernelBackend  # noqa: PLC0415 - it imports the SDK
-
         assert self._home is not None  # noqa: S101 - it was entered
+        if not self.found.has_kernel:
+            from mcpbus.hosting.pipe_backend import PipeBackend  # noqa: PLC0415 - it imports the SDK
+
+            return PipeBackend(self.found, self._home, self._stray, self.auth, serves_routes=self._routes)
+        from mcpbus.hosting.kernel import KernelBackend  # noqa: PLC0415 - likewise
+
         return KernelBackend(
             self.found, self._home, self._state, self._stray, self.auth, serves_routes=self._routes
         )
@@ -110,7 +113,7 @@ def host(
     """Return a server of another SDK as one that is opened and served by mcpbus, in this process.
 
     Args:
-        server: An `MCPServer` or a low-level `Server` of the official SDK, or a `FastMCP`. It stays as it is.
+        server: An `MCPServer` or a low-level `Server` of the official SDK, a `FastMCP`, or a `FastApiMCP`. It stays as it is.
         loop: Where its code runs: in an asyncio loop, or on trio, which is faster and needs code that uses anyio alone.
         stray: Where a message goes that the server sends without a related request id while a request runs: "adopt" sends
             it with that request, "session" to the GET stream of the session.

@@ -35,18 +35,18 @@ class AsyncioHome:
         return await to_asyncio(function, *args)
 
     def spawn(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+        self._loop.call_soon_threadsafe(lambda: self.spawn_here(function, *args))
+
+    def spawn_here(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         async def run() -> None:
             try:
                 await function(*args)
             except Exception as error:  # noqa: BLE001 - no task waits for it
                 log_failure(function, error)
 
-        def start() -> None:
-            task = self._loop.create_task(run())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-        self._loop.call_soon_threadsafe(start)
+        task = self._loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         with suppress(trio.RunFinishedError):  # no client is left

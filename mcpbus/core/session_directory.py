@@ -153,7 +153,8 @@ class SessionManager:
         registered = departed or self._sessions.pop(session.id, None) is not None
         if not departed:
             self._forget_kept(session)
-        farewell = self._backend.session_end_hook(session) if registered else None
+        known = registered or session.backend_state is not None  # it may have ended before it was registered
+        farewell = self._backend.session_end_hook(session) if known else None
         if farewell is not None and not self._bus.system.closed:
             self._farewells.begin(session.owner, farewell)
 

@@ -4,7 +4,9 @@ This is the only place that reads private names of these SDKs. Each is named her
 file of the server has imported all that it needs.
 """
 
+import inspect
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
 import attrs
@@ -29,6 +31,7 @@ _FAMILIES: Final[Mapping[str, str]] = {
 
 _VERIFIERS: Final[Mapping[str, str]] = {
     "MCPServer of the official SDK": "_token_verifier",
+    "FastMCP of the official SDK": "_token_verifier",
     "FastMCP": "auth",
 }
 """The attribute in which a server has the object that verifies tokens."""
@@ -52,6 +55,13 @@ class FoundServer:
     name: str
     version: str
 
+    def lifespan(self) -> AbstractAsyncContextManager[Any]:
+        """Return the lifespan of the whole server. With version 1 of the SDK each connection enters one of its own."""
+        if self.has_kernel:
+            return self.lowlevel.lifespan(self.lowlevel)  # type: ignore[no-any-return]
+        manager = getattr(self.author, "_lifespan_manager", None)  # of FastMCP 3, which its connections share
+        return nullcontext() if manager is None else manager()
+
     @property
     def checks_tokens(self) -> bool:
         """Whether it lets in only clients that bring a token."""
@@ -61,7 +71,16 @@ class FoundServer:
     def make_app(self, path: str) -> Any:
         """Return its Starlette application with the MCP endpoint at `path`; None if it has none by itself."""
         if self.is_fastmcp:
-            return self.author.http_app(path=path, host_origin_protection=False)
+            known = inspect.signature(self.author.http_app).parameters
+            unguarded = {"host_origin_protection": False} if "host_origin_protection" in known else {}
+            return self.author.http_app(path=path, **unguarded)
+        if self.family == "FastMCP of the official SDK":
+            settings = self.author.settings
+            own, settings.streamable_http_path = settings.streamable_http_path, path
+            try:
+                return self.author.streamable_http_app()
+            finally:
+                settings.streamable_http_path = own
         if self.family == "MCPServer of the official SDK":
             return self.author.streamable_http_app(streamable_http_path=path)
         return None

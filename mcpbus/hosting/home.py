@@ -40,6 +40,9 @@ class Home(Protocol):
     def spawn(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Start an async function in a task of the home, and log its exception. Call it in trio."""
 
+    def spawn_here(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+        """Start an async function in a task of the home, as `spawn`. Call it in the home."""
+
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call a function in trio soon, after all that was posted before. Call it in the home.
 
@@ -86,6 +89,9 @@ class TrioHome:
 
         if self._nursery is not None:
             self._nursery.start_soon(run)
+
+    def spawn_here(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+        self.spawn(function, *args)
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
         with ReportErrors(partial(log_failure, function)):

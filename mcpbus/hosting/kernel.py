@@ -1,24 +1,18 @@
 """A backend that answers with a server of the official SDK, version 2: each request is one call of its `ServerRunner`."""
 
 import logging
-import math
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
-    Hashable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import anyio
-import msgspec
-import pydantic_core
 import trio
 from mcp.server.connection import Connection
 from mcp.server.runner import ServerRunner, aclose_shielded
@@ -35,8 +29,7 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types import Implementation, InitializeResult
 from mcp_types import methods as sdk_methods
 
-from mcpbus.core.backend import Listener
-from mcpbus.core.call import CallActor, Handler
+from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.context import Context
 from mcpbus.core.hub import Hub, hub_of
@@ -44,66 +37,38 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
 from mcpbus.core.signals import FailRequest
-from mcpbus.dispatch.dispatcher import LISTEN, SESSION_METHODS
-from mcpbus.features.schemas import jsontypes
+from mcpbus.dispatch.dispatcher import LISTEN
+from mcpbus.hosting.backend import ROUNDS, HostedBackend, HostedCall, StrayMessages, encode, read_params
+from mcpbus.hosting.channels import can_ask
 from mcpbus.hosting.connections import HostedSession, enveloped_connection
 from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.home import Home
-from mcpbus.hosting.outbound import NoOutbound, RequestOutbound, SessionOutbound, StrayOutbound, can_ask
-from mcpbus.hosting.web import Beside, HostedPrincipal, HostedWeb, as_principal, request_of
-from mcpbus.protocol import messages as wire
-from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
-from mcpbus.protocol.http.authentication import Authenticate, Authorizer
-from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
-from mcpbus.protocol.jsonrpc import JsonRpcRequest
-from mcpbus.protocol.large import decode_without_gc
-from mcpbus.protocol.meta import PROTOCOL_VERSION, Routing
-from mcpbus.protocol.results import tail_for
-from mcpbus.protocol.revisions import LATEST_LEGACY, REVISIONS, Era, Revision
+from mcpbus.hosting.outbound import NoOutbound, RequestOutbound, SessionOutbound, StrayOutbound
+from mcpbus.hosting.web import as_principal, request_of
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
+from mcpbus.protocol.http.authentication import Authorizer
+from mcpbus.protocol.meta import PROTOCOL_VERSION
+from mcpbus.protocol.revisions import LATEST_LEGACY, Era, Revision
 from mcpbus.protocol.routes import TransportKind
 
 _log = logging.getLogger("mcpbus")
 
-StrayMessages = Literal["adopt", "session"]
-"""Where messages go that a server sends while a request runs, without a related request id: with it, or to the session."""
-
-_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""The methods that may be answered with input requests."""
 _UNKNOWN_ERROR: Final = 0
 """The code with which the SDK reports an exception of a handler to legacy clients."""
-_NOTIFICATION_SECONDS: Final = 10.0
 _INITIALIZED: Final = "notifications/initialized"
 
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
-
-def read_params(raw: msgspec.Raw) -> dict[str, Any] | None:
-    """Return the params of a request, as the SDK takes them; None if it has none."""
-    return decode_without_gc(_decode, raw) or None
-
-
-def encode(result: Mapping[str, Any]) -> bytes:
-    """Encode a result, which may hold values that only pydantic makes JSON of."""
-    try:
-        return jsontypes.encode(result)
-    except TypeError:
-        return pydantic_core.to_json(result)
-
-
-class KernelBackend:
+class KernelBackend(HostedBackend):
     """Answers with a server of the official SDK, or of FastMCP 4, which is built on it; see `mcpbus.core.backend.Backend`.
 
     Args:
-        found: The server.
-        home: Where its code runs.
-        state: What its lifespan yielded.
+        found: As for `HostedBackend`.
+        home: As for `HostedBackend`.
+        state: What the lifespan of the server yielded.
         stray: As for `mcpbus.host`.
-        auth: The resource server of mcpbus that lets clients in over HTTP; None if there is none.
-        serves_routes: Whether its web routes are served beside the endpoint.
+        auth: As for `HostedBackend`.
+        serves_routes: As for `HostedBackend`.
     """
-
-    has_upstream_subscriptions = False
-    has_session_hooks = True
 
     def __init__(
         self,
@@ -115,12 +80,7 @@ class KernelBackend:
         *,
         serves_routes: bool = True,
     ) -> None:
-        self.name = found.name
-        self.auth = auth
-        self._web = HostedWeb(found, home, serves_routes=serves_routes)
-        self.authenticate: Authenticate | None = self._web.authenticate if found.checks_tokens else None
-        identity = wire.Implementation(found.name, found.version)
-        self.tails = {row: tail_for(identity, row) for row in REVISIONS.values()}
+        super().__init__(found, home, auth, serves_routes=serves_routes)
         self._server = found.lowlevel
         self._mark_call: Callable[[TransportKind], AbstractContextManager[None]] = lambda _: nullcontext()
         if found.is_fastmcp:
@@ -169,59 +129,19 @@ class KernelBackend:
 
         return unsubscribe
 
-    def open_to_all(self) -> None:
-        """See `Backend.open_to_all`."""
-
-    def seconds_left(self, principal: Any) -> float:
-        if isinstance(principal, HostedPrincipal):
-            return principal.seconds_left
-        return math.inf if self.auth is None else self.auth.seconds_left(principal)
-
-    def beside(self, path: str) -> Beside | None:
-        """Return the web routes of the server, as `mcpbus.core.backend.HasRoutes`."""
-        return self._web.beside(path)
-
     def offers(self, method: str, era: Era) -> bool:  # noqa: ARG002
         """See `Backend.offers`. The kernel itself refuses what the revision or the server does not have."""
         return (
             method in sdk_methods.SPEC_CLIENT_METHODS or self._server.get_request_handler(method) is not None
         )
 
-    def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:  # noqa: ARG002
-        return ()
-
-    def may_wait(self, method: str, name: object, era: Era) -> bool:  # noqa: ARG002
-        return True
-
     def begin(self, context: RequestContext) -> Handler | None:
         method = context.request.method
         if method == LISTEN and self._listens is not None:
             return None
-        return KernelCall(self, rounds=method in _ROUNDS)
-
-    def needed_scopes(
-        self,
-        request: JsonRpcRequest,  # noqa: ARG002
-        routing: Routing,  # noqa: ARG002
-        session: Session | None,  # noqa: ARG002
-        principal: object,  # noqa: ARG002
-    ) -> Collection[str]:
-        return ()
-
-    async def wait_subscribed(self, uris: Collection[str], key: Hashable) -> None:
-        """See `Backend.wait_subscribed`."""
-
-    def may_subscribe(self, session: Session) -> bool:  # noqa: ARG002
-        return True
-
-    def grant(self, asked: wire.SubscriptionFilter, context: RequestContext) -> wire.SubscriptionFilter:  # noqa: ARG002
-        """See `Backend.grant`: all that is asked for, as the SDK grants it."""
-        return msgspec.structs.replace(asked, task_ids=())
+        return HostedCall(self, rounds=method in ROUNDS)
 
     # -- sessions --------------------------------------------------------------------------------
-
-    def opened(self, session: Session) -> None:
-        """See `Backend.opened`."""
 
     def initialize(self, revision: Revision, session: Session | None) -> bytes:
         if session is not None:
@@ -267,22 +187,9 @@ class KernelBackend:
         return hosted
 
     def session_end_hook(self, session: Session) -> Callable[[], Awaitable[None]] | None:
-        """See `Backend.farewell`: the connection runs what its author wants to run then."""
+        """See `Backend.session_end_hook`: the connection runs what its author wants to run then."""
         hosted: HostedSession | None = session.backend_state
         return None if hosted is None else partial(self._home.run, aclose_shielded, hosted.connection)
-
-    def notification_hook(self, method: str) -> Listener | None:  # noqa: ARG002
-        """See `Backend.listener`: the kernel and its middleware get all notifications."""
-        return self._hear
-
-    async def _hear(self, told: ClientNotification) -> None:
-        with trio.move_on_after(_NOTIFICATION_SECONDS) as scope:
-            try:
-                await self._home.run(self._notify, told)
-            except Exception:  # noqa: BLE001 - nothing waits for a notification
-                _log.exception("%s failed", told.method)
-        if scope.cancelled_caught:
-            _log.warning("%s was not handled within %g s", told.method, _NOTIFICATION_SECONDS)
 
     async def _notify(self, told: ClientNotification) -> None:
         """Give a notification to the kernel, in the home."""
@@ -304,21 +211,6 @@ class KernelBackend:
             await runner.on_notify(hosted.outbound, told.method, told.params or None)
 
     # -- requests --------------------------------------------------------------------------------
-
-    async def call(self, call: CallActor, *, rounds: bool) -> bytes:
-        """Run a request in the kernel, and return the encoded result. Call it in trio.
-
-        Raises:
-            ProtocolError: The error of the server.
-        """
-        context = Context(call)
-        try:
-            return await self._home.run(self._serve, context, rounds)
-        except ProtocolError:
-            raise
-        except Exception as error:
-            _log.exception("%s failed", context.request_context.request.method)
-            raise internal_error() from error
 
     async def _serve(self, context: Context, rounds: bool) -> bytes:
         """Run a request in the kernel. Runs in the home."""
@@ -383,36 +275,6 @@ class KernelBackend:
         if revision.era is Era.MODERN:
             return ProtocolError(INTERNAL_ERROR, "Internal server error")
         return ProtocolError(_UNKNOWN_ERROR, str(error))
-
-
-class KernelCall:
-    """One request of a hosted server; a `Handler`.
-
-    Args:
-        backend: The server.
-        rounds: Whether it may be answered with input requests.
-    """
-
-    replayable = False
-    own_rounds = True
-    task_support = None
-
-    def __init__(self, backend: KernelBackend, *, rounds: bool) -> None:
-        self._backend = backend
-        self.rounds = rounds
-
-    async def run(self, call: CallActor) -> bytes:
-        """See `Handler.run`."""
-        result = await self._backend.call(call, rounds=self.rounds)
-        session = call.context.legacy_session
-        change = SESSION_METHODS.get(call.context.request.method)
-        if change is not None and session is not None:
-            hub = hub_of(call.bus)
-            change(hub, session, call.context)
-            records = hub.session_directory.records_of(session)
-            if records is not None:
-                await records.keep(session)
-        return result
 
 
 def _metadata(context: RequestContext) -> ServerMessageMetadata | None:

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 import attrs
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, RequireAuthMiddleware
-from mcp.server.auth.provider import principal_components
 from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials
 from starlette.middleware.authentication import AuthenticationMiddleware
@@ -48,7 +47,9 @@ class HostedPrincipal:
     @property
     def mcpbus_key(self) -> list[str | None]:
         """The client, the issuer and the subject: a client with a renewed token is the same one."""
-        return list(principal_components(self.user.access_token))
+        token = self.user.access_token
+        issuer = (getattr(token, "claims", None) or {}).get("iss")  # version 1 of the SDK has neither
+        return [token.client_id, issuer, getattr(token, "subject", None)]
 
     @property
     def seconds_left(self) -> float:

@@ -1,0 +1,257 @@
+"""A backend that answers with a server of version 1 of the official SDK, or one that is built on it: FastMCP 2 and 3, fastapi_mcp."""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import attrs
+import msgspec
+import trio
+from mcp.shared.message import ServerMessageMetadata
+
+from mcpbus.core.call import Handler
+from mcpbus.core.client_notification import ClientNotification
+from mcpbus.core.context import Context
+from mcpbus.core.hub import Hub, hub_of
+from mcpbus.core.notification import LIST_CHANGED, RESOURCE_UPDATED
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.services import BusServices
+from mcpbus.core.session import Session
+from mcpbus.dispatch.dispatcher import LISTEN
+from mcpbus.hosting.backend import ROUNDS, HostedBackend, HostedCall, StrayMessages, encode, read_params
+from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel, can_ask
+from mcpbus.hosting.detect import FoundServer
+from mcpbus.hosting.eras import MODERN_METHODS, discovery, newer_result, older_params
+from mcpbus.hosting.home import Home
+from mcpbus.hosting.pipes import HostedPipe
+from mcpbus.hosting.web import request_of
+from mcpbus.protocol.http.authentication import Authorizer
+from mcpbus.protocol.revisions import LATEST_LEGACY, Era, Revision
+
+_DISCOVER: Final = "server/discover"
+_INITIALIZED: Final = "notifications/initialized"
+_LEGACY_METHODS: Final = MODERN_METHODS | {
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "tasks/get",
+    "tasks/result",
+    "tasks/list",
+    "tasks/cancel",
+}
+_MOST_IDLE: Final = 32
+"""The number of pipes without a request that are kept open for requests without a session."""
+_CLIENT: Final = {"name": "mcpbus", "version": "1"}
+
+
+@attrs.frozen(eq=False)
+class _PipeSession:
+    """The pipe of a legacy session; its `backend_state`."""
+
+    pipe: HostedPipe
+    channel: SessionChannel
+    result: bytes
+
+
+class PipeBackend(HostedBackend):
+    """Answers with a server that serves one client over two streams; see `mcpbus.core.backend.Backend`.
+
+    Each legacy session has a pipe. Requests without a session share pipes: one pipe has one request at a time, and only those of one
+    client with the same capabilities. Such a server knows no revision 2026-07-28, so it is shown the one before.
+
+    Args:
+        found: As for `HostedBackend`.
+        home: As for `HostedBackend`.
+        stray: As for `mcpbus.host`.
+        auth: As for `HostedBackend`.
+        serves_routes: As for `HostedBackend`.
+    """
+
+    def __init__(
+        self,
+        found: FoundServer,
+        home: Home,
+        stray: StrayMessages,
+        auth: Authorizer | None = None,
+        *,
+        serves_routes: bool = True,
+    ) -> None:
+        super().__init__(found, home, auth, serves_routes=serves_routes)
+        self._server = found.lowlevel
+        self._adopts = stray == "adopt"
+        self._hub: Hub | None = None
+        self._described: dict[str, Any] = {}
+        self._idle: OrderedDict[HostedPipe, Hashable] = OrderedDict()
+        self._open: set[HostedPipe] = set()
+
+    @asynccontextmanager
+    async def open(self, bus: BusServices) -> AsyncIterator[None]:
+        """See `Backend.open`: a first pipe shows what the server offers."""
+        self._hub = hub_of(bus)
+        try:
+            await self._home.run(self._describe)
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._home.run(self._close_all)
+
+    def offers(self, method: str, era: Era) -> bool:
+        if era is Era.LEGACY:
+            return method in _LEGACY_METHODS
+        return method in MODERN_METHODS or method in {_DISCOVER, LISTEN}
+
+    def begin(self, context: RequestContext) -> bytes | Handler | None:
+        method = context.request.method
+        if method == LISTEN:
+            return None
+        if method == _DISCOVER:
+            return encode(discovery(self._described))
+        return HostedCall(self, rounds=method in ROUNDS)
+
+    def initialize(self, revision: Revision, session: Session | None) -> bytes:
+        if session is None:
+            return encode({**self._described, "protocolVersion": revision.name})
+        state: _PipeSession = session.backend_state
+        return state.result
+
+    async def register(self, session: Session, context: RequestContext | None) -> None:
+        """See `Backend.register`: the server gets `initialize` in a pipe of the session's own."""
+        session.backend_state = await self._home.run(self._open_session, session, context)
+
+    def session_end_hook(self, session: Session) -> Callable[[], Awaitable[None]] | None:
+        state: _PipeSession | None = session.backend_state
+        return None if state is None else partial(self._home.run, self._close, state.pipe)
+
+    # -- in the home -----------------------------------------------------------------------------
+
+    async def _start(self, session: SessionChannel | None) -> HostedPipe:
+        pipe = HostedPipe(self._server, session, adopts=self._adopts, unclaimed=self._take_unclaimed)
+        self._open.add(pipe)
+        self._home.spawn_here(pipe.run)
+        return pipe
+
+    async def _close(self, pipe: HostedPipe) -> None:
+        self._open.discard(pipe)
+        self._idle.pop(pipe, None)
+        await pipe.close()
+
+    async def _close_all(self) -> None:
+        while self._open:
+            await self._close(next(iter(self._open)))
+
+    async def _describe(self) -> None:
+        pipe = await self._start(None)
+        try:
+            self._described = await pipe.request("initialize", _hello(LATEST_LEGACY.name, {}, _CLIENT))
+        finally:
+            await self._close(pipe)
+
+    async def _open_session(self, session: Session, context: RequestContext | None) -> _PipeSession:
+        assert session.revision is not None  # noqa: S101 - it registers
+        resources = self._described.get("capabilities", {}).get("resources") or {}
+        channel = SessionChannel(self._home, session, filtered=bool(resources.get("subscribe")))
+        pipe = await self._start(channel)
+        try:
+            params = None if context is None else read_params(context.request.params)
+            hello = _hello(session.revision.name, session.client_capabilities, session.client_info)
+            metadata = None if context is None else _metadata(context)
+            result = await pipe.request("initialize", {**(params or {}), **hello}, metadata=metadata)
+            if context is None:  # another process got it
+                await pipe.notify(_INITIALIZED, None)
+        except BaseException:
+            await self._close(pipe)
+            raise
+        return _PipeSession(pipe, channel, encode({**result, "protocolVersion": session.revision.name}))
+
+    async def _notify(self, told: ClientNotification) -> None:
+        """Give a notification to the server; without a session there is none that it could belong to."""
+        if told.session is not None:
+            state: _PipeSession = told.session.backend_state
+            await state.pipe.notify(told.method, told.params or None)
+
+    async def _serve(self, context: Context, rounds: bool) -> bytes:
+        """Run a request in the pipe of its session, or in one that is lent to it."""
+        asked = context.request_context
+        method, session = asked.request.method, asked.legacy_session
+        state: _PipeSession | None = None if session is None else session.backend_state
+        channel = RequestChannel(
+            self._home,
+            context,
+            None if state is None else state.channel,
+            can_ask=can_ask(context, rounds=rounds),
+        )
+        token = asked.routing.meta.progress_token
+        params, metadata = read_params(asked.request.params), _metadata(asked)
+        try:
+            if state is not None:
+                return encode(await state.pipe.request(method, params, channel, token, metadata))
+            async with self._lend(asked) as pipe:
+                result = await pipe.request(method, older_params(params), channel, token, metadata)
+        finally:
+            channel.closed = True
+        if asked.revision.era is Era.MODERN:
+            result = newer_result(method, result, self._described["serverInfo"])
+        return encode(result)
+
+    @asynccontextmanager
+    async def _lend(self, asked: RequestContext) -> AsyncIterator[HostedPipe]:
+        """Lend a pipe to a request without a session."""
+        capabilities = msgspec.to_builtins(asked.client_capabilities)
+        info = {**_CLIENT, **msgspec.to_builtins(asked.client_info)}
+        key = (asked.state_key, msgspec.json.encode([capabilities, info], order="deterministic"))
+        pipe = next((each for each, owner in self._idle.items() if owner == key and not each.broken), None)
+        if pipe is None:
+            pipe = await self._start(None)
+            try:
+                await pipe.request("initialize", _hello(LATEST_LEGACY.name, capabilities, info))
+                await pipe.notify(_INITIALIZED, None)
+            except BaseException:
+                await self._close(pipe)
+                raise
+        else:
+            del self._idle[pipe]
+        try:
+            yield pipe
+        finally:
+            if pipe.broken:
+                await self._close(pipe)
+            else:
+                self._idle[pipe] = key
+                while len(self._idle) > _MOST_IDLE:
+                    await self._close(next(iter(self._idle)))
+
+    def _take_unclaimed(self, method: str, params: Params) -> None:
+        """Publish a change that no session claims; any other such notification has no client."""
+        self._home.post(self._publish, method, params)
+
+    def _publish(self, method: str, params: Params) -> None:
+        """Publish a change to all clients of the hub. Runs in trio."""
+        hub = self._hub
+        if hub is None:
+            return
+        for name, changed in LIST_CHANGED.items():
+            if method == changed:
+                getattr(hub, f"{name}_changed")()
+        if method == RESOURCE_UPDATED and params is not None:
+            hub.resource_updated(str(params.get("uri")))
+
+
+def _hello(revision: str, capabilities: Any, info: Any) -> dict[str, Any]:
+    """Return the params of `initialize`."""
+    known = {**_CLIENT, **msgspec.to_builtins(info)}
+    return {
+        "protocolVersion": revision,
+        "capabilities": msgspec.to_builtins(capabilities),
+        "clientInfo": known,
+    }
+
+
+def _metadata(context: RequestContext) -> ServerMessageMetadata | None:
+    """Return what the SDK's own transport attaches to a request over HTTP."""
+    head = context.head
+    if head is None:
+        return None
+    return ServerMessageMetadata(request_context=request_of(head, context.peer, context.principal))

@@ -20,6 +20,7 @@ from mcpbus.server_arguments import OpenOptions
 
 if TYPE_CHECKING:
     from mcpbus.bus import Bus
+    from mcpbus.server import Server
     from mcpbus.worker import Worker
 
 Loop = Literal["asyncio", "trio"]
@@ -54,8 +55,21 @@ class Hosted(ServerBase[Any]):
         self._loop = loop
         self._stray = stray
         self._routes = routes
+        self._proxy: Server[Any] | None = None
         self._home: Home | None = None
         self._state: Any = None
+
+    def as_server(self) -> "Server[Any]":
+        """Return it as a server that can be mounted in another one: ``server.mount(hosted, prefix="notes")`` calls this.
+
+        Its messages and input requests keep their requests. HTTP does not reach it there: no tokens, no header fields, no web
+        routes.
+        """
+        if self._proxy is None:
+            from mcpbus.hosted_proxy import HostedProxy  # noqa: PLC0415 - few servers are mounted
+
+            self._proxy = HostedProxy(self.name, self.open)
+        return self._proxy
 
     @property
     def knows_principals(self) -> bool:

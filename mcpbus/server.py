@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeAlias, runtime_checkable
 
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
@@ -21,6 +21,15 @@ from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.other_names import missing
 from mcpbus.reachable_buses import BusSet
 from mcpbus.server_arguments import check_middleware, serving
+
+
+@runtime_checkable
+class Mountable(Protocol):
+    """A server of another SDK that can be mounted, such as a `mcpbus.Hosted`."""
+
+    def as_server(self) -> "Server[Any]":
+        """Return it as a server."""
+
 
 Lifespan: TypeAlias = Callable[["Server[Any]"], AbstractAsyncContextManager[StateT]]
 
@@ -135,7 +144,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
         self._states: dict[object, Any] = {}
 
     @explained
-    def mount(self, other: "Server[Any]", *, prefix: str | None = None) -> None:
+    def mount(self, other: "Server[Any] | Mountable", *, prefix: str | None = None) -> None:
         """Offer all that another server offers, now and later, beside what is one's own.
 
         A tool or prompt ``now`` becomes ``weather_now`` with the prefix ``weather``, a resource ``data://now`` becomes
@@ -145,15 +154,14 @@ class Server(ServerDefinition, ServerBase[StateT]):
         with `resource_updated` and the like reaches this one's clients.
 
         Args:
-            other: the other server, which may have others mounted itself.
+            other: the other server, which may have others mounted itself; or a server of another SDK, as `mcpbus.host` returns it.
             prefix: goes before its names.
 
         Raises:
             RegistrationError: it is mounted already, in a circle even; or a name is taken, or cannot have the prefix.
             RuntimeError: this server is open, or one that it is mounted in.
         """
-        if not isinstance(other, Server):
-            raise RegistrationError(f"server.mount() takes a mcpbus.Server, not {other!r}")
+        other = _mountable("server.mount()", other)
         if self._buses.is_open():
             raise RuntimeError(
                 f"server {self.name!r} is open: mount others before it is opened, or by server.mounting()"
@@ -162,7 +170,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
 
     @asynccontextmanager
     async def mounting(
-        self, other: "Server[Any]", *, prefix: str | None = None
+        self, other: "Server[Any] | Mountable", *, prefix: str | None = None
     ) -> AsyncIterator[Callable[[], None]]:
         """Offer all that another server offers for as long as the block lasts, also while this one is open; else as `mount`.
 
@@ -178,8 +186,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
         Raises:
             RegistrationError: as for `mount`.
         """
-        if not isinstance(other, Server):
-            raise RegistrationError(f"server.mounting() takes a mcpbus.Server, not {other!r}")
+        other = _mountable("server.mounting()", other)
         async with AsyncExitStack() as stack:
             states: dict[object, Any] = {
                 each: await stack.enter_async_context(each.lifespan_context())
@@ -251,3 +258,19 @@ class Server(ServerDefinition, ServerBase[StateT]):
 
     def __repr__(self) -> str:
         return f"<Server {self.name} {self.version}: {len(self.features.tools)} tools>"
+
+
+def _mountable(owner: str, other: object) -> Server[Any]:
+    """Return what can be mounted.
+
+    Raises:
+        RegistrationError: It is no server.
+    """
+    if isinstance(other, Server):
+        return other
+    if isinstance(other, Mountable):
+        return other.as_server()
+    from mcpbus.hosting.detect import is_foreign  # noqa: PLC0415 - only an author who has made a mistake waits for it
+
+    way_out = ": write mcpbus.host(...) around it" if is_foreign(other) else ""
+    raise RegistrationError(f"{owner} takes a mcpbus.Server, not {other!r}{way_out}")

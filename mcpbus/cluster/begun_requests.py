@@ -20,6 +20,7 @@ class BufferedRequest:
         self.head = http.head
         self.peer = http.peer
         self.bounds_writes = http.bounds_writes
+        self.give_up = http.give_up
         self.head_validated = http.head_validated
         self.host = host
         self.answer = http.answer

@@ -190,7 +190,7 @@ class ClusterEndpoint(Endpoint):
         # A handler of this process, if it is to serve it after all, has a task of its own.
         answer = await self._forward(BufferedRequest(http, body, None), body, home, forwarded)
         if answer is not None:
-            with self.entered(answer):
+            with self.entered(answer, http.give_up):
                 await http.answer(answer)
 
     async def _forward(

@@ -254,6 +254,9 @@ class RemoteRequest(msgspec.Struct, eq=False):
             return
         await self._say(FrameKind.DATA, ResponsePiece(data, more))
 
+    def give_up(self) -> None:
+        """See `HttpRequest`. A write can be cancelled."""
+
     async def disconnected(self) -> None:
         """See `HttpRequest`."""
         if self._left is None:

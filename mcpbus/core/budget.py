@@ -32,6 +32,9 @@ _RESERVED: Final = 4
 _LITTLE: Final = 10
 """An owner that holds less than this part of what is left of the reserve holds little."""
 
+_TURNS_TO_LEAVE: Final = 20
+"""Turns of all tasks in which an account that is told to end gives everything back, as a rule: its writer ends, and then its stream."""
+
 _HEAVIEST: Final = 1 + PART_BYTES
 """What one byte of JSON comes to at most, as `weigh` has it."""
 
@@ -124,9 +127,15 @@ class MemoryBudget:
         self._holdings: dict[Hashable, int] | None = None  # what each owner holds, once that matters
 
     async def take_turn(self) -> None:
-        """Wait in the line of those that bring much. All other tasks have a turn between two of them."""
+        """Wait in the line of those that bring much. All other tasks have a turn between two of them.
+
+        If the budget is full, those that were told to end have a few turns to give back what they hold.
+        """
         async with self.line:
-            await trio.lowlevel.checkpoint()
+            for _ in range(_TURNS_TO_LEAVE):
+                await trio.lowlevel.checkpoint()
+                if not self.full:
+                    break
 
     def account(
         self, what: str, end: Callable[[], object] | None = None, *, owner: Hashable = None

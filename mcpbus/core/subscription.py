@@ -11,6 +11,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, ClassVar, Final
 
+import msgspec
 from mcpbus_actors import ActorContext, Address, Failed, Stopped, StopReason, TaskEnded
 
 from mcpbus.core.admission import RequestSlot
@@ -25,7 +26,14 @@ from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.tasks.messages import Follow
 from mcpbus.core.topics import weigh_canonical, weigh_names
 from mcpbus.protocol.errors import internal_error
-from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_id, encode_notification, encode_result
+from mcpbus.protocol.jsonrpc import (
+    JsonRpcRequest,
+    RequestId,
+    encode_error,
+    encode_id,
+    encode_notification,
+    encode_result,
+)
 from mcpbus.protocol.messages import SubscriptionFilter
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
@@ -36,7 +44,12 @@ _TOO_MUCH = "The server keeps too much in memory, and for this listen the most"
 _EXPIRED = "The token with which it was begun has expired"
 _LONG_ENOUGH = "It has lasted for max_listen_seconds"
 _MOST_AT_ONCE: Final = 100
-"""Resources of a listen that begins without waiting. A thousand take a millisecond, so listens to many take turns."""
+_MOST_BYTES_AT_ONCE: Final = 64 * 1024
+"""Resources, and bytes of their URIs, of a listen that begins without waiting.
+
+A thousand take a millisecond, and a megabyte takes ten. So listens to more take turns. Their acknowledgements, which are as long, are
+counted one by one then.
+"""
 _STAMP = b'"_meta":{"%b":' % SUBSCRIPTION_ID.encode()
 
 
@@ -66,7 +79,9 @@ class SubscriptionActor:
         bus: Hub,
     ) -> None:
         self._cell = cell
-        self._context = context
+        # Without the text of the request, which is as long as the interests and would stay as long as the listen.
+        request = JsonRpcRequest(context.request.id, context.request.method)
+        self._context = context = msgspec.structs.replace(context, request=request)
         self._slot = slot
         self._stream = stream
         self._granted = granted
@@ -78,12 +93,14 @@ class SubscriptionActor:
             "a listen", partial(cell.address.tell, FailRequest(_TOO_MUCH)), owner=stream.owner
         )
         named = granted.resource_subscriptions
-        self._account.hold(weigh_names(named) + weigh_names(granted.task_ids))
+        size = weigh_names(named)
+        self._account.hold(size + weigh_names(granted.task_ids))
         self._uris = UriSet()
         # The notifications before the acknowledgement, the newest of each kind. None once it has been sent.
         self._early: dict[Hashable, OutboundNotification] | None = None
         self._early_bytes = 0
-        many, elsewhere = len(named) > _MOST_AT_ONCE, named and bus.backend.has_upstream_subscriptions
+        many = len(named) > _MOST_AT_ONCE or size > _MOST_BYTES_AT_ONCE
+        elsewhere = named and bus.backend.has_upstream_subscriptions
         if many or elsewhere:
             self._early = {}
         else:
@@ -175,7 +192,7 @@ class SubscriptionActor:
 
     def _end(self, _message: FailRequest | InputEnded) -> None:
         """End the subscription in good order, with its result."""
-        if self._early is not None:
+        if self._early is not None and not self._account.leaving:
             self._acknowledge()
         tail = self._bus.result_suffixes[self._context.revision].with_meta(self._meta())
         self._answer(encode_result(self._context.request.id, b"{" + tail.removeprefix(b",")))

@@ -87,7 +87,9 @@ class DirectEndpoint(Protocol):
     def budget(self) -> MemoryBudget:
         """Where it is counted what waits for clients."""
 
-    def entered(self, answer: HttpResponse, /) -> AbstractContextManager[None]:
+    def entered(
+        self, answer: HttpResponse, give_up: Callable[[], object] | None = None, /
+    ) -> AbstractContextManager[None]:
         """Count an answer of `serve` while it is written, and enter it in the books; it may be given up meanwhile."""
 
     def record_response(self, answer: HttpResponse, /) -> SettleableResponse | None:
@@ -114,7 +116,7 @@ async def serve_request(endpoint: DirectEndpoint, http: HttpRequest) -> None:
     """Have an endpoint serve a request, and write the answer if that is whole."""
     answer = await endpoint.serve(http)
     if answer is not None:
-        with endpoint.entered(answer):
+        with endpoint.entered(answer, http.give_up):
             await http.answer(answer)
 
 

@@ -321,6 +321,9 @@ class _AsgiRequest:
         with trio.move_on_after(_ENDING_SECONDS), suppress(trio.BrokenResourceError):
             await self.write(b"", more=False)
 
+    def give_up(self) -> None:
+        """See `HttpRequest`. A write can be cancelled."""
+
     async def disconnected(self) -> None:
         """See `HttpRequest`. Plain hypercorn says so too of an answer that has ended, while it still makes the connection ready or closes it."""
         while (await self._receive())["type"] != "http.disconnect":

@@ -238,9 +238,9 @@ class Endpoint:
             if not opened.form.json or not await response.at_once():
                 await response.run(self.limits)
 
-    def entered(self, answer: HttpResponse) -> RecordedResponse:
+    def entered(self, answer: HttpResponse, give_up: Callable[[], object] | None = None) -> RecordedResponse:
         """Count an answer while it is written, and enter it in the books if it is a reply: ``with endpoint.entered(answer): ...``."""
-        return RecordedResponse(self.record_response(answer), self.budget, len(answer.body))
+        return RecordedResponse(self.record_response(answer), self.budget, len(answer.body), give_up)
 
     def record_response(self, answer: HttpResponse) -> SettleableResponse | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
@@ -334,6 +334,7 @@ class Endpoint:
         outlet = StreamOutlet(None if host is None else host.scope)
         peer = self.heads.origin(http.head, http.peer)
         result = self._responder.carry_out(decision, http.head, principal, peer, outlet)
+        del body, decision  # a stream lasts, and need not keep the text of its request
         if isinstance(result, HttpResponse):
             return result
         if outlet.opened is not None:

@@ -1,5 +1,6 @@
 """A whole answer while it is written: counted, and settled in the end."""
 
+from collections.abc import Callable
 from types import TracebackType
 
 import trio
@@ -19,24 +20,38 @@ class RecordedResponse:
         entry: What is settled when it is written; None if it has no place in the books.
         budget: Where it is counted meanwhile. If there is too much, writing it is given up.
         size: How many bytes it has.
+        give_up: Ends a write that is shielded from cancellation; see `HttpRequest.give_up`.
     """
 
-    __slots__ = ("_budget", "_counted", "_entry", "_size")
+    __slots__ = ("_budget", "_counted", "_entry", "_give_up", "_size")
 
-    def __init__(self, entry: SettleableResponse | None, budget: MemoryBudget, size: int) -> None:
+    def __init__(
+        self,
+        entry: SettleableResponse | None,
+        budget: MemoryBudget,
+        size: int,
+        give_up: Callable[[], object] | None = None,
+    ) -> None:
         self._entry = entry
         self._budget = budget
         self._size = size
+        self._give_up = give_up
         self._counted: tuple[MemoryAccount, trio.CancelScope] | None = None
 
     def __enter__(self) -> None:
         """Begin to write it."""
         if self._size > SHORT_BYTES:
             scope = trio.CancelScope()
-            account = self._budget.account("an answer", scope.cancel)
+            account = self._budget.account("an answer", self._cut)
             self._counted = account, scope
             scope.__enter__()
             account.hold(2 * self._size)  # it is there twice, as a stream's messages are
+
+    def _cut(self) -> None:
+        assert self._counted is not None  # noqa: S101 - its account calls this
+        if self._give_up is not None:
+            self._give_up()
+        self._counted[1].cancel()
 
     def __exit__(
         self,

@@ -156,5 +156,8 @@ class HttpRequest(Protocol):
     async def write(self, data: bytes, *, more: bool) -> None:
         """Write a part of the response, the last one unless `more`."""
 
+    def give_up(self) -> None:
+        """End a write that is under way and shielded from cancellation, and with it the connection: its task is cancelled, to make room."""
+
     async def disconnected(self) -> None:
         """Return when the client has gone; called after the body was read."""

@@ -39,7 +39,9 @@ class ResponseWriter:
         if not batch or not self._rendering.is_whole(batch):
             return False
         with trio.CancelScope() as scope:
-            self._writer.connection = scope  # to be given up where too much waits for clients
+            self._writer.connection = _Connection(
+                self._http, scope
+            )  # to be given up where too much waits for clients
             await self._http.answer(self._rendering.whole(batch))
             self._writer.settle_written()
         return True
@@ -47,7 +49,7 @@ class ResponseWriter:
     async def run(self, limits: Limits) -> None:
         """Write what comes until the stream or the connection ends."""
         async with trio.open_nursery() as nursery:
-            self._writer.connection = nursery.cancel_scope
+            self._writer.connection = _Connection(self._http, nursery.cancel_scope)
             nursery.start_soon(watch, self._http, nursery.cancel_scope)
             while await self.step(nursery.cancel_scope, limits):
                 pass
@@ -103,6 +105,21 @@ class ResponseWriter:
         """
         held, self._held = self._held, len(batch)
         return self._rendering.may_become_array and len(batch) > held and are_replies(batch)
+
+
+class _Connection:
+    """The connection of one response, as its stream ends it; a `Cancellable`."""
+
+    __slots__ = ("_http", "_scope")
+
+    def __init__(self, http: HttpRequest, scope: trio.CancelScope) -> None:
+        self._http = http
+        self._scope = scope
+
+    def cancel(self) -> None:
+        """End the response, also in the middle of a write."""
+        self._http.give_up()
+        self._scope.cancel()
 
 
 def bounded(

@@ -8,6 +8,7 @@ from staging import CLAIM, HELLO, methods, short, staged, tool
 
 from mcpbus import ProtocolError, Server
 from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.routes import Reason
@@ -305,6 +306,50 @@ async def test_a_listen_that_ends_in_its_turn_leaves_nothing(late, monkeypatch, 
         gone.set()
         await stage.assert_nothing_is_left()
         assert (len(stage.bus.topics), stage.bus.budget.held) == (0, 0)
+
+
+async def test_a_listen_that_is_ended_to_make_room_is_not_acknowledged_first(monkeypatch, autojump_clock):
+    async def take_turn(_budget):
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(MemoryBudget, "take_turn", take_turn)
+    async with staged(limits={"memory_bytes": 400_000}) as stage:
+        named = [f"res://{n}" for n in range(1000)]
+        listen = stage.probe.request(
+            "subscriptions/listen", {"notifications": {"resourceSubscriptions": named}}, id=1
+        )
+        assert "result" in await listen.reply()
+        assert len(listen.messages) == 1  # an acknowledgement would be as long as what it names
+        assert stage.bus.budget.held == 0
+
+
+@pytest.mark.parametrize("turns", [0, 5, 1000])
+async def test_those_that_bring_much_wait_for_those_that_make_room_but_not_for_long(turns):
+    budget = MemoryBudget(100, LimitMonitor())
+
+    async def leave():
+        for _ in range(turns):
+            await trio.lowlevel.checkpoint()
+        account.close()
+
+    async with trio.open_nursery() as nursery:
+        account = budget.account("a test", lambda: nursery.start_soon(leave))
+        account.hold(200)
+        took = 0
+        with trio.CancelScope() as scope:
+
+            async def count():
+                nonlocal took
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    took += 1
+
+            async with trio.open_nursery() as counting:
+                counting.start_soon(count)
+                await budget.take_turn()
+                scope.cancel()
+        assert budget.full is (turns == 1000)
+        assert took < 50
 
 
 async def test_a_listen_gets_what_it_asked_for_and_nobody_without_a_listen_gets_anything(

@@ -3,6 +3,8 @@
 import json
 import tracemalloc
 from contextlib import asynccontextmanager
+from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -477,3 +479,83 @@ async def test_a_session_that_could_not_be_registered_gives_back_what_was_counte
                 await wait_until_idle(stage.bus)
             assert [message["error"]["code"] for message in wire.got] == [-32603, -32603]
             assert stage.bus.budget.held == 0
+
+
+@asynccontextmanager
+async def reached(server, **http):
+    """A bus that serves on loopback, and a function that connects to it."""
+    limits = Limits(memory_bytes=http.pop("memory_bytes", 64 * 1024 * 1024))
+    async with open_bus(server, limits=limits) as bus, trio.open_nursery() as nursery:
+        [url] = await nursery.start(partial(bus.serve, bind="127.0.0.1:0", **http))
+        yield bus, partial(trio.open_tcp_stream, "127.0.0.1", urlsplit(url).port)
+        nursery.cancel_scope.cancel()
+
+
+def posted(method, params, name=None):
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": CLAIM}}
+    data = json.dumps(body).encode()
+    fields = {
+        "host": "localhost",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": CLAIM["io.modelcontextprotocol/protocolVersion"],
+        "mcp-method": method,
+        "content-length": str(len(data)),
+        **({} if name is None else {"mcp-name": name}),
+    }
+    lines = ["POST /mcp HTTP/1.1", *(f"{key}: {value}" for key, value in fields.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + data
+
+
+async def test_a_listen_does_not_keep_the_text_of_its_request():
+    names = [f"res://{n:04}" + "x" * 5_000 for n in range(200)]
+    size, server = 200 * 5_000, Server("s", version="1")
+    server.resource("res://{n}")(lambda n: n)
+    data = posted("subscriptions/listen", {"notifications": {"resourceSubscriptions": names}})
+    with trio.fail_after(20):
+        async with reached(server) as (bus, connect):
+            tracemalloc.start()
+            try:
+                streams = [await connect() for _ in range(3)]
+                for stream in streams:
+                    await stream.send_all(data)
+                    left = size
+                    while left > 0:
+                        piece = await stream.receive_some()
+                        assert piece
+                        left -= len(piece)
+                await wait_until_idle(bus)
+                now, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert bus.statistics().listens == 3
+            for stream in streams:
+                await stream.aclose()
+            assert now < 3 * size * 1.5
+
+
+@pytest.mark.parametrize("response", ["auto", "sse"])
+@pytest.mark.parametrize("long", [10, 200_000])
+async def test_an_answer_that_is_given_up_is_freed_though_its_client_does_not_read(response, long):
+    megabyte, server = 1024 * 1024, Server("s", version="1")
+
+    @server.tool
+    async def large(size: int, pad: str) -> str:
+        return "x" * size
+
+    data = posted(
+        "tools/call", {"name": "large", "arguments": {"size": 20 * megabyte, "pad": "y" * long}}, "large"
+    )
+    with trio.fail_after(20):
+        async with reached(server, response=response, memory_bytes=50 * megabyte) as (bus, connect):
+            stream = await connect()
+            await stream.send_all(data)
+            while bus.budget.held < 20 * megabyte:
+                await trio.lowlevel.checkpoint()
+            other = bus.budget.account("a test")
+            other.hold(40 * megabyte)
+            with trio.fail_after(10):  # sooner than a write misses its deadline
+                while bus.budget.held > 40 * megabyte:
+                    await trio.lowlevel.checkpoint()
+            other.close()
+            await stream.aclose()

@@ -277,6 +277,10 @@ class Http1Request(ResponseFraming, eq=False):
         if self._wire.gone:
             raise trio.BrokenResourceError("the client has gone, or accepted nothing for too long")
 
+    def give_up(self) -> None:
+        """See `HttpRequest`."""
+        self._wire.give_up()
+
     async def disconnected(self) -> None:
         """See `HttpRequest`."""
         await self._wire.client_left(self._connection.readiness)

@@ -86,6 +86,7 @@ class ConnectionIO:
         "_over",
         "_owner",
         "_receiving",
+        "_sending",
         "_socket",
         "clock",
         "closed",
@@ -105,6 +106,7 @@ class ConnectionIO:
         self._owner = owner
         self._socket = stream if isinstance(stream, DeadlineStream) else None
         self._over = False
+        self._sending = False
         self._receiving: trio.CancelScope | None = None
         self.clock = service.deadlines.clock
         self.stream = stream
@@ -224,10 +226,18 @@ class ConnectionIO:
         try:
             sent = 0 if self._socket is None else self._socket.send_now(data)
             if sent < len(data):
+                self._sending = True
                 await self.stream.send_all(data[sent:])
         except GONE:
             return
+        finally:
+            self._sending = False
         self.gone = self.closed
+
+    def give_up(self) -> None:
+        """End the connection if the client does not take what is being sent: the stream shields a send from cancellation."""
+        if self._sending:
+            self.close()
 
     def end_sending(self) -> None:
         """Tell the client that nothing more is said, where that can be told while it is listened to."""

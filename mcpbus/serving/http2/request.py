@@ -307,6 +307,9 @@ class Http2Request:
             await self.body.discard(most=options.unread_body_bytes, seconds=options.unread_body_timeout)
         await self.answering.wait_sent(partial(self.answering.say, b"", last=True))
 
+    def give_up(self) -> None:
+        """See `HttpRequest`. A write can be cancelled."""
+
     async def disconnected(self) -> None:
         """See `HttpRequest`. A client that got the whole response has not disconnected, although the stream is over then."""
         if self.gone and not self.answering.ended:

@@ -15,7 +15,7 @@ LONG, ARRAY = b"x" * LARGE_BYTES, b"[{}]"
 class Taker:
     """A channel that writes down what it takes."""
 
-    above_high_water = False
+    above_high_water = registering = False
 
     def __init__(self):
         self.took = []

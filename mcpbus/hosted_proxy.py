@@ -15,10 +15,13 @@ class HostedProxy(Proxy):
     Args:
         name: The name of the hosted server.
         open_bus: Opens it, as `Hosted.open`.
+        **options: As for `Proxy`.
     """
 
-    def __init__(self, name: str, open_bus: Callable[[], AbstractAsyncContextManager[Bus[Any]]]) -> None:
-        super().__init__(self._connect, name=name)
+    def __init__(
+        self, name: str, open_bus: Callable[[], AbstractAsyncContextManager[Bus[Any]]], **options: Any
+    ) -> None:
+        super().__init__(self._connect, name=name, **options)
         self._open_bus = open_bus
         self._bus: Bus[Any] | None = None
 

@@ -12,10 +12,11 @@ import click
 import trio
 
 from mcpbus.cli.account_option import account_option
+from mcpbus.cli.finding import STDIO
 from mcpbus.cli.header_option import header_option
 from mcpbus.cli.pages import login_at
 from mcpbus.cli.revision_option import revision_option
-from mcpbus.cli.targets import STDIO, check_for_url, command_of, complete_target, is_url, load_server
+from mcpbus.cli.targets import check_for_url, command_of, complete_target, is_url, load_server
 from mcpbus.cli.terminal import echo
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError

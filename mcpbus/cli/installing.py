@@ -11,17 +11,9 @@ from urllib.parse import urlsplit
 import click
 
 from mcpbus.cli.client_files import CLIENT_FILES, ClientFile, Entry, merge_entry
+from mcpbus.cli.finding import STDIO, is_file, split_target
 from mcpbus.cli.header_option import header_option
-from mcpbus.cli.targets import (
-    STDIO,
-    command_of,
-    complete_target,
-    is_file,
-    is_list,
-    is_url,
-    load_server,
-    split_target,
-)
+from mcpbus.cli.targets import command_of, complete_target, is_list, is_url, load_server
 from mcpbus.cli.terminal import echo, echo_data
 
 _MCP_JSON: Final = ClientFile("mcp.json", lambda: None)

@@ -15,7 +15,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from mcpbus.cli.targets import is_file, is_list, split_target
+from mcpbus.cli.finding import is_file, split_target
+from mcpbus.cli.targets import is_list
 from mcpbus.cli.terminal import echo
 
 _PATIENCE: Final = 5.0

@@ -9,13 +9,14 @@ import attrs
 import click
 
 from mcpbus.cli.account_option import account_option
+from mcpbus.cli.finding import Target
 from mcpbus.cli.header_option import header_option
 from mcpbus.cli.http_options import http_options
 from mcpbus.cli.isolation_option import isolation_option
 from mcpbus.cli.logs import log_options
 from mcpbus.cli.reloading import reload_option
 from mcpbus.cli.revision_option import revision_option
-from mcpbus.cli.targets import Target, find_server, target_argument
+from mcpbus.cli.targets import find_server, target_argument
 from mcpbus.metrics_address import addresses_of
 from mcpbus.protocol.http.origin import HttpOptions
 from mcpbus.serving import ServeOptions, ServingError

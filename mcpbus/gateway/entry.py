@@ -39,6 +39,7 @@ class Entry:
         env: Variables of the program's environment.
         cwd: The folder that it works in.
         url: The endpoint; None for a program.
+        server: The file or the module of a server that runs in this process; None for any other.
         headers: Header fields of each request.
         revision: The only revision to speak.
         isolation: The owner of a connection to it.
@@ -56,6 +57,7 @@ class Entry:
     env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     cwd: str | None = None
     url: str | None = None
+    server: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     revision: str | None = None
     isolation: Isolation = "client"
@@ -114,16 +116,18 @@ class _Reader:
             ValueError: It cannot be used.
         """
         given = self._given
-        url = self._one(_URLS)
+        url, server = self._one(_URLS), self._text("server")
         self._check_kind(url)
+        is_program = url is None and server is None
         env_file = self._text("envFile")
         file = None if env_file is None else Path(env_file).expanduser().absolute()
         return Entry(
             name,
-            command=() if url is not None else (self._expanded(given["command"]), *self._texts("args")),
-            env={} if url is not None else self._environment(file),
+            command=(self._expanded(given["command"]), *self._texts("args")) if is_program else (),
+            env=self._environment(file) if is_program else {},
             cwd=self._text("cwd"),
             url=url,
+            server=server,
             headers={} if url is None else self._headers(),
             revision=given.get("revision"),
             isolation=given.get("isolation", "client"),
@@ -139,6 +143,9 @@ class _Reader:
     def _check_kind(self, url: str | None) -> None:
         """Refuse what names no server or two, and what has fields for the other kind of server."""
         given = self._given
+        if "server" in given:
+            self._check_server(url)
+            return
         if url is None and "command" not in given:
             raise ValueError('it has neither "command" nor "url"')
         if url is not None and "command" in given:
@@ -160,6 +167,15 @@ class _Reader:
                 raise ValueError(
                     f"it has {name!r}, which is for {'a program' if url is not None else 'a URL'}"
                 )
+
+    def _check_server(self, url: str | None) -> None:
+        """Refuse a server in this process that has what is for a program or a URL."""
+        given = self._given
+        if url is not None or "command" in given:
+            raise ValueError('it has both "server" and "command" or a URL: leave one of them out')
+        for name in (*_FOR_PROGRAMS, *_FOR_URLS, "type", "transport", "revision"):
+            if not is_plain(given.get(name)):
+                raise ValueError(f"it has {name!r}, which is not for a server in the process of the gateway")
 
     def _environment(self, file: Path | None) -> dict[str, str]:
         variables: dict[str, str | None] = {}

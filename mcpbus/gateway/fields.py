@@ -73,6 +73,9 @@ FIELDS: Final = {
         "Codex", "header fields whose values are those of variables", kind=dict[str, str]
     ),
     "bearer_token_env_var": Field("Codex", "the variable that holds a bearer token", kind=str),
+    "server": Field(
+        "mcpbus", "a server in a Python file or a module, which runs in the process of the gateway", kind=str
+    ),
     "revision": Field("mcpbus", "the only protocol revision to speak", kind=str),
     "isolation": Field("mcpbus", "the owner of a connection, as for Proxy", kind=Isolation),
     "login": Field("mcpbus", "the name of a login of mcpbus login URL --as NAME", kind=str),

@@ -122,11 +122,30 @@ def make_proxy(entry: Entry) -> Proxy:
         "exclude_tools": entry.without,
     }
     try:
+        if entry.server is not None:
+            del options["revision"]
+            return _proxy_here(entry.server, options)
         if entry.url is not None:
             return Proxy(entry.url, headers=entry.headers, login=_kept_login(entry.login), **options)
         return Proxy(list(entry.command), env=entry.env, cwd=entry.cwd, **options)
     except (TypeError, ValueError) as fault:
         raise ValueError(f"server {entry.name!r}: {fault}") from None
+
+
+def _proxy_here(target: str, options: dict[str, Any]) -> Proxy:
+    """Make the proxy of a server in this process.
+
+    Raises:
+        ValueError: There is no such server.
+    """
+    finding = import_module("mcpbus.cli.finding")  # few entries have such a server
+    proxies = import_module("mcpbus.hosted_proxy")
+    try:
+        server = finding.load_named_server(target)
+    except LookupError as error:
+        raise ValueError(f"server: {error.args[0]}") from None
+    proxy: Proxy = proxies.HostedProxy(options.pop("name"), server.open, **options)
+    return proxy
 
 
 def _note_left(entries: Iterable[Entry]) -> None:

@@ -14,6 +14,7 @@ from mcpbus import (
     InputTimeoutError,
     Limits,
     ListRoots,
+    ProtocolError,
     Reason,
     RegistrationError,
     Server,
@@ -137,6 +138,9 @@ class Acme:
     async def register(self, session, context):
         self.seen.append(session.client_info["name"])
         self.handshakes.append(context)
+        if "stateful" in session.client_capabilities:
+            session.backend_state = "opened"
+            raise ProtocolError(-32603, "not today")
 
     def session_end_hook(self, session):
         async def wave():
@@ -468,3 +472,13 @@ async def test_a_session_passes_on_what_was_drafted(autojump_clock):
             said = await stream.message()
             assert (said["method"], said["params"]) == (method, params)
             assert (await receipt.settled()).kind is FateKind.DELIVERED
+
+
+async def test_a_session_with_a_state_of_the_backend_is_ended_there_though_it_was_refused(autojump_clock):
+    async with served() as (backend, bus, probe):
+        info = {"name": "c", "version": "1"}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {"stateful": {}}, "clientInfo": info}
+        post = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        assert (await probe.post(post).reply())["error"]["message"] == "not today"
+        await wait_until_idle(bus)
+        assert backend.seen[-1] == "c has gone"

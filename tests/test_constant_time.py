@@ -22,6 +22,9 @@ OUR_OWN = {
     ("client/oauth/token_source.py", "self.tokens == login.tokens"),
     ("client/oauth/token_source.py", "tokens.access != token"),
     ("client/oauth/keeper.py", "tokens.access != refusal.token"),
+    # Progress tokens are ids, not secrets.
+    ("hosting/channels.py", "(params or {}).get('progressToken') != self._token"),
+    ("hosting/pipes.py", "each.token == token"),
 }
 """Comparisons of two secrets that are both this process's own."""
 

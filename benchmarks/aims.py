@@ -120,7 +120,7 @@ def _mix(base: str, bound: float) -> Aim:
 
 def _of_part(part: Part) -> Iterator[Aim]:
     if part.aim is not None:
-        what = f"call with {part.title}: processor time over the uniform call"
+        what = f"call with {part.title}: processor time over {part.base_title}"
         yield Aim(what, _figure(part.name, "mcpbus", 0, "times"), part.aim, at_least=False)
     for server, bound in part.peers.items():
         what = f"call with {part.title}: mcpbus over {server}"

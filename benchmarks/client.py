@@ -10,11 +10,20 @@ PATIENCE_SECONDS = 30.0
 PIECE = 65536
 
 
-def connect(port: int) -> socket.socket:
-    """Connect to a server; writes leave at once."""
+def connect(port: int, *, tls: str | None = None) -> socket.socket:
+    """Connect to a server; writes leave at once.
+
+    Args:
+        port: Where the server listens.
+        tls: The protocol to negotiate ("h2" or "http/1.1"); None for cleartext.
+    """
     sock = socket.create_connection((HOST, port), timeout=PATIENCE_SECONDS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    if tls is None:
+        return sock
+    from benchmarks.tls import encrypt  # noqa: PLC0415 - most loads do without, and without cryptography
+
+    return encrypt(sock, tls)
 
 
 def exchange(sock: socket.socket, request: bytes) -> Answer:

@@ -1,4 +1,4 @@
-"""The short call over HTTP/2, without TLS: each connection has so many streams at a time, one as those of HTTP/1.1 have one call.
+"""The short call over HTTP/2: each connection has so many streams at a time, one as those of HTTP/1.1 have one call.
 
 Its frames are made and read by hand, since a client that takes longer than the server would let it sleep before each call.
 """
@@ -136,6 +136,8 @@ class Streams(Connection):
         return kind in {HEADERS, DATA} and bool(flags & END_STREAM)
 
 
-def repeat_http2(target: Target, connections: int, at_once: int = 1) -> list[Conversation]:
-    """Return connections that each repeat the short call over HTTP/2, on so many streams at once."""
-    return [Streams(connect(target.port), target, at_once) for _ in range(connections)]
+def repeat_http2(
+    target: Target, connections: int, at_once: int = 1, *, tls: str | None = None
+) -> list[Conversation]:
+    """Return connections that each repeat the short call over HTTP/2, on so many streams at once; `tls` as for `connect`."""
+    return [Streams(connect(target.port, tls=tls), target, at_once) for _ in range(connections)]

@@ -157,11 +157,13 @@ class Traffic:
         sessions: Who opens sessions, as many as there are connections. They are a pool, and a call says by its place from which
             pool its session comes.
         asks: How a connection asks that has no sessions.
+        tls: As for `connect`.
     """
 
     calls: Sequence[Call]
     sessions: Sequence[Client] = ()
     asks: type[Asking] = Asking
+    tls: str | None = None
 
     @property
     def each(self) -> int:
@@ -180,7 +182,7 @@ class Traffic:
         Raises:
             WrongAnswer: A session was refused.
         """
-        sockets = [connect(target.port) for _ in range(CONNECTIONS)]
+        sockets = [connect(target.port, tls=self.tls) for _ in range(CONNECTIONS)]
         questions = itertools.cycle([call.question(target) for call in self.calls])
         opened = [open_sessions(target, CONNECTIONS, sockets, client) for client in self.sessions]
         conversations = self._over(sockets, questions, opened)

@@ -57,6 +57,8 @@ class Setting(enum.StrEnum):
     """It stands for the server that this command starts, as a shell has it, and which speaks over standard input and output."""
 
     # Of mcpbus alone:
+    TLS = "BENCH_TLS"
+    """It speaks TLS, with a certificate of its own."""
     AUTHORIZATION = "BENCH_AUTHORIZATION"
     """It asks for tokens."""
     WORKERS = "BENCH_WORKERS"

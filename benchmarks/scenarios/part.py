@@ -23,6 +23,7 @@ class Part(Beside):
         in_quick: Whether a quick run of everything has it.
         aim: The most that a call should cost of mcpbus, in processor time over the uniform one.
         peers: Who is measured beside mcpbus, and the least that its rate should be over theirs.
+        against: The calls that take turns with its own, if not uniform ones, and their words in the report.
         needs: What a peer must be able to do to be measured in this beside those, in one turn, since there is no aim.
     """
 
@@ -49,6 +50,7 @@ class Part(Beside):
         aim: float | None = None,
         in_quick: bool = True,
         peers: Mapping[str, float] | None = None,
+        against: tuple[Calls, str] = (UNIFORM, "the uniform call"),
         needs: Ability | None = None,
     ) -> None:
         self.name = name
@@ -60,6 +62,7 @@ class Part(Beside):
         self.needs = needs
         self.others = None if needs is None else {0: 1}
         self.traffic = traffic
+        self._against, self.base_title = against
 
     def measures(self, peer: Peer) -> bool:
         """Return whether a server can be measured in this."""
@@ -71,7 +74,7 @@ class Part(Beside):
 
     def turn(self, target: Target, plain: Target, seconds: float) -> Iterator[tuple[int, Figures]]:
         """Make its calls and uniform ones."""
-        with self.traffic.to(target) as own, UNIFORM.to(plain) as uniform:
+        with self.traffic.to(target) as own, self._against.to(plain) as uniform:
             # Each of its calls has been made before: what comes for the first time is not what is measured.
             load(target, own, seconds / 20, least=self.traffic.each)
             load(plain, uniform, seconds / 20, least=1)

@@ -25,6 +25,7 @@ TEN = 10
 
 _STREAMS = {Setting.STREAMS: "1"}
 _AUTHORIZATION = {Setting.AUTHORIZATION: "1"}
+_TLS = {Setting.TLS: "1"}
 _IN_MEMORY = {**_STREAMS, Setting.RESUMPTION: "1"}
 _IN_SQLITE = {**_STREAMS, Setting.RESUMPTION: "sqlite"}
 
@@ -181,6 +182,37 @@ PARTS = (
         needs=Ability.HTTP2,
         in_quick=False,
         aim=3.0,
+    ),
+    Part(
+        "tls",
+        "TLS",
+        Traffic(calls=(Call(),), tls="http/1.1"),
+        environment=_TLS,
+        aim=1.3,
+    ),
+    Part(
+        "http2-tls",
+        "HTTP/2 over TLS",
+        OverWire(partial(repeat_http2, connections=CONNECTIONS, tls="h2")),
+        environment=_TLS,
+        against=(
+            OverWire(partial(repeat_http2, connections=CONNECTIONS)),
+            "the call over HTTP/2 in cleartext",
+        ),
+        in_quick=False,
+        aim=1.4,
+    ),
+    Part(
+        "websocket-tls",
+        "WebSocket over TLS",
+        OverWire(partial(repeat_websocket, connections=CONNECTIONS, tls="http/1.1")),
+        environment=_TLS,
+        against=(
+            OverWire(partial(repeat_websocket, connections=CONNECTIONS)),
+            "the call over WebSocket in cleartext",
+        ),
+        in_quick=False,
+        aim=1.4,
     ),
     Part(
         "websocket",

@@ -26,6 +26,7 @@ from benchmarks.servers.plain import serve_plain
 from mcpbus import Context, Limits, Proxy, Server
 from mcpbus.cluster import RedisReplicas
 from mcpbus.program import serve_until_signalled
+from mcpbus.serving import ServeOptions
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 
 if TYPE_CHECKING:
@@ -107,8 +108,9 @@ def main(shell: str, port: int) -> None:
         else:
             if Setting.TWIN in os.environ:
                 _start_twin(shell, port + 1)
-            serve = partial(served.serve, bind=f"{HOST}:{port}", **app)
-            trio.run(serve_until_signalled, lambda: "bench", serve)
+            with _options(port) as options:
+                serve = partial(served.serve, options=options, **app)
+                trio.run(serve_until_signalled, lambda: "bench", serve)
 
 
 def _served() -> Server:
@@ -126,6 +128,20 @@ def _start_twin(shell: str, port: int) -> None:
             return
         time.sleep(0.02)
     sys.exit("the second process does not start")
+
+
+@contextmanager
+def _options(port: int) -> Iterator[ServeOptions]:
+    """Give the options of serving, with TLS if that is asked for."""
+    bind = f"{HOST}:{port}"
+    if Setting.TLS not in os.environ:
+        yield ServeOptions(bind=bind)
+        return
+    from benchmarks.tls import make_certificate  # noqa: PLC0415 - it brings cryptography, as above
+
+    with TemporaryDirectory() as folder:
+        file = make_certificate(Path(folder))
+        yield ServeOptions(bind=bind, certfile=file, keyfile=file)
 
 
 @contextmanager

@@ -125,6 +125,11 @@ _OPTIONS: Final = (
     click.option("--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."),
     click.option("--keyfile", type=click.Path(dir_okay=False), help="PEM private key of the certificate."),
     click.option(
+        "--ca-certs",
+        type=click.Path(dir_okay=False),
+        help="PEM certificates of authorities. Clients need a certificate of one of them.",
+    ),
+    click.option(
         "--server",
         type=click.Choice(["mcpbus", "hypercorn"]),
         help=f"Who serves: mcpbus's own server, or hypercorn. [default: {_SERVING.server}]",

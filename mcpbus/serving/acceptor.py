@@ -24,10 +24,9 @@ from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connecti
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import HttpServer
 from mcpbus.serving.sharing import ConnectionCounts
+from mcpbus.serving.tls_stream import TlsStream
 
 _logger = logging.getLogger("mcpbus.serving")
-
-Stream = DeadlineStream | trio.SSLStream[DeadlineStream]
 
 _MOST_AT_ONCE: Final = 64
 """Connections that are accepted in a row, before other tasks may run."""
@@ -43,14 +42,13 @@ class AcceptedConnection:
         name: The same with its port, for the log.
     """
 
-    __slots__ = ("_acceptor", "_begun", "_name", "_tls", "peer", "serving", "transport")
+    __slots__ = ("_acceptor", "_begun", "_name", "peer", "serving", "transport")
 
     def __init__(self, acceptor: "Acceptor", transport: DeadlineStream, peer: Peer, name: str) -> None:
         self._acceptor = acceptor
         self._name = name
         self.peer = peer
         self._begun = trio.current_time()
-        self._tls: trio.SSLStream[DeadlineStream] | None = None
         self.transport = transport
         self.serving: Http1Connection | Http2Connection | None = None
 
@@ -76,38 +74,34 @@ class AcceptedConnection:
 
     def begin(self) -> None:
         """Serve it, to its end. No schedule point."""
-        acceptor = self._acceptor
-        if acceptor.tls is not None:
-            self.start_soon(self._shake_hands, acceptor.tls)
+        if isinstance(self.transport, TlsStream):
+            self.start_soon(self._shake_hands, self.transport)
         else:
-            self._serve_http1(self.transport, acceptor.service.reactor)
+            self._serve_http1(b"")
 
-    async def _shake_hands(self, tls: ssl.SSLContext) -> None:
+    async def _shake_hands(self, stream: TlsStream) -> None:
         acceptor = self._acceptor
-        self._tls = trio.SSLStream(self.transport, tls, server_side=True, https_compatible=True)
         try:
             with trio.fail_after(acceptor.options.tls_handshake_timeout):
-                await self._tls.do_handshake()
+                early = await stream.shake_hands(acceptor.service.newcomers)
         except trio.TooSlowError:
             acceptor.app.note("tls_handshake_timeout", self.peer, "a connection was closed")
             raise
-        if self._tls.selected_alpn_protocol() == "h2":
-            await self.serve_http2(b"")
+        if stream.protocol == "h2":
+            await self.serve_http2(early)
         else:
-            self._serve_http1(self._tls, None)
+            self._serve_http1(early)
 
-    def _serve_http1(self, stream: Stream, reactor: Reactor | None) -> None:
-        connection = Http1Connection(self._acceptor.service, stream, self, reactor)
-        connection.begin()
+    def _serve_http1(self, data: bytes) -> None:
+        service = self._acceptor.service
+        connection = Http1Connection(service, self.transport, self, service.reactor)
+        connection.begin(data)
         self._enter(connection)
 
     async def serve_http2(self, data: bytes) -> None:
         """See `Http1ConnectionOwner`."""
-        acceptor, tls = self._acceptor, self._tls
-        if tls is None:
-            connection = Http2Connection(acceptor.service, self.transport, self, acceptor.service.reactor)
-        else:
-            connection = Http2Connection(acceptor.service, tls, self)
+        service = self._acceptor.service
+        connection = Http2Connection(service, self.transport, self, service.reactor)
         self._enter(connection)
         await connection.run(data)
 
@@ -164,14 +158,7 @@ class AcceptedConnection:
             self._report(fault)
 
     def close(self) -> None:
-        """See `Http1ConnectionOwner`. What TLS has to say in the end is said by a task."""
-        if self._tls is None:
-            self._acceptor.closed(self)
-        else:
-            self.start_soon(self._close_tls, self._tls)
-
-    async def _close_tls(self, tls: "trio.SSLStream[DeadlineStream]") -> None:
-        await tls.aclose()
+        """See `Http1ConnectionOwner`."""
         self._acceptor.closed(self)
 
     def report_stall(self, seconds: float) -> None:
@@ -261,14 +248,15 @@ class Acceptor:
 
     def _take(self, stream: trio.SocketStream) -> None:
         self.counters.accepted += 1
-        transport = DeadlineStream(stream, self.options.write_deadline)
+        seconds, tls = self.options.write_deadline, self.tls
+        transport = DeadlineStream(stream, seconds) if tls is None else TlsStream(stream, seconds, tls)
         peer, name = _peer(stream)
         try:
             displaced = self._shares.make_room(peer)
         except NoRoomError as full:
             self.counters.turned_away += 1
             self.app.note("max_connections", peer, "a connection was refused")
-            reject_connection(transport, full, secure=self.tls is not None)
+            reject_connection(transport, full)
             return
         if displaced is not None:
             self.app.note("max_connections", displaced.peer, "a connection that was idle made room")

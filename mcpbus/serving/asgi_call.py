@@ -87,12 +87,12 @@ _SCHEMES: Final = {
 
 def scope_of(stream: trio.abc.Stream, state: dict[str, object]) -> ConnectionScope:
     """Describe a connection."""
-    secure = isinstance(stream, trio.SSLStream)
-    below: Any = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
     client = server = None
-    if isinstance(below, DeadlineStream):
+    secure = False
+    if isinstance(stream, DeadlineStream):
+        secure = stream.secure
         with suppress(OSError):
-            client, server = _address(below.socket.getpeername()), _address(below.socket.getsockname())
+            client, server = _address(stream.socket.getpeername()), _address(stream.socket.getsockname())
     return ConnectionScope(client, server, secure, state)
 
 

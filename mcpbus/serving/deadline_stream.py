@@ -28,15 +28,18 @@ _CLOSED = -1
 class DeadlineStream(trio.abc.Stream):
     """A `trio.SocketStream` whose `send_all` fails once the peer accepts less than 16 KiB in `seconds`.
 
-    It lies below TLS, so that a handshake, an alert or a close is bound by it too. Sending is shielded from cancellation
+    `TlsStream` encrypts on top of it, so that a handshake and an alert are bound by it too. Sending is shielded from cancellation
     (half a frame would corrupt what follows), which is why the deadline and `abort` act in here. Most of what is sent
     fits into the kernel's buffer at once; then it costs one system call, and neither a scope nor a deadline.
 
     Attributes:
         descriptor: The socket's file descriptor, also once it is closed.
+        secure: Whether it carries TLS.
         aborted: Whether `abort` was called.
         stalled: Whether the peer accepted too little for too long.
     """
+
+    secure = False
 
     def __init__(self, stream: trio.SocketStream, seconds: float) -> None:
         self._stream = stream
@@ -91,7 +94,7 @@ class DeadlineStream(trio.abc.Stream):
         except BlockingIOError:
             return 0
         except OSError as error:
-            raise _translate(error) from error
+            raise translate(error) from error
 
     async def _send_patiently(self, data: bytes | bytearray | memoryview, sent: int) -> None:
         with memoryview(data) as view:
@@ -129,7 +132,7 @@ class DeadlineStream(trio.abc.Stream):
         except BlockingIOError:
             return None
         except OSError as error:
-            raise _translate(error) from error
+            raise translate(error) from error
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Receive what has arrived, at most `max_bytes`; `b""` at the peer's end.
@@ -141,12 +144,18 @@ class DeadlineStream(trio.abc.Stream):
             trio.ClosedResourceError: The stream was closed on this side.
         """
         while True:
-            if self._open == _CLOSED:
-                raise trio.ClosedResourceError("the connection was closed")
-            await trio.lowlevel.wait_readable(self._open)
+            await self._wait_readable()
             data = self.receive_now(max_bytes or READ_BYTES)
             if data is not None:
                 return data
+
+    async def _wait_readable(self) -> None:
+        if self._open == _CLOSED:
+            raise trio.ClosedResourceError("the connection was closed")
+        await trio.lowlevel.wait_readable(self._open)
+
+    def cut(self) -> None:
+        """Note that the last answer is not whole. A stream in cleartext has no way to report that to its peer."""
 
     def end_sending(self) -> None:
         """Tell the peer that nothing more is said, if it is there. No schedule point."""
@@ -170,7 +179,8 @@ class DeadlineStream(trio.abc.Stream):
             self.close()
 
 
-def _translate(error: OSError) -> Exception:
+def translate(error: OSError) -> Exception:
+    """Return the error of trio for a socket's."""
     if error.errno == errno.EBADF:
         return trio.ClosedResourceError("the connection was closed")
     return trio.BrokenResourceError(f"the connection was lost: {error}")

@@ -3,6 +3,7 @@
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -50,6 +51,8 @@ def _configure(config: Any, options: ServeOptions) -> Any:
     """Say our options in hypercorn's words."""
     config.certfile = options.certfile
     config.keyfile = options.keyfile
+    if options.ca_certs is not None:
+        config.ca_certs, config.verify_mode = options.ca_certs, ssl.CERT_REQUIRED
     config.graceful_timeout = options.drain_timeout
     config.keep_alive_timeout = options.keep_alive_timeout
     config.keep_alive_max_requests = _NO_LIMIT

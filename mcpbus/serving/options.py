@@ -32,6 +32,13 @@ def _check_binds(_: object, __: object, binds: tuple[str, ...]) -> None:
             )
 
 
+def _check_ca_certs(options: "ServeOptions", _: object, ca_certs: str | None) -> None:
+    if ca_certs is not None and options.certfile is None:
+        raise ValueError(
+            "ca_certs verifies clients over TLS, which needs certfile and keyfile: give all three"
+        )
+
+
 def _check_keyfile(options: "ServeOptions", _: object, keyfile: str | None) -> None:
     if (keyfile is None) != (options.certfile is None):
         raise ValueError("TLS needs both certfile and keyfile: give both, or neither for cleartext")
@@ -64,6 +71,7 @@ class ServeOptions:
             write_deadline, unread_body_bytes, unread_body_timeout, head_timeout and max_connections say.
         certfile: PEM file of the certificate chain; given together with `keyfile`, or not at all (then cleartext).
         keyfile: PEM file of the certificate's private key.
+        ca_certs: PEM file of the authorities whose certificates clients must have. Without it clients need none.
         drain_timeout: How long requests may go on after a shutdown was asked for.
         write_deadline: A client that accepts nothing for this long loses its connection.
         keep_alive_timeout: How long a connection without a request stays open. Many clients keep connections in
@@ -92,6 +100,7 @@ class ServeOptions:
     )
     certfile: str | None = None
     keyfile: str | None = attrs.field(default=None, validator=_check_keyfile)
+    ca_certs: str | None = attrs.field(default=None, validator=_check_ca_certs)
     drain_timeout: float = attrs.field(default=DRAIN_SECONDS, validator=ge(0))
     write_deadline: float = attrs.field(default=30.0, validator=gt(0))
     keep_alive_timeout: float = attrs.field(default=75.0, validator=gt(0))

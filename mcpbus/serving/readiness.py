@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from mcpbus.serving.reactor import Pollable, Reactor, Turn
+from mcpbus.serving.reactor import Reactor, Turn
 from mcpbus.serving.service import HttpServer
 
 
@@ -13,22 +13,21 @@ class Readiness:
     """Has a reactor wait for a connection.
 
     Args:
-        service: What all connections of a server share. Its reactor waits for the end of what lies below a connection that cannot be
-            polled, if there is one.
+        service: What all connections of a server share.
         stream: The connection.
-        reactor: Waits for it; None if it cannot be polled, such as TLS.
+        reactor: Waits for it; None where the system has no epoll.
 
     Attributes:
         watched: Whether it is waited for until something comes.
     """
 
-    __slots__ = ("_ending", "_reactor", "_service", "_stream", "watched")
+    __slots__ = ("_reactor", "_service", "_stream", "_watches_end", "watched")
 
     def __init__(self, service: HttpServer, stream: trio.abc.Stream, reactor: Reactor | None) -> None:
         self._service = service
         self._stream: Any = stream  # whoever gave a reactor knows that it can be polled
         self._reactor = reactor
-        self._ending: Pollable | None = None
+        self._watches_end = False
         self.watched = False
 
     def watch(self, turn: Turn) -> bool:
@@ -46,11 +45,10 @@ class Readiness:
     def watch_end(self, turn: Turn) -> None:
         """Have a turn taken when the client leaves, while nothing more is read of what it sends."""
         self.forget()
-        below = self._stream if self._reactor is not None else getattr(self._stream, "transport_stream", None)
-        if self._service.reactor is not None and below is not None:
+        if self._reactor is not None:
             with suppress(OSError):
-                self._service.reactor.watch_end(below, turn)
-                self._ending = below
+                self._reactor.watch_end(self._stream, turn)
+                self._watches_end = True
 
     def forget(self) -> None:
         """Have no turn taken any more."""
@@ -61,10 +59,9 @@ class Readiness:
 
     def forget_end(self) -> None:
         """Have none taken when the client leaves."""
-        if self._ending is not None:
-            assert self._service.reactor is not None  # noqa: S101 - it watches it
-            self._service.reactor.forget(self._ending)
-            self._ending = None
+        if self._reactor is not None and self._watches_end:
+            self._watches_end = False
+            self._reactor.forget(self._stream)
 
     async def client_left(self) -> None:
         """Wait until the client has left, and read nothing of what it sends."""

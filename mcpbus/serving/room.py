@@ -35,9 +35,9 @@ def most_connections() -> int:
     return min(_MOST, max(1, descriptors // 2, descriptors - max(_KEPT_BACK, descriptors // 8)))
 
 
-def reject_connection(transport: DeadlineStream, full: NoRoomError, *, secure: bool) -> None:
-    """Close a connection for which there is no room, and say why as far as that takes no time."""
-    if not secure:
+def reject_connection(transport: DeadlineStream, full: NoRoomError) -> None:
+    """Close a connection for which there is no room; send the reason as far as that takes no time, and no handshake."""
+    if not transport.secure:
         status, why = (
             (429, b"too many connections from here\n") if full.past_share else (503, b"the server is full\n")
         )

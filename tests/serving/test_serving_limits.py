@@ -15,6 +15,7 @@ NO_LIMIT = {
     "bind": "where to listen",
     "certfile": "a file",
     "keyfile": "a file",
+    "ca_certs": "a file",
     "server": "who serves",
     "keep_alive_timeout": "a connection that nobody uses is closed, and nothing is lost with it",
     "websocket_ping_interval": "the pause after which a ping is sent",

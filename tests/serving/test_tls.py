@@ -1,4 +1,4 @@
-"""TLS lies above the guarded socket, and changes nothing."""
+"""TLS between the socket and the connection changes nothing else: versions, ciphers, handshakes, stalls and the ends of connections."""
 
 import datetime as dt
 import re
@@ -65,6 +65,13 @@ MODERN = {
 }
 
 
+REFUSALS = {
+    "TLSV1_ALERT_PROTOCOL_VERSION",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE",
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY",
+}
+
+
 def of_key(kind, tmp_path):
     """Files with a key of that kind: which ciphers of TLS 1.2 there are depends on it."""
     if kind == "ECDSA":
@@ -83,7 +90,7 @@ def of_key(kind, tmp_path):
 
 
 async def shake_hands(offered, files):
-    """Offer this alone; return the version and the cipher that were agreed on, or None if the server ended the connection."""
+    """Offer this alone; return the version and the cipher that were agreed on, or None if the server refused with an alert."""
     version, ciphers = offered
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -97,7 +104,7 @@ async def shake_hands(offered, files):
         try:
             await stream.do_handshake()
         except trio.BrokenResourceError as refused:
-            if isinstance(refused.__cause__, ssl.SSLEOFError):  # trio sends no alert
+            if refused.__cause__.reason in REFUSALS:  # the alert that the server has sent
                 return None
             raise
         return stream.version(), stream.cipher()[0]

@@ -2,7 +2,7 @@
 
 Most of them in a turn of the connection, which waits for nothing: what has come is read, the request is served, the answer
 written. A quiet connection, and one whose answer comes on a stream, then has no task. What has to be waited for is left to a
-task; see `ConnectionTask`. A stream that cannot be polled, such as TLS, has one all the time.
+task; see `ConnectionTask`. A connection that cannot be polled has one all the time.
 """
 
 import math
@@ -52,7 +52,7 @@ class Http1Connection:
     Attributes:
         wire: Its bytes.
         readiness: When something comes.
-        reactor: The same; None if it cannot be polled.
+        reactor: The same; None where the system has no epoll.
         service: The same.
         speaker: Who speaks on it, if no task does; is cancelled if the client leaves.
         work: The task that goes on with it; None while it takes turns.
@@ -87,14 +87,23 @@ class Http1Connection:
         self.reactor = reactor
         self.work: ConnectionTask | None = None
 
-    def begin(self) -> None:
-        """Serve the connection, to its end. No schedule point."""
+    def begin(self, data: bytes = b"") -> None:
+        """Serve the connection, to its end. No schedule point.
+
+        Args:
+            data: What has been read from it already.
+        """
         self.service.deadlines.enter(self)
+        if data:
+            self.wire.requests.receive(data)
         if self.reactor is None:
             self.leave()
-        else:
-            self.wire.wait(IDLE, self.service.options.keep_alive_timeout)
-            self._watch()
+            return
+        self.wire.wait(IDLE, self.service.options.keep_alive_timeout)
+        self._watch()
+        if data and not self.wire.closed:
+            self.wire.stop_waiting()
+            self.reactor.call_soon(self._look_ahead)
 
     def idle_since(self) -> float | None:
         """Tell since when it waits for a request; None once one is there."""

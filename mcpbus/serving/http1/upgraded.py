@@ -76,8 +76,8 @@ class Http1WebSocketTransport:
         self._connection.service.coalescer.add_in_turn(writer)
 
     def send_now(self, data: bytes) -> bytes | None:
-        """See `WebSocketTransport`. Where the connection cannot be polled, such as TLS, a task sends all of it."""
-        return data if self._reactor is None else self._wire.send_now(data)
+        """See `WebSocketTransport`."""
+        return self._wire.send_now(data)
 
     async def send(self, data: bytes) -> bool:
         """See `WebSocketTransport`."""

@@ -248,4 +248,6 @@ class ConnectionIO:
         """End the connection. Harmless once that was done. No schedule point."""
         if not self.closed:
             self.closed = True
+            if self.gone and self._socket is not None:
+                self._socket.cut()
             self._owner.close()

@@ -1,8 +1,7 @@
 """A task of an HTTP/1.1 connection, for what has to be waited for.
 
 It goes on from a request until nothing more is there: with a long body, a path that is not served in turns, an answer whose
-stream is kept in a store, a client that leaves HTTP/1.1, a fault. A stream that cannot be polled, such as TLS, has one all the
-time.
+stream is kept in a store, a client that leaves HTTP/1.1, a fault. A connection that cannot be polled has one all the time.
 
 The task runs handlers itself. When one waits, the task stays with it, and another one goes on with the connection.
 """
@@ -132,6 +131,7 @@ class ConnectionTask:
         if request.fault is not None:
             raise request.fault
         if wire.gone or not request.ended:
+            wire.gone = True  # nothing can follow an answer that has no end
             return False
         if request.closes or wire.retired:
             if wire.requests.body is not None or wire.requests.waiting:

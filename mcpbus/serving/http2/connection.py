@@ -2,7 +2,7 @@
 
 What has come is read in turns, in which requests are served that nothing has to be waited for; what they say is written at the
 end of the turn. Most turns are taken where all connections are waited for, as those of HTTP/1.1; a task takes them while the client
-takes less than it asks for, after it has asked for much at once, and if the connection cannot be polled, such as TLS. What is said later is written at once, or together with what others say in the same turn of the scheduler.
+takes less than it asks for, after it has asked for much at once, and if the connection cannot be polled. What is said later is written at once, or together with what others say in the same turn of the scheduler.
 """
 
 import math

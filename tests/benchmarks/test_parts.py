@@ -37,7 +37,7 @@ from benchmarks.usage import processes, processor_seconds
 
 BY_NAME = {each.name: each for each in PARTS}
 GUARDED = sorted(name for name, each in BY_NAME.items() if Setting.AUTHORIZATION in each.environment)
-APART = ["http-sse", "stdio"]
+APART = ["http-sse", "http2-tls", "stdio", "tls", "websocket-tls"]
 """Over wires that a server has only if it is told so."""
 [BUS] = [peer for peer in OURS if peer.name == "mcpbus"]
 

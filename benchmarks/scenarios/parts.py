@@ -188,6 +188,7 @@ PARTS = (
         "TLS",
         Traffic(calls=(Call(),), tls="http/1.1"),
         environment=_TLS,
+        in_quick=False,
         aim=1.3,
     ),
     Part(

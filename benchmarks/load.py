@@ -296,15 +296,20 @@ def _let_finish(poller: select.epoll, by_number: dict[int, Conversation]) -> Non
 
 
 def repeat(
-    target: Target, connections: int, request: Callable[[Dialect, int], bytes], check: Check
+    target: Target,
+    connections: int,
+    request: Callable[[Dialect, int], bytes],
+    check: Check,
+    *,
+    tls: str | None = None,
 ) -> list[Conversation]:
     """Return connections that each repeat a request, which a method of `Dialect` makes of a number.
 
-    In a revision that has sessions, each has a session of its own.
+    In a revision that has sessions, each has a session of its own. `tls` is as for `connect`.
     """
     conversations: list[Conversation] = []
     for _ in range(connections):
-        sock = open_socket(target.port)
+        sock = open_socket(target.port, tls=tls)
         dialect = ready(sock, target.port, target.revision)
         question = Question(request(dialect, FIRST_NUMBER), check)
         conversations.append(Asking(sock, itertools.repeat(question)))

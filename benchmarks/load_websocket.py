@@ -56,6 +56,6 @@ class Frames(Connection):
         return list(self._connection.events())
 
 
-def repeat_websocket(target: Target, connections: int, *, tls: str | None = None) -> list[Conversation]:
-    """Return connections that each repeat the short call over a WebSocket; `tls` as for `connect`."""
-    return [Frames(connect(target.port, tls=tls), target) for _ in range(connections)]
+def repeat_websocket(target: Target, connections: int) -> list[Conversation]:
+    """Return connections that each repeat the short call over a WebSocket."""
+    return [Frames(connect(target.port), target) for _ in range(connections)]

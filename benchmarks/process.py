@@ -29,7 +29,7 @@ _APART = 97
 # run of the suite looks for its own, whose process is as a rule a neighbour of this one.
 _ports = count(20_000 + os.getpid() * _APART % 10_000)
 
-_WIRES = {Setting.STDIO: Wire.STDIO, Setting.HTTP_SSE: Wire.HTTP_SSE}
+_WIRES = {Setting.STDIO: Wire.STDIO, Setting.HTTP_SSE: Wire.HTTP_SSE, Setting.TLS: Wire.TLS}
 """The wires that settings ask for."""
 
 

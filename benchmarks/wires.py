@@ -24,6 +24,7 @@ def repeat_short_call(target: Target, at_once: int) -> list[Conversation]:
     Raises:
         WrongAnswer: There is no connection, or no session.
     """
-    if target.wire is Wire.HTTP1:
-        return repeat(target, at_once, Dialect.echo, check_fixed if target.fixed else check_echo)
+    if target.wire in {Wire.HTTP1, Wire.TLS}:
+        tls = "http/1.1" if target.wire is Wire.TLS else None
+        return repeat(target, at_once, Dialect.echo, check_fixed if target.fixed else check_echo, tls=tls)
     return _REPEAT[target.wire](target, at_once)

@@ -104,6 +104,7 @@ class Wire(enum.Enum):
     HTTP1 = "HTTP/1.1"
     HTTP2 = "HTTP/2"
     WEBSOCKET = "WebSocket"
+    TLS = "HTTP/1.1 over TLS"
     HTTP_SSE = "HTTP+SSE"
     STDIO = "stdio"
 

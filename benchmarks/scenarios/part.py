@@ -23,6 +23,7 @@ class Part(Beside):
         in_quick: Whether a quick run of everything has it.
         aim: The most that a call should cost of mcpbus, in processor time over the uniform one.
         peers: Who is measured beside mcpbus, and the least that its rate should be over theirs.
+        seconds: How long a turn is.
         against: The calls that take turns with its own, if not uniform ones, and their words in the report.
         needs: What a peer must be able to do to be measured in this beside those, in one turn, since there is no aim.
     """
@@ -38,7 +39,6 @@ class Part(Beside):
         RATE,
         LOADER,
     )
-    seconds = 1.6
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Part(Beside):
         aim: float | None = None,
         in_quick: bool = True,
         peers: Mapping[str, float] | None = None,
+        seconds: float = 1.6,
         against: tuple[Calls, str] = (UNIFORM, "the uniform call"),
         needs: Ability | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class Part(Beside):
         self.peers = peers or {}
         self.needs = needs
         self.others = None if needs is None else {0: 1}
+        self.seconds = seconds
         self.traffic = traffic
         self._against, self.base_title = against
 

@@ -34,10 +34,11 @@ from benchmarks.scenarios.scenario import OfServers
 from benchmarks.servers import OURS
 from benchmarks.traffic import Traffic
 from benchmarks.usage import processes, processor_seconds
+from benchmarks.wires import repeat_short_call
 
 BY_NAME = {each.name: each for each in PARTS}
 GUARDED = sorted(name for name, each in BY_NAME.items() if Setting.AUTHORIZATION in each.environment)
-APART = ["http-sse", "http2-tls", "stdio", "tls", "websocket-tls"]
+APART = ["http-sse", "http2-tls", "stdio", "tls"]
 """Over wires that a server has only if it is told so."""
 [BUS] = [peer for peer in OURS if peer.name == "mcpbus"]
 
@@ -79,6 +80,14 @@ def test_a_bus_that_is_told_so_answers_over_other_wires(name):
         assert_is_answered(BY_NAME[name], bus)
 
 
+def test_a_server_with_tls_is_warmed_up_over_tls():
+    with running(BUS, BY_NAME["tls"].environment) as bus:
+        conversations = repeat_short_call(bus, 2)
+        assert len(load(bus, conversations, 0.0, least=1).latencies) >= 2
+        for conversation in conversations:
+            conversation.close()
+
+
 def assert_is_answered(part, bus):
     with part.traffic.to(bus) as conversations:
         seen = load(bus, conversations, 0.0, least=1)
@@ -116,7 +125,7 @@ def test_a_server_over_another_wire_is_warm_before_it_is_measured(monkeypatch):
     for name in APART:
         runs._kept(BY_NAME[name], BUS, BY_NAME[name].environment)
     runs.close()
-    assert over == [Wire.HTTP_SSE]  # on stdio there is a server for each load, which sees to it
+    assert over == [Wire.HTTP_SSE, Wire.TLS]  # on stdio there is a server for each load, which sees to it
 
 
 def test_what_a_server_on_stdio_had_is_closed_when_it_ends_before_it_has_answered():

@@ -99,19 +99,20 @@ class TlsSession:
         Raises:
             TlsError: A record is wrong, now or in an earlier step that had text to return before it.
         """
-        if len(data) <= RECORD_BYTES:
-            text = self._step(data)
+        size = len(data)
+        if size <= RECORD_BYTES:
+            text = self._step(data, size)
         else:
             # The buffer keeps the size that it once had, so it gets no more than about a record at a time.
-            starts = range(0, len(data), RECORD_BYTES)
-            text = b"".join([self._step(data[start : start + RECORD_BYTES]) for start in starts])
+            pieces = [data[start : start + RECORD_BYTES] for start in range(0, size, RECORD_BYTES)]
+            text = b"".join([self._step(piece, len(piece)) for piece in pieces])
         if text or self.fault is None:
             return text
         raise self.fault
 
-    def _step(self, data: bytes) -> bytes:
+    def _step(self, data: bytes, size: int) -> bytes:
         """Take at most `RECORD_BYTES`, and return the text of all records that are whole."""
-        incoming, read, size = self._incoming, self._read, len(data)
+        incoming, read = self._incoming, self._read
         pieces: list[bytes] = []
         try:
             if self.ended or self.fault is not None:

@@ -489,3 +489,14 @@ async def test_a_large_body_is_taken_whole(protocol):
             await stream.send_all(post(b"x" * 50_000))
             await receive_until(stream, b"\r\n\r\n")
     assert heard == [50_000]
+
+
+async def test_the_end_of_sending_is_announced_while_the_client_may_still_send():
+    pair = await Pair().shake_hands()
+    pair.stream.end_sending()
+    assert pair.hear() == b""
+    assert pair.client.tls.read(10) == b""  # close_notify, and no end of the socket alone
+    pair.theirs.sendall(pair.client.say(b"the rest"))
+    assert pair.stream.receive_now() == b"the rest"
+    pair.stream.close()
+    pair.theirs.close()

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from mcpbus.protocol import log_records as _log_records  # noqa: F401 - it makes records of the log safe
-from mcpbus.protocol.lazy_names import lazy_exports
+from mcpbus.protocol.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from mcpbus.asking import (
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
     from mcpbus.features.completion import Completion
     from mcpbus.features.content import Audio, File, Image, PromptMessage, PromptResult, ToolResult
-    from mcpbus.features.depends import Depends
+    from mcpbus.features.dependencies import Depends
     from mcpbus.features.errors import RegistrationError, ResourceNotFoundError, ToolError
     from mcpbus.features.tool import Tool, tool
     from mcpbus.hosted import Hosted, host
+    from mcpbus.protocol.enums import LogLevel
     from mcpbus.protocol.errors import ProtocolError
     from mcpbus.protocol.http.authentication import UnauthorizedError
     from mcpbus.protocol.http.messages import RequestHead
-    from mcpbus.protocol.http.origin import HttpOptions
-    from mcpbus.protocol.levels import LogLevel
+    from mcpbus.protocol.http.options import HttpOptions
     from mcpbus.protocol.messages import (
         Annotations,
         AudioContent,
@@ -121,15 +121,15 @@ else:
                 "PromptResult",
                 "ToolResult",
             ),
-            "mcpbus.features.depends": ("Depends",),
+            "mcpbus.features.dependencies": ("Depends",),
             "mcpbus.features.errors": ("RegistrationError", "ResourceNotFoundError", "ToolError"),
             "mcpbus.features.tool": ("Tool", "tool"),
             "mcpbus.hosted": ("Hosted", "host"),
             "mcpbus.protocol.errors": ("ProtocolError",),
             "mcpbus.protocol.http.authentication": ("UnauthorizedError",),
             "mcpbus.protocol.http.messages": ("RequestHead",),
-            "mcpbus.protocol.http.origin": ("HttpOptions",),
-            "mcpbus.protocol.levels": ("LogLevel",),
+            "mcpbus.protocol.http.options": ("HttpOptions",),
+            "mcpbus.protocol.enums": ("LogLevel",),
             "mcpbus.protocol.messages": (
                 "Annotations",
                 "AudioContent",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcpbus.client.client import Client
     from mcpbus.client.pending import OnInputRequest
     from mcpbus.cluster.node import Node
-    from mcpbus.protocol.http.origin import HttpFields
+    from mcpbus.protocol.http.options import HttpFields
     from mcpbus.serving.counters import ServerCounters
     from mcpbus.serving.options import ServeOptions
     from mcpbus.serving.sharing import SharedSockets
@@ -81,7 +81,7 @@ class Bus(Hub, Generic[StateT]):
         if self.node is None:
             endpoint = Endpoint(self, options, response)
         else:
-            from mcpbus.cluster.front import ClusterEndpoint  # noqa: PLC0415
+            from mcpbus.cluster.cluster_endpoint import ClusterEndpoint  # noqa: PLC0415
 
             endpoint = ClusterEndpoint(self.node, self, options, response)
         _note_programs(self.backend)
@@ -239,7 +239,7 @@ def _check_exposure(backend: Backend, binds: Iterable[str]) -> None:
     Raises:
         ValueError: Its tokens are for development, on this machine alone.
     """
-    from mcpbus.protocol.http.origin import is_loopback  # noqa: PLC0415 - as said above
+    from mcpbus.protocol.http.options import is_loopback  # noqa: PLC0415 - as said above
 
     for bind in binds:
         if bind.startswith("unix:") or is_loopback(bind):

@@ -11,9 +11,9 @@ from mcpbus.core.limits import Limits
 from mcpbus.hosting.detect import FoundServer, find
 from mcpbus.hosting.home import Home, TrioHome
 from mcpbus.openable import ServerBase
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.request_state import StateSealer
 from mcpbus.reachable_buses import BusSet
 from mcpbus.server_arguments import OpenOptions

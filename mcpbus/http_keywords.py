@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from mcpbus.core.limits import AS_LIMITS, Limits
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
 from mcpbus.serving.options import ServeOptions
 

@@ -40,7 +40,7 @@ def open_peers(
 async def _meet_at(
     redis: "RedisReplicas", secrets: Sequence[bytes], worker: "Worker | None"
 ) -> "AsyncIterator[Cluster]":
-    from mcpbus.cluster.errors import JoinError  # noqa: PLC0415
+    from mcpbus.cluster.directory import JoinError  # noqa: PLC0415
 
     try:
         async with redis.join(secrets) as cluster:

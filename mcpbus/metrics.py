@@ -12,7 +12,7 @@ from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Location
 from mcpbus.core.statistics import Statistics
 from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
-from mcpbus.protocol.http.origin import is_loopback
+from mcpbus.protocol.http.options import is_loopback
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send

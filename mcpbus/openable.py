@@ -20,9 +20,9 @@ from mcpbus.ending import tell_of_threads
 from mcpbus.host_processes import warn_of_processes
 from mcpbus.membership import begin_worker, open_node, open_peers
 from mcpbus.program import check_startable, serve_until_signalled, until_input_ends
+from mcpbus.protocol.errors import sole_cause
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.request_state import StateSealer
-from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.reachable_buses import BusSet
 from mcpbus.server_arguments import OpenOptions, check_running, check_serving
 from mcpbus.serving.errors import ServingError
@@ -30,7 +30,7 @@ from mcpbus.serving.errors import ServingError
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.redis import RedisReplicas
-    from mcpbus.protocol.http.origin import HttpFields
+    from mcpbus.protocol.http.options import HttpFields
     from mcpbus.serving.options import ServeOptions
     from mcpbus.transports.asgi import AsgiApp, Receive, Scope, Send
     from mcpbus.transports.lifespan import LifespanApp

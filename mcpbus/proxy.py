@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from mcpbus.client.client import ServerDescription
-from mcpbus.client.oauth.grant import AuthFlow
+from mcpbus.client.oauth.flow import AuthFlow
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.nursery import background
 from mcpbus.core.request_context import RequestContext
@@ -19,7 +19,7 @@ from mcpbus.core.subscriber import Subscriber
 from mcpbus.dispatch.runner import Middleware
 from mcpbus.features.completion import Completer
 from mcpbus.features.elsewhere import Difference, Refresh
-from mcpbus.features.keywords import check_kinds, check_lists
+from mcpbus.features.option_types import check_kinds, check_lists
 from mcpbus.features.prompt import RegisteredPrompt
 from mcpbus.features.tool import Tool, Visible, check_scopes, check_timeout
 from mcpbus.features.uri_watcher import UntilHeard

@@ -10,8 +10,8 @@ from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.definition import ServerDefinition
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.keywords import check_functions, check_lists
 from mcpbus.features.mounting import Mount, read_prefix
+from mcpbus.features.option_types import check_functions, check_lists
 from mcpbus.features.tool import Visible
 from mcpbus.lifespans import check_lifespan, enter_lifespan
 from mcpbus.openable import ServerBase

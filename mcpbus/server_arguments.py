@@ -8,7 +8,7 @@ import attrs
 
 from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS, Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
-from mcpbus.features.keywords import check_awaited
+from mcpbus.features.option_types import check_awaited
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
 from mcpbus.protocol.validators import check_not_negative, check_numbers
 

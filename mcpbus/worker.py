@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from mcpbus.cluster.directory import Cluster
-from mcpbus.cluster.socket_folder import FolderDirectory
+from mcpbus.cluster.folder_directory import FolderDirectory
 from mcpbus.core.nursery import background
 from mcpbus.serving.sharing import ConnectionCounts, SharedSockets
 

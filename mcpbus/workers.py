@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 
 import trio
 
-from mcpbus.cluster.names import new_home
+from mcpbus.cluster.signed_ids import new_home
 from mcpbus.core.nursery import background
 from mcpbus.metrics_address import check_free
 from mcpbus.serving.errors import CannotListenError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.core.stores.redis.connection import RedisConnection
 
 
 def _binaries():

@@ -27,7 +27,7 @@ from mcpbus.cli import main
 from mcpbus.cli.logs import JsonFormatter
 from mcpbus.cli.targets import load_server
 from mcpbus.cluster import RedisReplicas
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.serving import ServeOptions
 
 WEATHER = """

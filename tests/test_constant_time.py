@@ -11,17 +11,17 @@ SECRET = re.compile(r"(?:^|_)(?:secret|token|proof|mac|hmac|password|nonce|signa
 """Names of values that a stranger tries to guess."""
 
 COMPARED = {
-    "client/oauth/authorization.py": 1,  # the state that a browser brings back
-    "cluster/greeting.py": 1,  # the proof of the other end
-    "cluster/names.py": 1,  # the proof in a name
+    "client/oauth/redirect.py": 1,  # the state that a browser brings back
+    "cluster/link_handshake.py": 1,  # the proof of the other end
+    "cluster/signed_ids.py": 1,  # the proof in a name
 }
 """Where strangers bring a value that is compared with a secret, and how often."""
 
 OUR_OWN = {
-    ("client/oauth/token_source.py", "self.tokens == last"),
-    ("client/oauth/token_source.py", "self.tokens == login.tokens"),
-    ("client/oauth/token_source.py", "tokens.access != token"),
-    ("client/oauth/keeper.py", "tokens.access != refusal.token"),
+    ("client/oauth/token_manager.py", "self.tokens == last"),
+    ("client/oauth/token_manager.py", "self.tokens == login.tokens"),
+    ("client/oauth/token_manager.py", "tokens.access != token"),
+    ("client/oauth/token_manager.py", "tokens.access != refusal.token"),
     # Progress tokens are ids, not secrets.
     ("hosting/channels.py", "(params or {}).get('progressToken') != self._token"),
     ("hosting/pipes.py", "each.token == token"),

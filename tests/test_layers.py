@@ -43,7 +43,7 @@ BELOW = {
 }
 """The rooms, and from which others each may import."""
 
-OF_FEATURES = ["asking", "schemas", "handler_context", "session_features"]
+OF_FEATURES = ["input_requests", "schemas", "handler_context", "session_features"]
 """What the core knows of the features: what clients are asked, and how a signature knows a context. It names none of them."""
 
 ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* ending examples* gateway gateway.* host_processes hosted hosted_proxy http_keywords lifespans membership metrics metrics_address program openable proxy reachable_buses server server_arguments standard_error stores tasks testing* worker worker_folder worker_process workers"
@@ -51,18 +51,18 @@ ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* ending examples* g
 
 DOORS = {
     "annotated_types": ["mcpbus.features.schemas.*"],
-    "anyio": ["mcpbus.core.stores.redis_library", "mcpbus.hosting.*"],
+    "anyio": ["mcpbus.core.stores.redis.commands", "mcpbus.hosting.*"],
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],
     "click": ["mcpbus.cli", "mcpbus.cli.*"],
-    "coredis": ["mcpbus.core.stores.redis_library"],
-    "cryptography": ["mcpbus.auth.signatures", "mcpbus.protocol.cipher"],
+    "coredis": ["mcpbus.core.stores.redis.commands"],
+    "cryptography": ["mcpbus.auth.jws", "mcpbus.protocol.cipher"],
     "docstring_parser": ["mcpbus.features.docstrings"],
     "fastmcp": ["mcpbus.hosting.*"],
     "h2": ["mcpbus.testing.over_http2"],
     "httpx2": [
         "mcpbus.auth",
-        "mcpbus.auth.web",
+        "mcpbus.auth.issuer_http",
         "mcpbus.client.http_library",
     ],
     "hpack": [
@@ -76,14 +76,14 @@ DOORS = {
         "mcpbus.auth",
         "mcpbus.auth.jwt",
         "mcpbus.auth.keys",
-        "mcpbus.auth.signatures",
+        "mcpbus.auth.jws",
         "mcpbus.testing.issuer",
     ],
-    "jsonschema_rs": ["mcpbus.features.schemas.handwritten"],
+    "jsonschema_rs": ["mcpbus.features.schemas.json_schema"],
     "mcp": ["mcpbus.hosting.*"],
     "mcp_types": ["mcpbus.hosting.*"],
     "msgspec": ["*"],
-    "orjson": ["mcpbus.features.schemas.jsontypes"],
+    "orjson": ["mcpbus.features.schemas.python_types"],
     "pydantic": ["mcpbus.features.schemas.*"],
     "pydantic_core": ["mcpbus.features.schemas.*", "mcpbus.hosting.*"],
     "starlette": ["mcpbus.hosting.*"],
@@ -110,7 +110,7 @@ DOORS = {
 """Which rooms and modules may import what others wrote; and asyncio, since all else runs on trio."""
 
 PURE = [
-    *[f"mcpbus.cluster.{part}" for part in ("frames", "messages", "names")],
+    *[f"mcpbus.cluster.{part}" for part in ("messages", "signed_ids")],
     *[f"mcpbus.serving.{part}" for part in ("head_limits", "request_error")],
     *[f"mcpbus.serving.http1.{part}" for part in ("body", "encoder", "head", "parser")],
     *[

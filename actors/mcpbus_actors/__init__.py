@@ -2,7 +2,7 @@
 
 from mcpbus_actors._address import Address, Stopped
 from mcpbus_actors._ask import Ask
-from mcpbus_actors._cell import ActorContext
+from mcpbus_actors._context import ActorContext
 from mcpbus_actors._dead_letters import DeadLetter
 from mcpbus_actors._eager import EagerTask
 from mcpbus_actors._errors import (
@@ -13,8 +13,8 @@ from mcpbus_actors._errors import (
     AskTimeoutError,
     LifecycleError,
     NameTakenError,
+    split_failure,
 )
-from mcpbus_actors._failures import split_failure
 from mcpbus_actors._lazy import LazyActor
 from mcpbus_actors._leader import Leader, WorkQueue
 from mcpbus_actors._life import Strategy

@@ -10,9 +10,9 @@ import trio
 from mcpbus_actors._ask import Ask
 from mcpbus_actors._dispatch import Dispatcher
 from mcpbus_actors._errors import AskFailedError, AskRefusedError, AskTimeoutError, wrong_thread
-from mcpbus_actors._lifecycle import RUNNING, STOPPING
 from mcpbus_actors._mailbox import Mailbox
 from mcpbus_actors._messages import DeadLetterReason, StopReason
+from mcpbus_actors._states import RUNNING, STOPPING
 
 M_contra = TypeVar("M_contra", contravariant=True)
 

@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 import trio
 
 from mcpbus_actors._dispatch import Dispatcher
-from mcpbus_actors._lifecycle import STOPPED
 from mcpbus_actors._mailbox import Mailbox
 from mcpbus_actors._messages import REFUSALS, DeadLetterReason, StopReason
+from mcpbus_actors._states import STOPPED
 
 M_co = TypeVar("M_co", covariant=True)
 

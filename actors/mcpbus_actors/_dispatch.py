@@ -31,9 +31,9 @@ from typing import Any, Final
 import trio
 
 from mcpbus_actors._errors import wrong_thread
-from mcpbus_actors._lifecycle import RUNNING
 from mcpbus_actors._mailbox import Mailbox
 from mcpbus_actors._messages import DeadLetterReason, StopReason
+from mcpbus_actors._states import RUNNING
 
 BUDGET: Final = 256
 """Turns taken on one stack, or at least by the task between two checkpoints; about half a millisecond of work."""

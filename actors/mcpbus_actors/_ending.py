@@ -6,8 +6,8 @@ from typing import Any
 
 from mcpbus_actors._address import Address
 from mcpbus_actors._life import LiveMailbox, SystemServices
-from mcpbus_actors._lifecycle import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
 from mcpbus_actors._messages import StopReason
+from mcpbus_actors._states import ENDED, STOP_ASKED, STOPPED, STOPPING, TRANSITIONS
 
 logger = logging.getLogger("mcpbus.actors")
 

@@ -24,11 +24,11 @@ import trio
 
 from mcpbus_actors import _ending, _supervision
 from mcpbus_actors._address import Address
-from mcpbus_actors._cell import ActorContext, dead_address
+from mcpbus_actors._context import ActorContext, dead_address
 from mcpbus_actors._errors import LifecycleError
-from mcpbus_actors._lifecycle import STOPPED
 from mcpbus_actors._mailbox import CAPACITY
 from mcpbus_actors._messages import DeadLetterReason, StopReason
+from mcpbus_actors._states import STOPPED
 from mcpbus_actors.system import ActorSystem
 
 M = TypeVar("M")

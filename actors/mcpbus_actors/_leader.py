@@ -18,7 +18,7 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from mcpbus_actors._cell import ActorContext
+from mcpbus_actors._context import ActorContext
 from mcpbus_actors._eager import EagerTask
 from mcpbus_actors._messages import Directive, Failed
 from mcpbus_actors._tasks import TaskEnded

@@ -12,12 +12,11 @@ from mcpbus_actors._address import Address, Stopped
 from mcpbus_actors._dead_letters import DeadLetters, Exceptions
 from mcpbus_actors._dispatch import Dispatcher, always_expendable
 from mcpbus_actors._errors import LifecycleError
-from mcpbus_actors._lifecycle import STARTING
-from mcpbus_actors._mailbox import NOBODY, Actor, Mailbox, SmallSet, removed
+from mcpbus_actors._mailbox import NOBODY, Actor, ClosedMailbox, Mailbox, SmallSet, removed
 from mcpbus_actors._messages import DeadLetterReason, Directive, StopReason
 from mcpbus_actors._registry import NameRegistry
+from mcpbus_actors._states import STARTING
 from mcpbus_actors._timers import Timers
-from mcpbus_actors._tombstone import ClosedMailbox
 
 M = TypeVar("M")
 

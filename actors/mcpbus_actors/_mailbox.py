@@ -2,14 +2,16 @@
 
 This is all that is known of an actor where messages are told and handled. What else it has while it lives is added by
 `mcpbus_actors._life.LiveMailbox`, and the powers that it is given by `mcpbus_actors.ActorContext`.
+
+What an address points to once its actor has stopped.
 """
 
 from abc import ABC, abstractmethod
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from mcpbus_actors._errors import LifecycleError
-from mcpbus_actors._lifecycle import LifecycleState
-from mcpbus_actors._messages import DeadLetterReason, StopReason
+from mcpbus_actors._messages import REFUSALS, DeadLetterReason, StopReason
+from mcpbus_actors._states import STOPPED, LifecycleState
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -130,3 +132,36 @@ class Mailbox(ABC, Generic[M]):
     def remove_watcher(self, watcher: Watcher) -> None:
         """Tell it no longer."""
         self._watchers = removed(self._watchers, watcher)
+
+
+class ClosedMailbox(Mailbox[Any]):
+    """The mailbox of those who have none any more; one in a system for all that ended for the same reason.
+
+    So the address of a stopped actor keeps nothing of it in memory, and `Address.tell` looks at a
+    state as it always does. Nothing that is there only while an actor lives is here.
+    """
+
+    __slots__ = ("_reason",)
+
+    def __init__(self, system: SystemHandle, reason: StopReason) -> None:
+        self.system = system
+        self._state = STOPPED
+        self._watchers = ()
+        self._reason = reason
+
+    def refusal(self) -> DeadLetterReason:
+        """Return with what a message is refused."""
+        return REFUSALS[self._reason]
+
+    def end_reason(self) -> StopReason:
+        """Return why the actors ended whose addresses point here."""
+        return self._reason
+
+    def end(self, reason: StopReason) -> None:
+        """Do nothing: they have ended."""
+
+    def raised(self, message: object, error: BaseException) -> None:
+        """Do nothing: nobody is there who could raise anything."""
+
+    def lose(self, message: object, reason: DeadLetterReason | None) -> None:
+        """Do nothing: no message is accepted that could be lost."""

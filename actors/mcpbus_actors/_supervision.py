@@ -13,10 +13,10 @@ import trio
 
 from mcpbus_actors import _ending
 from mcpbus_actors._ask import Ask
-from mcpbus_actors._failures import split_failure
+from mcpbus_actors._errors import split_failure
 from mcpbus_actors._life import LiveMailbox
-from mcpbus_actors._lifecycle import RAISED, RESTARTED, STARTED, STOPPING, TRANSITIONS
 from mcpbus_actors._messages import DeadLetterReason, Directive, StopReason
+from mcpbus_actors._states import RAISED, RESTARTED, STARTED, STOPPING, TRANSITIONS
 
 logger = logging.getLogger("mcpbus.actors")
 

@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from mcpbus_actors._address import Address
-from mcpbus_actors._failures import split_failure
+from mcpbus_actors._errors import split_failure
 from mcpbus_actors._mailbox import Mailbox, added, removed
 from mcpbus_actors._messages import Failed, Outcome, Succeeded, TaskCancelled
 

@@ -8,9 +8,10 @@ from typing import Any, TypeVar, TypeVarTuple
 import msgspec
 import trio
 
-from mcpbus_actors import _cell, _ending
+from mcpbus_actors import _context as _cell
+from mcpbus_actors import _ending
 from mcpbus_actors._address import Address
-from mcpbus_actors._cell import ActorContext
+from mcpbus_actors._context import ActorContext
 from mcpbus_actors._dead_letters import DeadLetter, Exceptions
 from mcpbus_actors._dispatch import always_expendable
 from mcpbus_actors._life import Strategy, SystemServices

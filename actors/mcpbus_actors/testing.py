@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from mcpbus_actors._address import Address
-from mcpbus_actors._cell import ActorContext
+from mcpbus_actors._context import ActorContext
 from mcpbus_actors._mailbox import CAPACITY
 from mcpbus_actors._messages import StopReason
 from mcpbus_actors.system import ActorSystem

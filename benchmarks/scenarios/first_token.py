@@ -12,12 +12,11 @@ from joserfc.jws import JWSRegistry
 from benchmarks.scenarios.scenario import Figures, Inside, Metric
 from benchmarks.tokens import make_issuer, make_resource_server, make_token
 from mcpbus.auth import ResourceServer
-from mcpbus.auth.signatures import make_check
-from mcpbus.auth.signed import read_signed
+from mcpbus.auth.jws import make_check, read_signed
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 
 SLICE = 20
 _PEER = Peer.at("127.0.0.1")

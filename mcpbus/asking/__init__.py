@@ -1,6 +1,16 @@
 """Asking the client: questions, answers, and the state that travels between the rounds."""
 
-from mcpbus.features.asking.answers import (
+from mcpbus.features.input_requests.errors import (
+    InputRefusedError,
+    InputRequestError,
+    InputTimeoutError,
+    InputUnavailableError,
+    InvalidInputError,
+)
+from mcpbus.features.input_requests.forms import ChoiceTitles
+from mcpbus.features.input_requests.input_required import InputRequired
+from mcpbus.features.input_requests.requests import Elicit, ElicitUrl, InputRequest, ListRoots, Sample
+from mcpbus.features.input_requests.results import (
     AcceptedElicitation,
     CancelledElicitation,
     DeclinedElicitation,
@@ -9,16 +19,6 @@ from mcpbus.features.asking.answers import (
     ToolUse,
     ToolUseResult,
 )
-from mcpbus.features.asking.errors import (
-    InputRefusedError,
-    InputRequestError,
-    InputTimeoutError,
-    InputUnavailableError,
-    InvalidInputError,
-)
-from mcpbus.features.asking.forms import ChoiceTitles
-from mcpbus.features.asking.input_required import InputRequired
-from mcpbus.features.asking.questions import Elicit, ElicitUrl, InputRequest, ListRoots, Sample
 
 __all__ = [
     "AcceptedElicitation",

@@ -15,7 +15,7 @@ from mcpbus.bus import Bus
 from mcpbus.core.limits import Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.openable import ServerBase
-from mcpbus.protocol.http.origin import HttpFields
+from mcpbus.protocol.http.options import HttpFields
 from mcpbus.protocol.keywords import explained
 from mcpbus.transports.asgi import Receive, Scope, Send
 from mcpbus.transports.lifespan import NO_LIFESPAN, LifespanApp, refuse, speak_lifespan

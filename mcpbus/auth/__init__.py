@@ -21,9 +21,14 @@ from mcpbus.auth.introspection import IntrospectionVerifier
 from mcpbus.auth.jwt import JwtVerifier
 from mcpbus.auth.principal import Principal
 from mcpbus.auth.resource_server import ResourceServer
-from mcpbus.auth.several import AnyTokenVerifier
-from mcpbus.auth.static import StaticTokenVerifier
-from mcpbus.auth.verifier import InvalidTokenError, TokenVerifier, VerifiedToken, VerifierUnavailableError
+from mcpbus.auth.verifiers import (
+    AnyTokenVerifier,
+    InvalidTokenError,
+    StaticTokenVerifier,
+    TokenVerifier,
+    VerifiedToken,
+    VerifierUnavailableError,
+)
 
 __all__ = [
     "AnyTokenVerifier",

@@ -1,22 +1,129 @@
-"""Tokens that only their issuer can read: it is asked about each of them (RFC 7662)."""
+"""Tokens that only their issuer can read: it is asked about each of them (RFC 7662).
+
+Questions to an issuer that several want answered at the same time, and that are put once.
+
+The line of those for whom somebody else has to be asked: so many at once, and of those who wait one of each peer in its turn.
+"""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import trio
 
-from mcpbus.auth.discovery import find_endpoint
+from mcpbus.auth.issuer_http import SECONDS, HttpxIssuerHttp, IssuerHttp, ask, find_endpoint
 from mcpbus.auth.jwt import check_claims, read_audience, read_principal
-from mcpbus.auth.line import IssuerQueue
-from mcpbus.auth.question import IntrospectionCall
-from mcpbus.auth.verifier import InvalidTokenError, VerifiedToken, VerifierUnavailableError, brought_by
-from mcpbus.auth.web import SECONDS, HttpxIssuerHttp, IssuerHttp, ask
-from mcpbus.protocol.http.addresses import read_address
+from mcpbus.auth.verifiers import InvalidTokenError, VerifiedToken, VerifierUnavailableError, brought_by
+from mcpbus.protocol.http.resource_metadata import read_address
 from mcpbus.protocol.keywords import explained
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.validators import check_text
+
+T = TypeVar("T")
+
+
+class IntrospectionCall(Generic[T]):
+    """A question that is being put; whoever waits for its answer may leave, and the others get it. With the last one it is given up.
+
+    Args:
+        put: Puts it, and returns the answer.
+        name: What it is about, for who looks at trio's tasks.
+
+    Attributes:
+        waiting: How many wait for its answer.
+    """
+
+    def __init__(self, put: Callable[[], Awaitable[T]], name: str) -> None:
+        self.waiting = 0
+        self._ended = trio.Event()
+        self._scope = trio.CancelScope()
+        self._answer: T | VerifierUnavailableError
+        trio.lowlevel.spawn_system_task(self._run, put, name=name)
+
+    async def _run(self, put: Callable[[], Awaitable[T]]) -> None:
+        try:
+            with self._scope:
+                self._answer = await put()
+        except VerifierUnavailableError as failure:
+            self._answer = failure
+        except Exception as failure:  # noqa: BLE001 - it ends all of trio otherwise
+            self._answer = VerifierUnavailableError(f"asking failed: {failure!r}")
+        finally:
+            self._ended.set()
+
+    async def answer(self) -> T:
+        """Wait for the answer.
+
+        Raises:
+            VerifierUnavailableError: There is none.
+        """
+        self.waiting += 1
+        try:
+            await self._ended.wait()
+        finally:
+            self.waiting -= 1
+            if not self.waiting:
+                self._scope.cancel()  # does nothing once there is an answer
+        if isinstance(self._answer, VerifierUnavailableError):
+            # Each who waits has one of their own, which tells of their own way only.
+            raise VerifierUnavailableError(str(self._answer), self._answer.retry_after)
+        return self._answer
+
+
+class IssuerQueue:
+    """A line in which who has many places delays nobody who has few.
+
+    Args:
+        limit: How many are served at once.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+        # Those who wait, in the order of their turns. As long as there are any, no place is left.
+        self._waiting: OrderedDict[Peer | None, trio.lowlevel.ParkingLot] = OrderedDict()
+        self._limit = limit
+
+    @property
+    def served(self) -> int:
+        """How many are served now."""
+        return self._limit - self._left
+
+    @asynccontextmanager
+    async def turn(self, peer: Peer | None) -> AsyncIterator[None]:
+        """Wait for a turn of a peer's, which lasts as long as the block."""
+        if self._left:
+            self._left -= 1
+        else:
+            await self._wait(peer)
+        try:
+            yield
+        finally:
+            self._call_next()
+
+    async def _wait(self, peer: Peer | None) -> None:
+        lot = self._waiting.get(peer)
+        if lot is None:
+            lot = self._waiting[peer] = trio.lowlevel.ParkingLot()
+        try:
+            await lot.park()
+        except trio.Cancelled:
+            if not lot and self._waiting.get(peer) is lot:
+                del self._waiting[peer]
+            raise
+
+    def _call_next(self) -> None:
+        while self._waiting:
+            peer, lot = self._waiting.popitem(last=False)
+            if lot:  # otherwise all of that peer's have left in this turn of the scheduler
+                lot.unpark()
+                if lot:
+                    self._waiting[peer] = lot
+                return
+        self._left += 1
+
 
 BELIEVED_SECONDS: Final = 60.0
 """How long an answer is believed: so long a token works on that was revoked."""

@@ -6,15 +6,14 @@ from typing import Any, Final
 import msgspec
 from joserfc.jws import JWSRegistry
 
+from mcpbus.auth.issuer_http import HttpxIssuerHttp, IssuerHttp
+from mcpbus.auth.jws import Check, SignatureHeader, SignedToken, read_signed
 from mcpbus.auth.keys import Keys
 from mcpbus.auth.principal import Principal
-from mcpbus.auth.signatures import Check
-from mcpbus.auth.signed import SignatureHeader, SignedToken, read_signed
 from mcpbus.auth.token_types import AT_JWT, JWT, check_kind, check_type, read_type
-from mcpbus.auth.verifier import LEEWAY, InvalidTokenError, VerifiedToken
-from mcpbus.auth.web import HttpxIssuerHttp, IssuerHttp
+from mcpbus.auth.verifiers import LEEWAY, InvalidTokenError, VerifiedToken
 from mcpbus.protocol.bounded_cache import BoundedCache
-from mcpbus.protocol.http.addresses import canonical, read_address
+from mcpbus.protocol.http.resource_metadata import canonical, read_address
 from mcpbus.protocol.keywords import explained
 
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")

@@ -9,10 +9,9 @@ import trio
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 
-from mcpbus.auth.discovery import find_endpoint
-from mcpbus.auth.signatures import Algorithm, Check, make_check
-from mcpbus.auth.verifier import VerifierUnavailableError
-from mcpbus.auth.web import IssuerHttp, ask
+from mcpbus.auth.issuer_http import IssuerHttp, ask, find_endpoint
+from mcpbus.auth.jws import Algorithm, Check, make_check
+from mcpbus.auth.verifiers import VerifierUnavailableError
 
 FRESH_SECONDS: Final = 3600.0
 """How long keys are taken for all that there are."""

@@ -8,7 +8,7 @@ claim.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcpbus.auth.verifier import InvalidTokenError
+from mcpbus.auth.verifiers import InvalidTokenError
 
 AT_JWT: Final = "at+jwt"
 JWT: Final = "jwt"

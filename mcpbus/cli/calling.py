@@ -13,7 +13,7 @@ from mcpbus.cli.connecting import Connecting, Patience, client_options, converse
 from mcpbus.cli.questions import Interview
 from mcpbus.cli.terminal import echo, echo_data, echo_json, pretty_json
 from mcpbus.client.client import Client
-from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.revisions import Era
 
 

@@ -21,10 +21,9 @@ from mcpbus.cli.terminal import echo
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.pending import OnInputRequest
-from mcpbus.client.process import connect_process
-from mcpbus.protocol.errors import ProtocolError
+from mcpbus.client.stdio import connect_process
+from mcpbus.protocol.errors import ProtocolError, sole_cause
 from mcpbus.protocol.revisions import LATEST
-from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.upstream.live import START_SECONDS
 
 _Command = TypeVar("_Command", bound=Callable[..., None])

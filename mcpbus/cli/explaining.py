@@ -87,7 +87,7 @@ class ExplainingGroup(click.Group):
         except (click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            from mcpbus.protocol.sole_cause import sole_cause  # noqa: PLC0415 - few commands fail so, and each would wait
+            from mcpbus.protocol.errors import sole_cause  # noqa: PLC0415 - few commands fail so, and each would wait
 
             told = explain(sole_cause(error))
             if told is None:

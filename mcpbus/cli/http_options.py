@@ -6,7 +6,7 @@ from typing import Final, TypeVar, get_args
 import click
 
 from mcpbus.cli.draining import drain_option
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.serving import ServeOptions
 from mcpbus.transports.responder import ResponseMode
 

@@ -67,7 +67,7 @@ def login(url: str, **given: Any) -> None:
         login_at(url, **given)  # what is wrong is to be told before anything runs
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
-    by_hand = import_module("mcpbus.client.oauth.by_hand")
+    by_hand = import_module("mcpbus.client.oauth.login_commands")
 
     async def log_in() -> str:
         patience = Patience(_SILENT_SECONDS, float("inf"))
@@ -87,9 +87,9 @@ def login(url: str, **given: Any) -> None:
 def logout(url: str, account: str | None) -> None:
     """Forget the login at URL, and have its issuer take it back."""
     _check(url)
-    by_hand = import_module("mcpbus.client.oauth.by_hand")
+    by_hand = import_module("mcpbus.client.oauth.login_commands")
     try:
-        store = import_module("mcpbus.client.oauth.file_store").FileTokenStorage(account=account)
+        store = import_module("mcpbus.client.oauth.storage").FileTokenStorage(account=account)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     with told():

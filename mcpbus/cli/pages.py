@@ -34,11 +34,9 @@ def login_at(
     Raises:
         ValueError: The name of the login is none.
     """
+    from mcpbus.client.oauth.authorization_code import OAuth, can_open  # noqa: PLC0415 - as below
     from mcpbus.client.oauth.errors import LoginNeededError  # noqa: PLC0415 - most servers ask for no login
-    from mcpbus.client.oauth.file_store import FileTokenStorage  # noqa: PLC0415
-    from mcpbus.client.oauth.pages import can_open  # noqa: PLC0415
-    from mcpbus.client.oauth.person import OAuth  # noqa: PLC0415
-    from mcpbus.client.oauth.store import by_command  # noqa: PLC0415
+    from mcpbus.client.oauth.storage import FileTokenStorage, by_command  # noqa: PLC0415 - as above
 
     at_terminal, server = sys.stderr.isatty(), redact_url(url)
     store = FileTokenStorage(account=account)

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpbus.features.schemas.errors import RegistrationError
-from mcpbus.features.schemas.handwritten import compile_schema
+from mcpbus.features.schemas.json_schema import RegistrationError, compile_schema
 
 _MOST_STEPS: Final = 1_000
 """Parts of a schema that one walk visits."""

@@ -18,7 +18,7 @@ from mcpbus.cli.reloading import reload_option
 from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import find_server, target_argument
 from mcpbus.metrics_address import addresses_of
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.worker import is_worker
 from mcpbus.workers import run_workers

@@ -2,24 +2,23 @@
 
 from typing import TYPE_CHECKING
 
-from mcpbus.protocol.lazy_names import lazy_exports
+from mcpbus.protocol.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from mcpbus.client.client import Client, ServerDescription
     from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError, StatusError
     from mcpbus.client.http import connect_http
+    from mcpbus.client.oauth.authorization_code import OAuth
+    from mcpbus.client.oauth.client_credentials import ClientCredentials
     from mcpbus.client.oauth.errors import (
         InsufficientScopeError,
         LoginError,
         LoginNeededError,
         LoginRefusedError,
     )
-    from mcpbus.client.oauth.file_store import FileTokenStorage
-    from mcpbus.client.oauth.person import OAuth
-    from mcpbus.client.oauth.program import ClientCredentials
-    from mcpbus.client.oauth.store import MemoryTokenStorage, TokenStorage
+    from mcpbus.client.oauth.storage import FileTokenStorage, MemoryTokenStorage, TokenStorage
     from mcpbus.client.pending import ChangeSubscription, OnInputRequest, OnNotification
-    from mcpbus.client.process import connect_process
+    from mcpbus.client.stdio import connect_process
 else:
     # HTTP takes a library that not everybody has.
     __getattr__, __dir__ = lazy_exports(
@@ -39,12 +38,11 @@ else:
                 "LoginNeededError",
                 "LoginRefusedError",
             ),
-            "mcpbus.client.oauth.file_store": ("FileTokenStorage",),
-            "mcpbus.client.oauth.person": ("OAuth",),
-            "mcpbus.client.oauth.program": ("ClientCredentials",),
-            "mcpbus.client.oauth.store": ("TokenStorage", "MemoryTokenStorage"),
+            "mcpbus.client.oauth.authorization_code": ("OAuth",),
+            "mcpbus.client.oauth.client_credentials": ("ClientCredentials",),
+            "mcpbus.client.oauth.storage": ("FileTokenStorage", "MemoryTokenStorage", "TokenStorage"),
             "mcpbus.client.pending": ("ChangeSubscription", "OnNotification", "OnInputRequest"),
-            "mcpbus.client.process": ("connect_process",),
+            "mcpbus.client.stdio": ("connect_process",),
         },
     )
 

@@ -1,4 +1,7 @@
-"""A client of one server, over whatever connection it is given."""
+"""A client of one server, over whatever connection it is given.
+
+Something that many want looked up anew at once, and that is looked up once for all of them.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -8,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 import msgspec
 import trio
 
-from mcpbus.client.conversation import ClientSession
 from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswerError
+from mcpbus.client.notifications import tells
 from mcpbus.client.pending import ChangeSubscription, OnInputRequest, OnNotification, PendingRequest
-from mcpbus.client.session_listens import tells
-from mcpbus.client.shared_lookup import SingleFlight
+from mcpbus.client.session import ClientSession
 from mcpbus.client.wire import check_message, encode_params
 from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
@@ -20,6 +22,38 @@ from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import SERVER_INFO
 from mcpbus.protocol.other_names import CLIENT_IS_CONNECTED
 from mcpbus.protocol.revisions import Era, Revision
+
+
+class SingleFlight:
+    """Looks something up for all who have found that what they knew is out of date.
+
+    Args:
+        look_up: Looks it up. What it raises, only who had it do so gets; the next one looks it up again.
+
+    Attributes:
+        begun: How often that has begun.
+    """
+
+    __slots__ = ("_ended", "_look_up", "_turn", "begun")
+
+    def __init__(self, look_up: Callable[[], Awaitable[object]]) -> None:
+        self._look_up = look_up
+        self._turn = trio.Lock()
+        self._ended = 0
+        self.begun = 0
+
+    async def do(self, known: int) -> None:
+        """Return when it was looked up, by whomever.
+
+        Args:
+            known: What `begun` was when what is out of date was used: a look-up that was under way then may have come too early.
+        """
+        async with self._turn:
+            if self._ended <= known:
+                self.begun += 1
+                await self._look_up()
+                self._ended = self.begun
+
 
 _RETRY = {"inputResponses", "requestState"}
 _MOST_ROUNDS = 32

@@ -14,11 +14,11 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError, DisconnectedError, StatusError, redact_url
-from mcpbus.client.http_answers import check_encoding, explain, media_type, read_messages, status_error
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.http_requests import HttpRequests
+from mcpbus.client.http_responses import check_encoding, explain, media_type, read_messages, status_error
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.stream_place import StreamPosition
+from mcpbus.client.stream_position import StreamPosition
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import Undecodable
 

@@ -2,6 +2,8 @@
 
 Of older revisions the session is kept, one that the server has ended is followed by a new one, and a stream that the server left is come
 back to. Not there is HTTP+SSE of 2024-11-05.
+
+The URL of a server, as whoever connects to it gives it.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -11,18 +13,55 @@ from typing import Any, Final
 import trio
 
 from mcpbus.client.client import Client
+from mcpbus.client.errors import ClientError, redact_url
 from mcpbus.client.http_connection import HttpConnection
 from mcpbus.client.http_library import certificates, httpx2
 from mcpbus.client.http_requests import HttpRequests
-from mcpbus.client.http_url import read_url
 from mcpbus.client.negotiation import negotiate
-from mcpbus.client.oauth.grant import AuthFlow, check_grant
-from mcpbus.client.oauth.keeper import TokenManager
+from mcpbus.client.oauth.flow import AuthFlow, check_grant
+from mcpbus.client.oauth.token_manager import TokenManager
 from mcpbus.client.options import check_client, check_fields
 from mcpbus.client.pending import OnInputRequest
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, named
 from mcpbus.protocol.validators import check_text
+
+_PORTS: Final = 2**16
+
+
+def read_url(url: str) -> tuple[str, tuple[str, str] | None]:
+    """Take a URL apart: what errors and logs may quote of it, and the name and the password that were in it.
+
+    Raises:
+        ClientError: It cannot be connected to; the message says why.
+    """
+    # In what is no URL, nobody can tell where a password would end.
+    shown = redact_url(f"...{url[url.rindex('@') :]}" if "@" in url else url)
+    if any(map(str.isspace, url)):
+        raise ClientError(f"{shown!r} is no URL: there is white space in it")
+    try:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, UnicodeError) as fault:
+        why = "something in it cannot be read" if "@" in url else fault
+        raise ClientError(f"{shown!r} is no URL: {why}") from None
+    if parsed.scheme not in {"http", "https"}:
+        raise ClientError(f"{shown!r} is no URL of HTTP: write http://HOST:PORT/mcp or https://HOST/mcp")
+    if not _is_host(parsed.host):
+        raise ClientError(f"{shown!r} names no host")
+    if parsed.port is not None and not 0 < parsed.port < _PORTS:
+        raise ClientError(f"{shown!r} names no port: they go from 1 to {_PORTS - 1}")
+    if not parsed.userinfo:
+        return url, None
+    return str(parsed.copy_with(userinfo=b"")), (parsed.username, parsed.password)
+
+
+def _is_host(text: str) -> bool:
+    """Whether an address can be looked up by a name, each of whose labels has 1 to 63 characters."""
+    try:
+        return bool(text.encode("idna"))
+    except UnicodeError:
+        return False
+
 
 _CONNECT_SECONDS: Final = 10
 _LIMITS: Final = httpx2.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=2)

@@ -7,10 +7,9 @@ from typing import Any, Final
 from mcpbus.client.errors import redact_url
 from mcpbus.client.http_library import httpx2
 from mcpbus.client.oauth.errors import LoginError, sanitize
-from mcpbus.client.oauth.http_web import reach_of
-from mcpbus.client.oauth.keeper import TokenManager
+from mcpbus.client.oauth.http import reach_of
 from mcpbus.client.oauth.refusal import read_refusal
-from mcpbus.client.oauth.token_source import TokenOrigin
+from mcpbus.client.oauth.token_manager import TokenManager, TokenOrigin
 
 _MOST_TOKENS: Final = 5
 """With how many tokens a request is sent: the server may want more of each, and say so only then."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from mcpbus.protocol.lazy_names import lazy_exports
+from mcpbus.protocol.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from mcpbus.cluster.redis import RedisReplicas

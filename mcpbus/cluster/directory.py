@@ -2,6 +2,10 @@
 
 Who has a session is settled by epochs: each process that takes a session over has the next one, every write carries it, and one of
 an earlier epoch is refused. So a process that was away for a while cannot harm what another one has meanwhile.
+
+Why a process cannot serve together with others: always something that whoever started it can change.
+
+For how long the processes of a directory have been gone.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -10,7 +14,7 @@ from typing import Final, Protocol, TypeAlias
 import attrs
 import trio
 
-from mcpbus.cluster.names import new_home
+from mcpbus.cluster.signed_ids import new_home
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.lease import Lease
 
@@ -219,3 +223,25 @@ class Cluster:
     patience: float = 5.0
     silence: float = 30.0
     forget: Callable[[str], Awaitable[None]] | None = attrs.field(default=None, repr=False)
+
+
+class JoinError(Exception):
+    """A process cannot be one of several; the message says why, in one line."""
+
+
+class DeadNodes:
+    """Tells of processes that have ended long ago."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    def left(self, gone: Collection[str], seconds: float) -> list[str]:
+        """Return which of the processes that are not there were not there for so many seconds.
+
+        Args:
+            gone: Those that are not there now; another one is there again, or nothing is kept of it.
+            seconds: For how long.
+        """
+        now = trio.current_time()
+        self._since = {home: self._since.get(home, now) for home in gone}
+        return [home for home, since in self._since.items() if now - since >= seconds]

@@ -5,13 +5,12 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-from mcpbus.cluster.frames import FrameError
-from mcpbus.cluster.linked_request import ClusterServedEndpoint
-from mcpbus.cluster.messages import Fields, ForwardedHead, decode_head, encode
+from mcpbus.cluster.messages import Fields, ForwardedHead, FrameError, decode_head, encode
+from mcpbus.cluster.remote_request import ClusterServedEndpoint
 from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 
 _MOST: Final = 2048
 """How many are remembered."""

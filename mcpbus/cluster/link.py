@@ -2,9 +2,12 @@
 
 It begins with a greeting, see `greeting`. Then each request has a channel of its own: whoever asks opens it, odd numbers for the one that
 dialled and even ones for the other. A link on which nothing comes for a while is dead, and so are its channels.
+
+The requests of one link to which nothing was said yet: each is kept alive after a while, by one task for all.
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
@@ -12,10 +15,48 @@ import msgspec
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.cluster.frames import FrameError, FrameKind, encode_frames
-from mcpbus.cluster.greeting import MOST_BYTES, LinkReader
-from mcpbus.cluster.quiet_requests import KeepAliveQueue
+from mcpbus.cluster.link_handshake import MOST_BYTES, LinkReader
+from mcpbus.cluster.messages import FrameError, FrameKind, encode_frames
 from mcpbus.core.containment import ReportErrors
+
+
+class KeepAliveItem(Protocol):
+    """A request to which nothing was said yet."""
+
+    def keep_alive(self) -> None:
+        """Say something without meaning. No schedule point; nothing is raised."""
+
+
+class KeepAliveQueue:
+    """They, in the order in which that is due: a bus has one time for all of its requests."""
+
+    def __init__(self) -> None:
+        self._due: dict[KeepAliveItem, float] = {}
+        self._some = trio.lowlevel.ParkingLot()
+
+    def add(self, request: KeepAliveItem, seconds: float) -> None:
+        """Keep a request alive after so many seconds."""
+        if seconds == math.inf:
+            return
+        if not self._due:
+            self._some.unpark()
+        self._due[request] = trio.current_time() + seconds
+
+    def remove(self, request: KeepAliveItem) -> None:
+        """Take note that something was said to a request, or that there is nobody to hear it."""
+        self._due.pop(request, None)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            while not self._due:
+                await self._some.park()
+            await trio.sleep_until(next(iter(self._due.values())))
+            now = trio.current_time()
+            for request in [request for request, due in self._due.items() if due <= now]:
+                if self._due.pop(request, None) is not None:  # else it was answered because of one before it
+                    request.keep_alive()
+
 
 _log = logging.getLogger("mcpbus")
 _CHANNELS: Final = 1 << 32

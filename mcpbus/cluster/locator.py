@@ -1,12 +1,11 @@
 """Who has what is not where it was looked for: the directory is asked, and what nobody has any more is taken over."""
 
-from mcpbus.cluster.affinity import Affinity
+from mcpbus.cluster.affinity import Affinity, listened_task, read_mentioned, session_of, task_of
 from mcpbus.cluster.directory import StoredSession, is_released
-from mcpbus.cluster.mentions import listened_task, read_mentioned, session_of, task_of
 from mcpbus.cluster.node import Node
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
-from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.transports.authorizing import authorize
 from mcpbus.transports.outlets import HttpRequest

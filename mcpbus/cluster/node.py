@@ -1,7 +1,11 @@
-"""A process among those that serve as one: its links to the others, what it serves for them, and what it tells them."""
+"""A process among those that serve as one: its links to the others, what it serves for them, and what it tells them.
+
+The rounds of calls, each used in one process alone.
+"""
 
 import logging
 import random
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
@@ -12,22 +16,18 @@ from typing import Any, Final, get_args
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.cluster.adoption import SessionTakeover
-from mcpbus.cluster.chores import BackgroundTasks
-from mcpbus.cluster.directory import Cluster, StoredSession
-from mcpbus.cluster.errors import JoinError
+from mcpbus.cluster.background_tasks import BackgroundTasks
+from mcpbus.cluster.change_fates import ChangeFates, RemoteChangeFates
+from mcpbus.cluster.directory import Cluster, ClusterDirectory, JoinError, StoredSession
 from mcpbus.cluster.forwarded_heads import ForwardedHeads
-from mcpbus.cluster.frames import FrameKind
-from mcpbus.cluster.hand_over import SessionHandoffs
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.linked_request import ClusterServedEndpoint, RemoteRequest
-from mcpbus.cluster.links import LinkPool
-from mcpbus.cluster.messages import Changed, decode_changed, decode_open, encode
-from mcpbus.cluster.names import SignedIds
-from mcpbus.cluster.records import Records
-from mcpbus.cluster.remote_sessions import ClusterSessions
-from mcpbus.cluster.rounds import DirectoryRounds
-from mcpbus.cluster.told_changes import ChangeFates, RemoteChangeFates
+from mcpbus.cluster.link_pool import LinkPool
+from mcpbus.cluster.messages import Changed, FrameKind, decode_changed, decode_open, encode
+from mcpbus.cluster.remote_request import ClusterServedEndpoint, RemoteRequest
+from mcpbus.cluster.session_records import Records
+from mcpbus.cluster.session_sender import ClusterSessions
+from mcpbus.cluster.signed_ids import SignedIds
+from mcpbus.cluster.takeover import SessionHandoffs, SessionTakeover
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.complaints import RateLimitedLogger
 from mcpbus.core.hub import Hub
@@ -37,8 +37,45 @@ from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Broadcast
 from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.messages import ListName
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
+from mcpbus.protocol.request_state import RoundState, StateSealer
 from mcpbus.transports.refusals import sanitize_for_log
+
+
+class DirectoryRounds:
+    """Uses rounds up in the directory; see `mcpbus.core.other_processes.RoundRegistry`.
+
+    Args:
+        directory: Knows which were used.
+        records: How it is asked.
+        sealer: Tells the time as states have it.
+        chores: Where it is written what nobody waits for.
+    """
+
+    def __init__(
+        self, directory: ClusterDirectory, records: Records, sealer: StateSealer, chores: BackgroundTasks
+    ) -> None:
+        self._directory = directory
+        self._records = records
+        self._sealer = sealer
+        self._chores = chores
+
+    async def use(self, state: RoundState) -> bool:
+        """See `RoundRegistry`."""
+        user = secrets.token_urlsafe(8)
+        with self._records.asking():
+            return await self._directory.claim_round(
+                state.round.hex(), user, max(1.0, state.expires - self._sealer.now())
+            )
+
+    def note(self, state: RoundState) -> None:
+        """See `RoundRegistry`."""
+        self._chores.start_soon(self._note, state)
+
+    async def _note(self, state: RoundState) -> None:
+        with suppress(ServerOverloaded):  # the log has it
+            await self.use(state)
+
 
 _log = logging.getLogger("mcpbus")
 
@@ -151,13 +188,13 @@ class Node:
         return await self.links.reach(home)
 
     def on_linked(self, link: Link) -> None:
-        """See `mcpbus.cluster.links.LinkedService`."""
+        """See `mcpbus.cluster.link_pool.LinkedService`."""
         self._homes |= {link.home}
         if self._serves and link.home != self.home:
             link.send(FrameKind.SERVING, 0)
 
     def on_link_lost(self, link: Link) -> None:
-        """See `mcpbus.cluster.links.LinkedService`."""
+        """See `mcpbus.cluster.link_pool.LinkedService`."""
         if link.home != self.home and self.link(link.home) is not None:
             self._tell_all_here()  # what the other end has said may have been lost with this one
 

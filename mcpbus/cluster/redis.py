@@ -11,17 +11,16 @@ import attrs
 import trio
 
 from mcpbus.cluster import tcp
-from mcpbus.cluster.directory import Cluster
-from mcpbus.cluster.errors import JoinError
-from mcpbus.cluster.greeting import MOST_KEYS
+from mcpbus.cluster.directory import Cluster, JoinError
+from mcpbus.cluster.link_handshake import MOST_KEYS
 from mcpbus.cluster.tcp import HostPort, TlsPair
-from mcpbus.core.stores.redis_url import check_redis_url
-from mcpbus.protocol.http.origin import is_loopback_host
+from mcpbus.core.stores.redis.connection import check_redis_url
+from mcpbus.protocol.http.options import is_loopback_host
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_numbers, check_text
 
 if TYPE_CHECKING:
-    from mcpbus.core.stores.redis_connection import RedisConnection
+    from mcpbus.core.stores.redis.connection import RedisConnection
 
 _PURPOSE: Final = b"mcpbus cluster 1"
 _START_SECONDS: Final = 5.0
@@ -114,7 +113,7 @@ class RedisReplicas:
             ImportError: What speaks to Redis is not installed.
         """
         # coredis takes longer to import than all else together: for most of a second nobody else would have a turn.
-        module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis_connection")
+        module = await trio.to_thread.run_sync(import_module, "mcpbus.core.stores.redis.connection")
         redis: RedisConnection = module.RedisConnection(self.url)
         link = HostPort.parse(self.link)
         if len(secrets) > MOST_KEYS:

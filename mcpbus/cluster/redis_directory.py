@@ -16,17 +16,17 @@ from mcpbus.cluster import tcp
 from mcpbus.cluster.directory import (
     Accept,
     FencedError,
+    JoinError,
     SessionClaim,
     StoredHeldMessage,
     StoredSession,
     released_home,
     unreachable_directory,
 )
-from mcpbus.cluster.errors import JoinError
 from mcpbus.cluster.tcp import HostPort, TlsPair
 from mcpbus.core.lease import Lease, elapsed
-from mcpbus.core.stores.redis_commands import RedisError, Script, Value
-from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.core.stores.redis.commands import RedisError, Script, Value
+from mcpbus.core.stores.redis.connection import RedisConnection
 
 _log = logging.getLogger("mcpbus")
 

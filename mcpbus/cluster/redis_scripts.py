@@ -6,7 +6,7 @@ with when it expires in front of it. Of each process there is a string that laps
 
 from typing import Final
 
-from mcpbus.core.stores.redis_commands import Script
+from mcpbus.core.stores.redis.commands import Script
 
 DONE: Final = 1
 MISSING: Final = 0

@@ -9,7 +9,7 @@ from typing import Final, Self
 import attrs
 import trio
 
-from mcpbus.cluster.errors import JoinError
+from mcpbus.cluster.directory import JoinError
 from mcpbus.protocol.keywords import explained
 
 _PLACE: Final = re.compile(r"(?:\[([^]]+)\]|([^:]*))(?::(\d{1,5}))?")

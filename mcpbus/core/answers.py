@@ -7,8 +7,8 @@ import msgspec
 
 from mcpbus.core.open_questions import InputRequestQuota
 from mcpbus.core.pending_questions import InputRound
-from mcpbus.features.asking.errors import InvalidInputError
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.input_requests.errors import InvalidInputError
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.request_state import RoundState
 
 _TRAVELLING_BYTES = 1024 * 1024
@@ -69,7 +69,7 @@ class InputResponses(msgspec.Struct):
                     ask.answer(key, answer)
                 except InvalidInputError:
                     continue
-                self.used[key] = jsontypes.encode(answer)
+                self.used[key] = python_types.encode(answer)
 
     def forget(self, keys: Iterable[str]) -> None:
         """Drop what came to questions that are to be asked again."""
@@ -82,7 +82,7 @@ class InputResponses(msgspec.Struct):
 
     def all(self) -> dict[str, bytes]:
         """All answers, encoded: a run from the top asks for what it wants again."""
-        return self.used | {key: jsontypes.encode(answer) for key, answer in self.given.items()}
+        return self.used | {key: python_types.encode(answer) for key, answer in self.given.items()}
 
     def portable(self) -> dict[str, bytes] | None:
         """The answers that a run from the top would want again; None if they are too many to travel."""

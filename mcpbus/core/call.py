@@ -36,15 +36,15 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import BusServices
 from mcpbus.core.signals import BecomeTask, CancelCall, FailRequest, Finished, Park, Resume
 from mcpbus.core.stream import MessageStream
-from mcpbus.features.asking.errors import cannot_ask
-from mcpbus.features.asking.input_required import InputRequired
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.input_requests.errors import cannot_ask
+from mcpbus.features.input_requests.input_required import InputRequired
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.errors import ProtocolError, internal_error
+from mcpbus.protocol.extensions import TaskSupport
 from mcpbus.protocol.large import weigh
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import Reason
-from mcpbus.protocol.task_extension import TaskSupport
 
 _log = logging.getLogger("mcpbus")
 
@@ -304,7 +304,7 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
             self._name = self.bus.new_name()
         answers = self.answers.all() if again else self.answers.portable()
         if not again and self.answers.state is not None:
-            author = jsontypes.encode(self.answers.state)
+            author = python_types.encode(self.answers.state)
         name, sealed = self.bus.parked_calls.sealer.seal(
             self.context.binding(), self._name, answers, self.bus.parked_calls.timeout, author, again=again
         )
@@ -314,7 +314,7 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
             for key in ask.unanswered
         }
         body: dict[str, Any] = {"inputRequests": requests} if requests else {}
-        result = jsontypes.encode(body | {"requestState": sealed})[:-1] + self.result_suffix.input_required
+        result = python_types.encode(body | {"requestState": sealed})[:-1] + self.result_suffix.input_required
         if not again:
             parked = SuspendedCall(name, self, self.context.principal, self._give_way, self.context.owner)
             self.bus.parked_calls.park(self._name, parked)

@@ -12,8 +12,13 @@ from mcpbus.core.pending_questions import InputRound, InputWithdrawn
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.signals import InputProgressReceived, InputResponseReceived
-from mcpbus.features.asking.errors import InputRefusedError, InputRequestError, cannot_ask, invalid_answer
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.input_requests.errors import (
+    InputRefusedError,
+    InputRequestError,
+    cannot_ask,
+    invalid_answer,
+)
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.jsonrpc import (
     JsonRpcResponse,
     RequestId,
@@ -120,7 +125,7 @@ class LegacyInputRequests:
             answer = _read(response.result or b"null")
             ask.answer(key, answer)
             if self._used is not None:
-                self._used[key] = jsontypes.encode(answer)
+                self._used[key] = python_types.encode(answer)
         except InputRequestError as error:
             self._give_up(ask, error)
 

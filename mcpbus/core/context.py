@@ -20,13 +20,13 @@ from mcpbus.core.session import Session
 from mcpbus.core.signals import CloseConnection
 from mcpbus.core.state import PrincipalT, StateT, state_of
 from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
-from mcpbus.features.asking.errors import cannot_ask
-from mcpbus.features.asking.interface import InputRequests
-from mcpbus.features.asking.questions import InputRequest, OnProgress
 from mcpbus.features.handler_context import HandlerContext
+from mcpbus.features.input_requests.errors import cannot_ask
+from mcpbus.features.input_requests.interface import InputRequests
+from mcpbus.features.input_requests.requests import InputRequest, OnProgress
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.extensions import declared_settings
 from mcpbus.protocol.jsonrpc import RequestId
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.routes import MessageKind
 from mcpbus.protocol.validators import check_told_seconds

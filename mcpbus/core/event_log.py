@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from mcpbus.core.stores.breaker import CircuitBreaker, StoreDownError
+from mcpbus.core.stores.circuit_breaker import CircuitBreaker, StoreDownError
 from mcpbus.core.stores.protocol import EventStore
 from mcpbus.core.stream_names import name_request, request_elsewhere
 from mcpbus.protocol.jsonrpc import RequestId

@@ -26,17 +26,17 @@ from mcpbus.core.session import Session
 from mcpbus.core.session_directory import SessionManager
 from mcpbus.core.signals import FailRequest
 from mcpbus.core.statistics import Statistics
-from mcpbus.core.stores.breaker import CircuitBreaker
-from mcpbus.core.stores.forgetting import ForgetQueue
+from mcpbus.core.stores.circuit_breaker import CircuitBreaker
+from mcpbus.core.stores.forget_queue import ForgetQueue
 from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.core.stream import MessageStream
-from mcpbus.core.tasks.directory import TaskManager
+from mcpbus.core.tasks.manager import TaskManager
 from mcpbus.core.time_slice import TimeSlice
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.routes import MessageKind, StreamKind
 from mcpbus.protocol.validators import check_text

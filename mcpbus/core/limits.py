@@ -6,8 +6,8 @@ from typing import Final
 import attrs
 
 from mcpbus.core.min_data_rate import MinDataRate
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.keywords import Elsewhere, explained_as
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.validators import flag, ge, gt, wire_duration
 
 DRAIN_SECONDS: Final = 5.0

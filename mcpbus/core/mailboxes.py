@@ -18,7 +18,7 @@ from mcpbus.core.pending_questions import InputRound
 from mcpbus.core.session_messages import YieldSession
 from mcpbus.core.stream import UnsentReturned
 from mcpbus.core.writer import WriterTakeOver
-from mcpbus.features.asking.errors import cannot_ask
+from mcpbus.features.input_requests.errors import cannot_ask
 from mcpbus.protocol.routes import Reason
 
 _LOSSES = {

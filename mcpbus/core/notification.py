@@ -11,9 +11,9 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from mcpbus.core.receipt import Ledger, Receipt
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.json_faults import with_place
 from mcpbus.protocol.jsonrpc import encode_notification, encode_value, single_line
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.routes import MessageKind
 from mcpbus.protocol.validators import check_text

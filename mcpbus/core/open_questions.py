@@ -9,8 +9,8 @@ import trio
 
 from mcpbus.core.pending_questions import InputRound, InputWithdrawn
 from mcpbus.core.services import BusServices
-from mcpbus.features.asking.errors import cannot_ask, timed_out, undeclared
-from mcpbus.features.asking.questions import InputRequest, OnProgress
+from mcpbus.features.input_requests.errors import cannot_ask, timed_out, undeclared
+from mcpbus.features.input_requests.requests import InputRequest, OnProgress
 from mcpbus.protocol.revisions import Era, Revision
 from mcpbus.protocol.validators import check_numbers
 

@@ -7,9 +7,9 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.features.asking.errors import InputRequestError
-from mcpbus.features.asking.questions import InputRequest, OnProgress
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.input_requests.errors import InputRequestError
+from mcpbus.features.input_requests.requests import InputRequest, OnProgress
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.errors import quoted
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.revisions import Revision
@@ -65,7 +65,7 @@ class InputRound:
                 raise ValueError(f"the key {quoted(key)} has more than {LONGEST_KEY} characters")
         self.questions = questions
         self.params = {
-            key: msgspec.Raw(jsontypes.encode(question.params(revision)))
+            key: msgspec.Raw(python_types.encode(question.params(revision)))
             for key, question in questions.items()
         }
         self._answers: dict[str, Any] = {}

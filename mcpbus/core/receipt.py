@@ -17,7 +17,7 @@ from typing import Protocol, overload
 import msgspec
 import trio
 
-from mcpbus.protocol.identity_enum import IdentityEnum
+from mcpbus.protocol.enums import IdentityEnum
 from mcpbus.protocol.routes import Reason
 
 

@@ -8,13 +8,12 @@ import msgspec
 from mcpbus.core.admission import InFlight
 from mcpbus.core.session import LogThreshold, Session
 from mcpbus.core.stream import MessageStream
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.http.headers import NO_HEADERS, Headers
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import decode_params
 from mcpbus.protocol.meta import ModernClaim, Routing
-from mcpbus.protocol.owners import Peer, owner_of
-from mcpbus.protocol.principals import digest_of
+from mcpbus.protocol.principals import Peer, digest_of, owner_of
 from mcpbus.protocol.request_state import Binding
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind, TransportKind

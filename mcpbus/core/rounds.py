@@ -3,7 +3,7 @@
 from mcpbus.core.call import CallActor
 from mcpbus.core.context import Context
 from mcpbus.core.pending_questions import InputNeeded
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 
 _MOST_ROUNDS = 100
@@ -19,7 +19,7 @@ async def run_rounds(call: CallActor) -> bytes | InputNeeded:
     while not isinstance(result := await call.handler.run(call), bytes):
         context = Context(call)
         if not call.asks_directly:
-            return InputNeeded(context.prepare(result.questions), jsontypes.encode(result.state))
+            return InputNeeded(context.prepare(result.questions), python_types.encode(result.state))
         call.answers.begin_again(result.state)
         call.answers.forget(result.questions)
         await context.ask_all(result.questions)

@@ -25,12 +25,12 @@ from mcpbus.core.stash import SessionHeldStore
 from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.topics import weigh_uri
-from mcpbus.features.asking.errors import cannot_ask
-from mcpbus.features.asking.interface import InputRequests
-from mcpbus.features.asking.questions import InputRequest, OnProgress
+from mcpbus.features.input_requests.errors import cannot_ask
+from mcpbus.features.input_requests.interface import InputRequests
+from mcpbus.features.input_requests.requests import InputRequest, OnProgress
 from mcpbus.features.session_features import SessionFeatures
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.jsonrpc import RequestId
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.other_names import missing
 from mcpbus.protocol.principals import digest_of

@@ -16,10 +16,9 @@ from mcpbus.core.session_actor import SessionActor
 from mcpbus.core.session_messages import CloseSession, EndGet, SessionYielded
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.core.stash import SessionHeldStore
-from mcpbus.core.stores.forgetting import ForgetQueue
+from mcpbus.core.stores.forget_queue import ForgetQueue
 from mcpbus.core.stream import MessageStream
-from mcpbus.protocol.owners import Peer, owner_of
-from mcpbus.protocol.principals import is_same
+from mcpbus.protocol.principals import Peer, is_same, owner_of
 from mcpbus.protocol.routes import TransportKind
 
 # Before Python 3.12 each look-up by a class's name is a search.

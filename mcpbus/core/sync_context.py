@@ -14,17 +14,17 @@ from mcpbus.core.receipt import Receipt
 from mcpbus.core.session import Session
 from mcpbus.core.state import PrincipalT, StateT
 from mcpbus.core.sync_bus import SyncBus
-from mcpbus.features.asking.answers import (
+from mcpbus.features.handler_context import HandlerContext
+from mcpbus.features.input_requests.requests import InputRequest
+from mcpbus.features.input_requests.results import (
     AcceptedElicitation,
     CancelledElicitation,
     DeclinedElicitation,
     Root,
     SamplingResult,
 )
-from mcpbus.features.asking.questions import InputRequest
-from mcpbus.features.handler_context import HandlerContext
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.jsonrpc import RequestId
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import MessageKind
 

@@ -2,6 +2,8 @@
 
 `serve` refuses before anything is allocated, answers at once what needs no waiting, and runs the handler of
 what does. The transports differ only in the stream that the reply goes to.
+
+A call that is run anew, where its round was used nowhere.
 """
 
 import logging
@@ -19,8 +21,8 @@ from mcpbus.core.client_notification import ClientNotification, NotificationActo
 from mcpbus.core.hub import Hub
 from mcpbus.core.notification import PROGRESS
 from mcpbus.core.open_questions import MOST_ANSWERS
-from mcpbus.core.other_processes import SessionStore
-from mcpbus.core.parked_calls import SuspendedCall
+from mcpbus.core.other_processes import RoundRegistry, SessionStore
+from mcpbus.core.parked_calls import SuspendedCall, round_used
 from mcpbus.core.pending_questions import LONGEST_KEY
 from mcpbus.core.request import RequestActor
 from mcpbus.core.request_context import OpenStream, RequestContext
@@ -30,7 +32,7 @@ from mcpbus.core.signals import InputProgressReceived, InputResponseReceived, Re
 from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.dispatch.handshake import Registration
-from mcpbus.dispatch.once import SingleUseHandler
+from mcpbus.features.input_requests.input_required import InputRequired
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found
 from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcResponse
 from mcpbus.protocol.large import LARGE_BYTES, weigh
@@ -44,10 +46,46 @@ from mcpbus.protocol.messages import (
 )
 from mcpbus.protocol.meta import Retry
 from mcpbus.protocol.nesting import check_nesting
-from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.principals import Peer, owner_of
 from mcpbus.protocol.request_state import RoundState
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import StreamKind, TransportKind
+
+
+class SingleUseHandler:
+    """A `Handler` in the place of the one that is to run, until it is known that no other process has used the round.
+
+    Args:
+        rounds: Knows that.
+        state: What was brought back of the round.
+        handler: What is to run.
+    """
+
+    def __init__(self, rounds: RoundRegistry, state: RoundState, handler: Handler) -> None:
+        self.replayable = handler.replayable
+        self.rounds = handler.rounds
+        self.own_rounds = handler.own_rounds
+        self.task_support = handler.task_support
+        self._shared = rounds
+        self._state = state
+        self._handler = handler
+
+    async def run(self, call: CallActor) -> bytes | InputRequired:
+        """Use the round up, and run; see `Handler`.
+
+        The round is given back only if nobody asked for it to be used, the hub being overloaded. Where the client leaves meanwhile,
+        nobody knows whether it is used up by then, and it is not run a second time.
+        """
+        try:
+            fresh = await self._shared.use(self._state)
+        except ServerOverloaded:
+            call.bus.parked_calls.give_back(self._state)
+            raise
+        if not fresh:
+            raise round_used()
+        call.handler = self._handler
+        return await self._handler.run(call)
+
 
 _log = logging.getLogger("mcpbus")
 

@@ -16,11 +16,11 @@ from mcpbus.core.call import CallActor
 from mcpbus.core.context import Context
 from mcpbus.dispatch.runner import Runner
 from mcpbus.features.arguments import InvalidArgumentsError
-from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
-from mcpbus.features.extension_method import ExtensionMethod
+from mcpbus.features.extension import ExtensionMethod
+from mcpbus.features.input_requests.input_required import InputRequired
 from mcpbus.features.prompt import RegisteredPrompt
 from mcpbus.features.resource import RegisteredResource
 from mcpbus.features.tool import Tool, error_result
@@ -30,12 +30,12 @@ from mcpbus.protocol.errors import (
     internal_error,
     invalid_params,
     resource_not_found,
+    sole_cause,
 )
+from mcpbus.protocol.extensions import TaskSupport
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import InvalidArguments
-from mcpbus.protocol.sole_cause import sole_cause
-from mcpbus.protocol.task_extension import TaskSupport
 
 _log = logging.getLogger("mcpbus")
 

@@ -26,14 +26,13 @@ from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.catalogue import Capability, FeatureSet
 from mcpbus.features.definition import ServerDefinition
 from mcpbus.features.registry import ItemRegistry, RegistryEntry
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.cursors import paginate
 from mcpbus.protocol.errors import invalid_params, missing_extension, quoted, resource_not_found
-from mcpbus.protocol.extensions import declared_settings
+from mcpbus.protocol.extensions import TASKS, declared_settings, declares, undeclared
 from mcpbus.protocol.results import CacheScope, tail_for
 from mcpbus.protocol.revisions import MODERN_VERSIONS, Era, Revision
-from mcpbus.protocol.task_extension import TASKS, declares, undeclared
 
 Answer: TypeAlias = Callable[[Any, RequestContext, FeatureSet, ServerDefinition], bytes]
 Prepare: TypeAlias = Callable[[Any, RequestContext, FeatureSet, Runner], Handler]
@@ -86,7 +85,7 @@ def initialize_result(
     }
     if server.instructions is not None:
         body["instructions"] = server.instructions
-    return jsontypes.encode_typed(body)
+    return python_types.encode_typed(body)
 
 
 def server_capabilities(
@@ -132,7 +131,7 @@ def _discover(
     if server.instructions is not None:
         body["instructions"] = server.instructions
     tail = tail_for(server.identity(revision), revision)
-    return jsontypes.encode_typed(body)[:-1] + tail.cacheable(
+    return python_types.encode_typed(body)[:-1] + tail.cacheable(
         server.list_ttl, _scope(server, selected=features.has_elsewhere)
     )
 
@@ -161,9 +160,11 @@ def _list(
         def build() -> bytes:
             entries = registry.entries() if seen is None else seen
             page = paginate(entries, cursor, server.page_size, list_name=member, position=_position)
-            described = jsontypes.encode_typed([entry.item.describe(revision) for entry in page.items])
+            described = python_types.encode_typed([entry.item.describe(revision) for entry in page.items])
             more = (
-                b"" if page.next_cursor is None else b',"nextCursor":%b' % jsontypes.encode(page.next_cursor)
+                b""
+                if page.next_cursor is None
+                else b',"nextCursor":%b' % python_types.encode(page.next_cursor)
             )
             end = server.tails[revision].cacheable(server.list_ttl, _scope(server, selected=selected))
             return b"%b%b%b%b" % (opening, described, more, end)

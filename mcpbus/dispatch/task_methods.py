@@ -13,7 +13,7 @@ from mcpbus.core.tasks.table import TaskEntry
 from mcpbus.dispatch.runner import Runner
 from mcpbus.features.catalogue import FeatureSet
 from mcpbus.protocol.errors import internal_error
-from mcpbus.protocol.task_extension import declares, undeclared, unknown_task
+from mcpbus.protocol.extensions import declares, undeclared, unknown_task
 
 _ANSWER_SECONDS = 30.0
 

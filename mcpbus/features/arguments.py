@@ -11,9 +11,9 @@ import attrs
 import msgspec
 
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.keywords import check_told
+from mcpbus.features.option_types import check_told
 from mcpbus.features.schemas.faults import InvalidValueError
-from mcpbus.features.schemas.handwritten import HandWritten, JsonSchema, compile_schema
+from mcpbus.features.schemas.json_schema import HandWritten, JsonSchema, compile_schema
 from mcpbus.features.signature import Signature
 from mcpbus.protocol.large import decode_without_gc
 from mcpbus.protocol.meta import CallReader, call_type

@@ -11,8 +11,8 @@ import msgspec
 from mcpbus.features.completion import Completer, make_completer
 from mcpbus.features.elsewhere import KINDS, Elsewhere, Refresh, owner_of_name
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.extension_method import ExtensionMethod, RequestOptions, make_extension_method
-from mcpbus.features.keywords import check_lists
+from mcpbus.features.extension import ExtensionMethod, RequestOptions, make_extension_method
+from mcpbus.features.option_types import check_lists
 from mcpbus.features.prompt import PromptOptions, RegisteredPrompt, make_prompt
 from mcpbus.features.registry import ItemRegistry, RegistryEntry, UriRegistry
 from mcpbus.features.resource import RegisteredResource, ResourceOptions, make_resource

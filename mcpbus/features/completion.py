@@ -7,7 +7,7 @@ import msgspec
 
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas import python_types
 from mcpbus.features.signature import check_function, read_signature
 from mcpbus.protocol.keywords import Explained
 from mcpbus.protocol.results import Tail
@@ -79,7 +79,7 @@ def encode_completion(completion: Completion, tail: Tail) -> bytes:
     body: dict[str, Any] = {"values": values[:MOST_VALUES], "hasMore": has_more}
     if total is not None:
         body["total"] = total
-    return b'{"completion":%b%b' % (jsontypes.encode(body), tail.plain)
+    return b'{"completion":%b%b' % (python_types.encode(body), tail.plain)
 
 
 def make_completer(

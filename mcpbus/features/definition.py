@@ -6,10 +6,9 @@ from typing import Any, TypeVar, Unpack, get_args, overload
 import msgspec
 
 from mcpbus.features.catalogue import Capability, FeatureSet
-from mcpbus.features.extension_method import RequestOptions
-from mcpbus.features.extensions import check_extensions
+from mcpbus.features.extension import RequestOptions, check_extensions
 from mcpbus.features.hooks import Hooks
-from mcpbus.features.keywords import (
+from mcpbus.features.option_types import (
     check_awaited,
     check_functions,
     check_kinds,

@@ -1,6 +1,6 @@
 """What can go wrong with what an author writes: one class for each side whose fault it is."""
 
-from mcpbus.features.schemas.errors import RegistrationError
+from mcpbus.features.schemas.json_schema import RegistrationError
 
 __all__ = ["CallTimeoutError", "RegistrationError", "ResourceNotFoundError", "ToolError"]
 

@@ -13,10 +13,9 @@ from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.completion import Completer
 from mcpbus.features.elsewhere import KINDS, Difference, Kind, Refresh, owner_of_name
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.extension_method import ExtensionMethod
-from mcpbus.features.function import Function
+from mcpbus.features.extension import ExtensionMethod
+from mcpbus.features.function import Function, MountOrigin
 from mcpbus.features.left_out import LeftOut
-from mcpbus.features.origin import MountOrigin
 from mcpbus.features.prompt import RegisteredPrompt
 from mcpbus.features.registry import ItemRegistry
 from mcpbus.features.resource import RegisteredResource, UriPattern

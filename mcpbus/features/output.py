@@ -16,10 +16,10 @@ import msgspec
 
 from mcpbus.features.content import CONTENT, ToolResult
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.keywords import check_told
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.option_types import check_told
+from mcpbus.features.schemas import python_types
 from mcpbus.features.schemas.faults import InvalidValueError
-from mcpbus.features.schemas.handwritten import HandWritten, compile_schema
+from mcpbus.features.schemas.json_schema import HandWritten, compile_schema
 from mcpbus.features.schemas.parameter import MISSING
 from mcpbus.features.signature import Signature
 from mcpbus.protocol.json_faults import find_non_finite
@@ -112,8 +112,8 @@ def read_output(signature: Signature, output_schema: HandWritten | None) -> Outp
 
 def _output(document: Mapping[str, Any], write: Callable[[Any], bytes], *, checked: bool = True) -> Output:
     wraps = document.get("type") != "object"
-    raw = msgspec.Raw(jsontypes.encode_typed(document))
-    wrapped = msgspec.Raw(jsontypes.encode_typed(_wrap(document))) if wraps else raw
+    raw = msgspec.Raw(python_types.encode_typed(document))
+    wrapped = msgspec.Raw(python_types.encode_typed(_wrap(document))) if wraps else raw
     return Output(raw, wrapped, wraps, write, checked)
 
 
@@ -124,7 +124,7 @@ def _hand_written(output_schema: HandWritten, owner: str) -> Output:
     is_object = schema.document.get("type") == "object"
 
     def write(value: Any) -> bytes:
-        encoded = jsontypes.encode(value)
+        encoded = python_types.encode(value)
         _refuse(schema.faults(msgspec.json.decode(encoded)), value)
         return encoded
 
@@ -133,7 +133,7 @@ def _hand_written(output_schema: HandWritten, owner: str) -> Output:
 
 def unchecked_output(document: Mapping[str, Any]) -> Output:
     """Return the structured output of an upstream server's tool, by the schema that its server enforces."""
-    return _output(document, jsontypes.encode, checked=False)
+    return _output(document, python_types.encode, checked=False)
 
 
 def _typed_writer(validator: "Validator") -> Callable[[Any], bytes]:
@@ -143,7 +143,7 @@ def _typed_writer(validator: "Validator") -> Callable[[Any], bytes]:
     """
 
     def write(value: Any) -> bytes:
-        encoded = jsontypes.encode(value)
+        encoded = python_types.encode(value)
         _refuse(validator.check(encoded), value)
         return encoded
 

@@ -6,11 +6,10 @@ from typing import Any, TypedDict
 import msgspec
 
 from mcpbus.features.arguments import TypedArguments, typed_arguments
-from mcpbus.features.content import CONTENT, PromptMessage, PromptResult, adapt, to_blocks
+from mcpbus.features.content import CONTENT, PromptMessage, PromptResult, adapt, encode_parts, to_blocks
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds, check_told
-from mcpbus.features.parts import encode_parts
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.option_types import check_kinds, check_told
+from mcpbus.features.schemas import python_types
 from mcpbus.features.signature import check_function, name_of, read_signature
 from mcpbus.features.tool import check_scopes, check_timeout
 from mcpbus.protocol import messages as wire
@@ -89,8 +88,8 @@ class RegisteredPrompt(msgspec.Struct, frozen=True, eq=False):
             for message in _messages(said.messages)
         ]
         description = self.description if said.description is None else said.description
-        start = b'{"description":%b,' % jsontypes.encode(description) if description else b"{"
-        meta = {name: msgspec.Raw(jsontypes.encode(each)) for name, each in (said.meta or {}).items()}
+        start = b'{"description":%b,' % python_types.encode(description) if description else b"{"
+        meta = {name: msgspec.Raw(python_types.encode(each)) for name, each in (said.meta or {}).items()}
         return start + b'"messages":%b%b' % (encode_parts(messages), tail.with_meta(meta))
 
 

@@ -18,12 +18,11 @@ from typing import (
 import msgspec
 
 from mcpbus.features.arguments import InvalidArgumentsError, TypedArguments, typed_arguments
-from mcpbus.features.content import CONTENT, File, PromptMessage, ToolResult, known_annotations
+from mcpbus.features.content import CONTENT, File, PromptMessage, ToolResult, encode_parts, known_annotations
 from mcpbus.features.errors import RegistrationError, ResourceNotFoundError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds, check_told
-from mcpbus.features.parts import encode_parts
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.option_types import check_kinds, check_told
+from mcpbus.features.schemas import python_types
 from mcpbus.features.schemas.parameter import MISSING
 from mcpbus.features.signature import (
     Signature,
@@ -173,7 +172,7 @@ class RegisteredResource(msgspec.Struct, frozen=True, eq=False):
                     f"resource {self.uri!r} returned what tools and prompts return: {value!r}; return text, bytes, data or a File"
                 )
             case _:
-                text = jsontypes.encode(value).decode()
+                text = python_types.encode(value).decode()
                 return File(text).to_contents(uri, self.mime_type or "application/json")
 
 

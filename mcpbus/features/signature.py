@@ -21,10 +21,10 @@ from mcpbus.features.annotations import (
     innermost,
     is_context,
 )
-from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.dependencies import Plan, find_dependency, make_plan
 from mcpbus.features.docstrings import read_docstring
 from mcpbus.features.errors import RegistrationError
+from mcpbus.features.input_requests.input_required import InputRequired
 from mcpbus.features.schemas.parameter import MISSING, Parameter
 
 

@@ -10,18 +10,18 @@ from mcpbus.features.arguments import Arguments, read_arguments
 from mcpbus.features.content import ToolResult, encode_content, encode_text
 from mcpbus.features.errors import RegistrationError
 from mcpbus.features.function import Function
-from mcpbus.features.keywords import check_kinds, check_lists, check_members, check_plain, check_told
+from mcpbus.features.option_types import check_kinds, check_lists, check_members, check_plain, check_told
 from mcpbus.features.output import Output, read_output
-from mcpbus.features.schemas import jsontypes
-from mcpbus.features.schemas.handwritten import HandWritten
+from mcpbus.features.schemas import python_types
+from mcpbus.features.schemas.json_schema import HandWritten
 from mcpbus.features.signature import check_function, describe, name_of, read_signature
 from mcpbus.protocol import messages as wire
+from mcpbus.protocol.extensions import TaskOption, TaskSupport, read_support
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter, mirrored_parameters
 from mcpbus.protocol.keywords import check_keywords, explained
 from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import LATEST, Revision, Structured
 from mcpbus.protocol.scopes import read_scopes
-from mcpbus.protocol.task_extension import TaskOption, TaskSupport, read_support
 
 Visible: TypeAlias = Callable[[Any, "Tool"], bool]
 """``visible(principal, tool)``: whether this principal (None for an unauthenticated client) may see and call the tool."""
@@ -113,7 +113,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
             ValueError: it holds a File without a uri.
         """
         if type(value) is str and self.output is None:
-            return b'{"content":[{"type":"text","text":%b}]%b' % (jsontypes.encode(value), tail.plain)
+            return b'{"content":[{"type":"text","text":%b}]%b' % (python_types.encode(value), tail.plain)
         if isinstance(value, ToolResult):
             return self._encode_tool_result(value, revision, tail)
         if self.output is None:
@@ -123,14 +123,14 @@ class Tool(msgspec.Struct, frozen=True, eq=False):
 
     def _encode_tool_result(self, result: ToolResult, revision: Revision, tail: Tail) -> bytes:
         meta = result.meta or {}
-        end = tail.with_meta({name: msgspec.Raw(jsontypes.encode(value)) for name, value in meta.items()})
+        end = tail.with_meta({name: msgspec.Raw(python_types.encode(value)) for name, value in meta.items()})
         if result.is_error:
             end = b',"isError":true' + end
         structured = None
         content = result.content
         if result.structured is not msgspec.UNSET:
             held = None if result.is_error else self.output
-            encoded = (jsontypes.encode if held is None else held.encode)(result.structured)
+            encoded = (python_types.encode if held is None else held.encode)(result.structured)
             if self.output is not None:
                 structured = self.output.structure(encoded, revision)
             elif _admits(revision.structured_content, encoded):

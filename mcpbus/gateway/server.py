@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import attrs
 
-from mcpbus.client.oauth.grant import AuthFlow
-from mcpbus.client.oauth.metadata import server_uri
+from mcpbus.client.oauth.discovery import server_uri
+from mcpbus.client.oauth.flow import AuthFlow
 from mcpbus.features.catalogue import Capability
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.keywords import check_kinds
+from mcpbus.features.option_types import check_kinds
 from mcpbus.gateway.entry import Entry, read_entry
 from mcpbus.gateway.file import find_servers, read_servers, workspace_of
 from mcpbus.gateway.following import Following

@@ -17,7 +17,7 @@ from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import SESSION_METHODS
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas import python_types
 from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.home import Home
 from mcpbus.hosting.web import Beside, HostedPrincipal, HostedWeb
@@ -51,7 +51,7 @@ def read_params(raw: msgspec.Raw) -> dict[str, Any] | None:
 def encode(result: Mapping[str, Any]) -> bytes:
     """Encode a result, which may hold values that only pydantic makes JSON of."""
     try:
-        return jsontypes.encode(result)
+        return python_types.encode(result)
     except TypeError:
         return pydantic_core.to_json(result)
 

@@ -21,8 +21,8 @@ from mcpbus.core.notification import (
 )
 from mcpbus.core.receipt import Ledger, Receipt
 from mcpbus.core.session import Session
-from mcpbus.features.asking.errors import cannot_ask
-from mcpbus.features.asking.questions import InputRequest, OnProgress
+from mcpbus.features.input_requests.errors import cannot_ask
+from mcpbus.features.input_requests.requests import InputRequest, OnProgress
 from mcpbus.hosting.home import Home
 from mcpbus.hosting.input_request import HostedInputRequest
 from mcpbus.protocol.jsonrpc import RequestId, encode_notification

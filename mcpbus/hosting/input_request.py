@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import attrs
 
-from mcpbus.features.asking.errors import invalid_answer
-from mcpbus.features.asking.questions import Required
+from mcpbus.features.input_requests.errors import invalid_answer
+from mcpbus.features.input_requests.requests import Required
 from mcpbus.protocol.revisions import Era, Revision
 
 _LABELS: Final = {

@@ -11,7 +11,7 @@ from mcp_types import REQUEST_TIMEOUT
 
 from mcpbus.core.context import Context
 from mcpbus.core.session import Session
-from mcpbus.features.asking.errors import InputRequestError, InputTimeoutError
+from mcpbus.features.input_requests.errors import InputRequestError, InputTimeoutError
 from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel
 from mcpbus.hosting.home import Home
 from mcpbus.protocol.jsonrpc import RequestId

@@ -20,7 +20,7 @@ from mcp.types import (
 )
 
 from mcpbus.core.notification import PROGRESS
-from mcpbus.features.asking.errors import InputRequestError
+from mcpbus.features.input_requests.errors import InputRequestError
 from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel
 from mcpbus.protocol.errors import INVALID_REQUEST, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import RequestId

@@ -21,7 +21,7 @@ from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.home import Home
 from mcpbus.protocol.http.authentication import ForeignRefusalError
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 
 _Scope: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -7,11 +7,11 @@ from typing import Any
 import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
-from mcpbus.features.asking.input_required import InputRequired
 from mcpbus.features.content import ToolResult
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.input_requests.input_required import InputRequired
+from mcpbus.features.schemas import python_types
 from mcpbus.features.tool import Tool
-from mcpbus.middleware.per_run import PerRun
+from mcpbus.middleware.base import PerRun
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.principals import content_digest, digest_of
 from mcpbus.protocol.validators import check_positive
@@ -58,7 +58,7 @@ class ResponseCachingMiddleware:
         if tool is None or not self._covers(tool):
             return await call_next(invocation)
         kept, given = self._kept.get(), dict(invocation.arguments)
-        arguments = jsontypes.encode(given)
+        arguments = python_types.encode(given)
         # The encoded arguments leave out secrets, so their content counts too. The tool itself counts and not its name, which a
         # session's own tool may have too. The principal counts and not the owner, whose quota several may share.
         content = content_digest(given)
@@ -70,7 +70,7 @@ class ResponseCachingMiddleware:
             kept.move_to_end(key)
             return result
         result = await call_next(invocation)
-        if _is_final(result) and len(arguments) + len(jsontypes.encode(result)) <= self._max_item_size:
+        if _is_final(result) and len(arguments) + len(python_types.encode(result)) <= self._max_item_size:
             kept[key] = (trio.current_time() + self._ttl, result)
             kept.move_to_end(key)
             if len(kept) > self._max_items:

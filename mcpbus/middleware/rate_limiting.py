@@ -7,9 +7,8 @@ from typing import Any
 import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
-from mcpbus.features.keywords import check_plain
-from mcpbus.middleware.per_run import PerRun
-from mcpbus.middleware.refusing import refusal
+from mcpbus.features.option_types import check_plain
+from mcpbus.middleware.base import PerRun, refusal
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive
 

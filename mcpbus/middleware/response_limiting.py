@@ -3,9 +3,9 @@
 from typing import Any
 
 from mcpbus.dispatch.runner import CallNext, Invocation
-from mcpbus.features.asking.input_required import InputRequired
-from mcpbus.features.schemas import jsontypes
-from mcpbus.middleware.refusing import refusal
+from mcpbus.features.input_requests.input_required import InputRequired
+from mcpbus.features.schemas import python_types
+from mcpbus.middleware.base import refusal
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive
 
@@ -38,7 +38,7 @@ class ResponseLimitingMiddleware:
             return self._cut(result)
         if isinstance(result, InputRequired):
             return result
-        size = len(jsontypes.encode(result))
+        size = len(python_types.encode(result))
         if size > self._max_size:
             raise refusal(
                 invocation,

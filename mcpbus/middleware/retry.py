@@ -5,8 +5,8 @@ from typing import Any, Final
 import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
+from mcpbus.protocol.errors import sole_cause
 from mcpbus.protocol.keywords import explained
-from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.protocol.validators import check_numbers
 
 _READING: Final = frozenset({"prompts/get", "resources/read", "completion/complete"})

@@ -7,12 +7,11 @@ import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
 from mcpbus.features.errors import ToolError
-from mcpbus.features.schemas import jsontypes
-from mcpbus.middleware.logging_arguments import check_logging
-from mcpbus.protocol.errors import ProtocolError
+from mcpbus.features.schemas import python_types
+from mcpbus.middleware.base import check_logging
+from mcpbus.protocol.errors import ProtocolError, sole_cause
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.printable import printable
-from mcpbus.protocol.sole_cause import sole_cause
 
 
 @explained
@@ -71,7 +70,7 @@ class StructuredLoggingMiddleware:
         line["ms"] = round((trio.current_time() - began) * 1000, 1)
         if self._include_arguments:
             line["arguments"] = _readable(dict(invocation.arguments))
-        self._logger.log(self._level, "%s", printable(jsontypes.encode(line).decode()))
+        self._logger.log(self._level, "%s", printable(python_types.encode(line).decode()))
 
 
 def _outcome(cause: BaseException) -> str:
@@ -82,6 +81,6 @@ def _outcome(cause: BaseException) -> str:
 
 def _readable(arguments: dict[str, Any]) -> Any:
     try:
-        return jsontypes.to_builtins(arguments)
+        return python_types.to_builtins(arguments)
     except (TypeError, ValueError):
         return repr(arguments)

@@ -6,7 +6,7 @@ from typing import Any
 import trio
 
 from mcpbus.dispatch.runner import CallNext, Invocation
-from mcpbus.middleware.logging_arguments import check_logging
+from mcpbus.middleware.base import check_logging
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.printable import printable
 

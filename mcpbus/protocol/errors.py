@@ -2,6 +2,8 @@
 
 A message says what is wrong, where, and what would be right. What a client wrote is quoted in it only shortened:
 an answer must not grow with the request that it refuses.
+
+What went wrong, where nurseries have put it into groups.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -168,3 +170,10 @@ def resource_not_found(uri: str, code: int, why: str = "") -> ProtocolError:
     """
     said = f"Resource not found: {quoted(uri)}"
     return ProtocolError(code, f"{said}: {why}" if why else said, {"uri": uri})
+
+
+def sole_cause(error: BaseException) -> BaseException:
+    """The one exception inside nested groups of one, which nurseries make of what is raised within; else `error`."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

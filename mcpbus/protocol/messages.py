@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId
 from mcpbus.protocol.keywords import Explained
-from mcpbus.protocol.levels import LogLevel
 
 _T = TypeVar("_T")
 

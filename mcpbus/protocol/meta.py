@@ -11,10 +11,10 @@ import msgspec
 from msgspec import UNSET
 
 from mcpbus.protocol.bounded_cache import BoundedCache
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.errors import ProtocolError, invalid_params
 from mcpbus.protocol.jsonrpc import LONGEST_ID, NO_PARAMS, BoundedId, JsonRpcRequest
 from mcpbus.protocol.large import decode_without_gc
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import MOST_OF_CLIENT, Implementation
 from mcpbus.protocol.nesting import check_nesting
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from mcpbus.protocol.enums import IdentityEnum
 from mcpbus.protocol.errors import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -25,7 +26,6 @@ from mcpbus.protocol.errors import (
     ProtocolError,
     unsupported_protocol_version,
 )
-from mcpbus.protocol.identity_enum import IdentityEnum
 
 
 class Era(IdentityEnum):

@@ -11,7 +11,7 @@ leave a choice, the row's note says which one was made.
 
 from collections.abc import Mapping, Sequence
 
-from mcpbus.protocol.identity_enum import IdentityEnum
+from mcpbus.protocol.enums import IdentityEnum
 from mcpbus.protocol.revisions import Era
 
 

@@ -12,7 +12,7 @@ import trio
 
 from mcpbus.core.containment import ReportErrors
 from mcpbus.core.shares import NoRoomError, Shares
-from mcpbus.protocol.owners import LOCAL, Peer
+from mcpbus.protocol.principals import LOCAL, Peer
 from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.deadline_stream import DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection

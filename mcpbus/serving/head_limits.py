@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mcpbus.protocol.http.head_judge import JUDGED
+from mcpbus.protocol.http.head_validation import JUDGED
 
 LONGEST_LINE: Final = 8 * 1024
 """Bytes of a request line; what is longer is refused with 414."""

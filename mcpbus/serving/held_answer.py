@@ -5,7 +5,7 @@ from collections.abc import Callable
 from mcpbus.core.budget import MemoryAccount
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import HttpResponse
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectEndpoint
 from mcpbus.transports.outlets import SettleableResponse
 

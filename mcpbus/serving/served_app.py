@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp, DirectEndpoint, Noting
 from mcpbus.serving.request_error import RequestError
 from mcpbus.transports.refusals import sanitize_for_log

@@ -4,16 +4,15 @@ from typing import TYPE_CHECKING
 
 from mcpbus.core.event_log import EventLog, parse_event_id
 from mcpbus.core.stores.memory import MemoryEventStore
-from mcpbus.core.stores.promise import Promise
-from mcpbus.core.stores.protocol import EventStore, Replay
-from mcpbus.core.stores.sqlite import SqliteEventStore
-from mcpbus.protocol.lazy_names import lazy_exports
+from mcpbus.core.stores.protocol import EventStore, Promise, Replay
+from mcpbus.core.stores.sqlite.stores import SqliteEventStore
+from mcpbus.protocol.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from mcpbus.core.stores.redis_events import RedisEventStore
+    from mcpbus.core.stores.redis.events import RedisEventStore
 else:
     # It needs coredis: most do not, and it takes longer than all else.
-    __getattr__, __dir__ = lazy_exports(__name__, {"mcpbus.core.stores.redis_events": ("RedisEventStore",)})
+    __getattr__, __dir__ = lazy_exports(__name__, {"mcpbus.core.stores.redis.events": ("RedisEventStore",)})
 
 __all__ = [
     "EventLog",

@@ -13,10 +13,9 @@ from joserfc.jwk import ECKey, Key
 from mcpbus.auth.introspection import IntrospectionVerifier
 from mcpbus.auth.jwt import JwtVerifier
 from mcpbus.auth.resource_server import ResourceServer
-from mcpbus.auth.several import AnyTokenVerifier
-from mcpbus.auth.verifier import TokenVerifier, VerifierUnavailableError
+from mcpbus.auth.verifiers import AnyTokenVerifier, TokenVerifier, VerifierUnavailableError
 from mcpbus.features.definition import ServerDefinition
-from mcpbus.protocol.http.addresses import issuer_metadata
+from mcpbus.protocol.http.resource_metadata import issuer_metadata
 from mcpbus.protocol.keywords import explained
 
 _EPOCH: Final = 1_800_000_000.0
@@ -181,7 +180,7 @@ class InMemoryIssuer:
         form: Mapping[str, str] | None = None,
         login: tuple[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Answer whoever verifies a token; see `mcpbus.auth.web.IssuerHttp`."""
+        """Answer whoever verifies a token; see `mcpbus.auth.issuer_http.IssuerHttp`."""
         self.asked.append(url)
         await trio.sleep(self.delay)
         if self.down:

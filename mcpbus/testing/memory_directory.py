@@ -12,13 +12,13 @@ import trio.testing
 from mcpbus.cluster.directory import (
     Accept,
     Cluster,
+    DeadNodes,
     FencedError,
     SessionClaim,
     StoredHeldMessage,
     StoredSession,
     released_home,
 )
-from mcpbus.cluster.orphans import DeadNodes
 from mcpbus.core.lease import Lease
 from mcpbus.protocol.keywords import explained
 

@@ -10,7 +10,7 @@ import httptools
 import trio
 
 from mcpbus.protocol.http.messages import RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.options import ServeOptions

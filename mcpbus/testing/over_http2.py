@@ -11,7 +11,7 @@ import h2.events
 import h2.settings
 import trio
 
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.options import ServeOptions

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from mcpbus.core.hub import Hub
-from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer, owner_of
+from mcpbus.protocol.principals import Peer, owner_of
 from mcpbus.transports import needed_scopes
 from mcpbus.transports.needed_scopes import Asked
 from mcpbus.transports.refusals import RefusalLog

@@ -10,7 +10,7 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.jsonrpc import JsonRpcResponse, Undecodable, decode
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.endpoint import Endpoint

@@ -15,10 +15,10 @@ from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, plain_path, refusal
-from mcpbus.protocol.http.origin import is_well_known
+from mcpbus.protocol.http.options import is_well_known
 from mcpbus.protocol.http.sse import EVENT_STREAM
 from mcpbus.protocol.large import LARGE_BYTES
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_arrived import arrived_in

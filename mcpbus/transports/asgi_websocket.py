@@ -6,7 +6,7 @@ from typing import Any, Final
 import trio
 
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode, select
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.websocket import WebSockets

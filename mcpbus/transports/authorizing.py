@@ -13,9 +13,9 @@ from mcpbus.protocol.http.authentication import (
     UnauthorizedError,
 )
 from mcpbus.protocol.http.bearer import NewToken
-from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 
 
 async def authorize(

@@ -33,7 +33,7 @@ from mcpbus.protocol.http.messages import (
     answer,
 )
 from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind, Reason, StreamKind, TransportKind
 

@@ -39,7 +39,7 @@ from mcpbus.protocol.jsonrpc import (
     encode_error,
     encode_result,
 )
-from mcpbus.protocol.owners import IN_PROCESS, Peer
+from mcpbus.protocol.principals import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, Revision
 from mcpbus.protocol.routes import MessageKind
 from mcpbus.transports.duplex_requests import DuplexRequests

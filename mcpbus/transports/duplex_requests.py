@@ -25,7 +25,7 @@ from mcpbus.protocol.jsonrpc import (
 )
 from mcpbus.protocol.messages import decode_initialize
 from mcpbus.protocol.meta import Routing, read_routing
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.revisions import ASSUMED, MODERN_VERSIONS, Revision, claimed, negotiate
 from mcpbus.protocol.routes import StreamKind, TransportKind
 from mcpbus.transports.needed_scopes import Asked, lacking

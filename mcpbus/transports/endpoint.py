@@ -2,6 +2,10 @@
 
 A shell hands in one `HttpRequest` at a time. While a handler runs, its client's disconnect is watched for; the
 form of the answer is chosen when its first bytes are due.
+
+Where a request whose own task writes the answer is given the stream on which that comes.
+
+What the rules of HTTP ask of a bus before a request is let in.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,16 +15,17 @@ from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
+import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.backend import ReadsCalls
 from mcpbus.core.hub import Hub
 from mcpbus.core.receipt import Fate
 from mcpbus.core.session import Session
-from mcpbus.dispatch.directory import HubLookup
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.bearer import NewToken
-from mcpbus.protocol.http.head_judge import HeadValidator, health
+from mcpbus.protocol.http.head_validation import HeadValidator, health
 from mcpbus.protocol.http.messages import (
     Batch,
     HttpResponse,
@@ -30,10 +35,10 @@ from mcpbus.protocol.http.messages import (
     RequestHead,
     Serve,
 )
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.http.resource_metadata import WELL_KNOWN, ResourceMetadata
 from mcpbus.protocol.http.validation import RequestValidator
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.access import AccessControl
 from mcpbus.transports.answers import HeaderList
@@ -41,13 +46,51 @@ from mcpbus.transports.authorizing import authorize, verify
 from mcpbus.transports.entered import RecordedResponse
 from mcpbus.transports.entered_answer import LedgerResponse
 from mcpbus.transports.http_sse import HttpSse
-from mcpbus.transports.outlets import HttpRequest, InlineResponseSink, SettleableResponse
+from mcpbus.transports.outlets import HttpRequest, InlineResponseSink, KeepAliveHandler, SettleableResponse
 from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.responder import Decision, RequestHandler, ResponseMode
 from mcpbus.transports.response import ResponseWriter
 from mcpbus.transports.resumption import resume
-from mcpbus.transports.stream_outlet import StreamOutlet
 from mcpbus.transports.websocket import WebSockets
+
+
+class StreamOutlet:
+    """The outlet of a request whose own task writes the answer."""
+
+    __slots__ = ("opened", "scope")
+
+    gathers = False
+
+    def __init__(self, scope: trio.CancelScope | None = None) -> None:
+        self.scope = scope
+        self.opened: StreamedResponse | None = None
+
+    def open(self, opened: StreamedResponse) -> None:
+        """See `ResponseSink`: whoever has made it looks for the stream here."""
+        self.opened = opened
+
+    def on_handler_waiting(self, _request: KeepAliveHandler, _quiet: float) -> None:
+        """See `ResponseSink`: the task writes what comes on a stream."""
+
+
+class HubLookup:
+    """Its sessions, methods and tools; see `mcpbus.protocol.http.messages.ServerLookup`.
+
+    Args:
+        bus: The bus.
+    """
+
+    def __init__(self, bus: Hub) -> None:
+        backend = bus.backend
+        self.find_local_session = bus.session_directory.find
+        self.offers = backend.offers
+        self.mirrored_parameters = backend.mirrored_parameters
+        self.call_reader = backend.call_reader if isinstance(backend, ReadsCalls) else _read_in_parts
+
+
+def _read_in_parts(_tool: str) -> None:
+    """Leave the arguments of all calls for later."""
+
 
 _POST: Final = Proceed("POST")
 

@@ -20,12 +20,11 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import SERVER_ERROR, ProtocolError, invalid_request
-from mcpbus.protocol.http import origin
-from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http import options as origin
+from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, refusal
 from mcpbus.protocol.jsonrpc import encode_error, is_batch
-from mcpbus.protocol.owners import Peer
-from mcpbus.protocol.principals import is_same
+from mcpbus.protocol.principals import Peer, is_same
 from mcpbus.transports import answers
 from mcpbus.transports.access import AccessControl
 from mcpbus.transports.answers import GET_FORMAT

@@ -11,7 +11,7 @@ from mcpbus_actors import Leader
 
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.owners import IN_PROCESS, Peer
+from mcpbus.protocol.principals import IN_PROCESS, Peer
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.intake import InboundQueue
 from mcpbus.transports.line_splitter import TOO_LONG, LineSplitter

@@ -7,7 +7,7 @@ import trio
 
 from mcpbus.core.receipt import Fate
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.rendering import StreamedResponse
 

@@ -10,7 +10,7 @@ import msgspec
 
 from mcpbus.core.complaints import RateLimitedLogger
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.printable import quoted
 
 _log: Final = logging.getLogger("mcpbus")

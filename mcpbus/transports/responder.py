@@ -34,7 +34,7 @@ from mcpbus.protocol.http.messages import (
 )
 from mcpbus.protocol.http.sse import HEADERS, encode_event
 from mcpbus.protocol.jsonrpc import encode_result
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports import answers

@@ -39,7 +39,7 @@ class ResponseWriter:
         if not batch or not self._rendering.is_whole(batch):
             return False
         with trio.CancelScope() as scope:
-            self._writer.connection = _Connection(
+            self._writer.connection = _ResponseConnection(
                 self._http, scope
             )  # to be given up where too much waits for clients
             await self._http.answer(self._rendering.whole(batch))
@@ -49,7 +49,7 @@ class ResponseWriter:
     async def run(self, limits: Limits) -> None:
         """Write what comes until the stream or the connection ends."""
         async with trio.open_nursery() as nursery:
-            self._writer.connection = _Connection(self._http, nursery.cancel_scope)
+            self._writer.connection = _ResponseConnection(self._http, nursery.cancel_scope)
             nursery.start_soon(watch, self._http, nursery.cancel_scope)
             while await self.step(nursery.cancel_scope, limits):
                 pass
@@ -107,7 +107,7 @@ class ResponseWriter:
         return self._rendering.may_become_array and len(batch) > held and are_replies(batch)
 
 
-class _Connection:
+class _ResponseConnection:
     """The connection of one response, as its stream ends it; a `Cancellable`."""
 
     __slots__ = ("_http", "_scope")

@@ -21,7 +21,7 @@ import trio
 from mcpbus.core.hub import Hub
 from mcpbus.core.limits import DRAIN_SECONDS
 from mcpbus.core.nursery import background
-from mcpbus.protocol.owners import STDIO
+from mcpbus.protocol.principals import STDIO
 from mcpbus.transports.lines import run_channel
 
 _log = logging.getLogger("mcpbus")

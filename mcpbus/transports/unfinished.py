@@ -9,7 +9,7 @@ from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.large import LARGE_BYTES
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 
 LAST_LOOK_SECONDS: Final = 0.1
 """For whoever reads a connection, past the time for what is to come on it: it may be there, and nobody has looked, as when the process was stopped."""

@@ -12,9 +12,9 @@ from collections.abc import Hashable, Sequence
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.errors import invalid_request
-from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, refusal
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
 from mcpbus.transports import answers
 from mcpbus.transports.access import AccessControl

@@ -11,7 +11,10 @@ from mcpbus.client.errors import ClientError, DisconnectedError
 from mcpbus.features.catalogue import Capability, FeatureSet
 from mcpbus.features.completion import Completer
 from mcpbus.features.elsewhere import Kind
-from mcpbus.features.foreign import (
+from mcpbus.features.prompt import RegisteredPrompt
+from mcpbus.features.registry import ItemRegistry
+from mcpbus.features.tool import Tool
+from mcpbus.features.upstream_features import (
     foreign_completer,
     foreign_prompt,
     foreign_resource,
@@ -21,9 +24,6 @@ from mcpbus.features.foreign import (
     unlisted_resources,
     unlisted_tool,
 )
-from mcpbus.features.prompt import RegisteredPrompt
-from mcpbus.features.registry import ItemRegistry
-from mcpbus.features.tool import Tool
 from mcpbus.protocol.errors import ProtocolError, quoted
 from mcpbus.protocol.messages import ListName
 from mcpbus.upstream.errors import UpstreamError, told

@@ -16,11 +16,10 @@ from mcpbus.core.budget import SHORT_BYTES, MemoryAccount, MemoryBudget
 from mcpbus.core.places import FairToken
 from mcpbus.core.session import Session
 from mcpbus.features.elsewhere import Kind
-from mcpbus.protocol.errors import ProtocolError, method_not_found
-from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.enums import LogLevel
+from mcpbus.protocol.errors import ProtocolError, method_not_found, sole_cause
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era
-from mcpbus.protocol.sole_cause import sole_cause
 from mcpbus.upstream.client_lists import ClientLists
 from mcpbus.upstream.errors import OpenTimeoutError, UpstreamError, told
 from mcpbus.upstream.listed import Listed

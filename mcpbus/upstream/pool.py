@@ -20,7 +20,7 @@ import attrs
 import msgspec
 import trio
 
-from mcpbus.client.conversation import INFO
+from mcpbus.client.session import INFO
 from mcpbus.core.places import FairLimiter, FairToken
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.request_context import RequestContext

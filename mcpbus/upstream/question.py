@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from mcpbus.client.declared import check_declared
-from mcpbus.features.asking.questions import Required
+from mcpbus.client.input_requests import check_declared
+from mcpbus.features.input_requests.requests import Required
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import Revision
 
@@ -20,7 +20,7 @@ _CAPABILITIES: Final = {
 
 @attrs.frozen
 class RelayedInputRequest:
-    """A question that goes out as it came, and whose answer goes back as it came; see `mcpbus.features.asking.questions.InputRequest`.
+    """A question that goes out as it came, and whose answer goes back as it came; see `mcpbus.features.input_requests.requests.InputRequest`.
 
     The other server was told what the client declares, and has to ask nothing else. What it asks nevertheless is not passed on.
     """

@@ -14,11 +14,11 @@ from mcpbus.core import notification
 from mcpbus.core.context import Context
 from mcpbus.core.notification import OutboundNotification, Progress
 from mcpbus.core.open_count import ActiveCounter
-from mcpbus.features.asking.errors import InputUnavailableError, cannot_ask
-from mcpbus.features.asking.questions import InputRequest
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import PromptMessage, PromptResult, ToolResult
 from mcpbus.features.errors import ResourceNotFoundError
+from mcpbus.features.input_requests.errors import InputUnavailableError, cannot_ask
+from mcpbus.features.input_requests.requests import InputRequest
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.errors import (
     HEADER_MISMATCH,

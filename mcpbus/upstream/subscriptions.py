@@ -10,7 +10,7 @@ import trio
 
 from mcpbus.client.client import Client
 from mcpbus.client.errors import DisconnectedError
-from mcpbus.client.session_listens import tells
+from mcpbus.client.notifications import tells
 from mcpbus.core.nursery import background
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.uris import UriSet

@@ -15,9 +15,9 @@ import attrs
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.oauth.grant import AuthFlow, check_grant
+from mcpbus.client.oauth.flow import AuthFlow, check_grant
 from mcpbus.client.options import check_command, check_environment, check_fields, check_folder
-from mcpbus.client.process import connect_process
+from mcpbus.client.stdio import connect_process
 from mcpbus.protocol.revisions import named
 
 _stderr_log = logging.getLogger("mcpbus.stderr")

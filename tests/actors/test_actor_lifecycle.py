@@ -1,7 +1,7 @@
 """The life of an actor, walked through its table."""
 
 import pytest
-from mcpbus_actors._lifecycle import TRANSITIONS, LifecycleEvent, LifecycleState
+from mcpbus_actors._states import TRANSITIONS, LifecycleEvent, LifecycleState
 
 
 @pytest.mark.parametrize(

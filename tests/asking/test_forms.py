@@ -11,7 +11,7 @@ import pydantic
 import pytest
 
 from mcpbus.asking import AcceptedElicitation, ChoiceTitles, Elicit, InvalidInputError
-from mcpbus.features.asking.forms import make_form
+from mcpbus.features.input_requests.forms import make_form
 from mcpbus.protocol.revisions import LATEST, REVISIONS
 
 

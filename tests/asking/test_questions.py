@@ -17,7 +17,7 @@ from mcpbus.asking import (
     Root,
     Sample,
 )
-from mcpbus.features.asking.interface import InputRequests
+from mcpbus.features.input_requests.interface import InputRequests
 from mcpbus.protocol.messages import ImageContent, TextContent
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus

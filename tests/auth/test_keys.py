@@ -11,8 +11,8 @@ from joserfc.util import int_to_base64
 from trio.testing import MockClock
 
 from mcpbus.auth import InvalidTokenError, JwtVerifier, VerifierUnavailableError
+from mcpbus.auth.issuer_http import LONGEST_DOCUMENT
 from mcpbus.auth.keys import MOST_KEYS, read_key
-from mcpbus.auth.web import LONGEST_DOCUMENT
 from mcpbus.testing import InMemoryIssuer
 
 GOOD = ["files:read"]

@@ -25,13 +25,13 @@ from mcpbus.auth import (
     VerifiedToken,
     VerifierUnavailableError,
 )
-from mcpbus.auth.line import IssuerQueue
-from mcpbus.auth.remembered import MOST_BYTES, MOST_TOKENS, VerifiedTokenCache
-from mcpbus.auth.verifier import brought_by
+from mcpbus.auth.introspection import IssuerQueue
+from mcpbus.auth.resource_server import MOST_BYTES, MOST_TOKENS, VerifiedTokenCache
+from mcpbus.auth.verifiers import brought_by
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.testing import InMemoryIssuer, open_bus
 
 GOOD = ["files:read"]

@@ -11,7 +11,7 @@ import trio
 
 from mcpbus import ServeOptions
 from mcpbus.auth import VerifierUnavailableError
-from mcpbus.auth.web import LONGEST_DOCUMENT, HttpxIssuerHttp, ask
+from mcpbus.auth.issuer_http import LONGEST_DOCUMENT, HttpxIssuerHttp, ask
 from mcpbus.serving import serve
 from tests.at_home import NO_CLIENT
 

@@ -21,8 +21,8 @@ from mcpbus.core.session_messages import CancelRequest, CloseSession, EndGet, Op
 from mcpbus.core.signals import Abort, Cancel, Ending, FailRequest, InputResponseReceived, Supersede
 from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.jsonrpc import JsonRpcResponse
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore

@@ -11,7 +11,7 @@ from mcpbus.client.errors import DisconnectedError
 from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.core.session import SessionStage
 from mcpbus.core.session_messages import Initialized, Registered
-from mcpbus.protocol.owners import LOCAL
+from mcpbus.protocol.principals import LOCAL
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transports.lines import run_channel

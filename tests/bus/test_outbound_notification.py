@@ -11,7 +11,7 @@ from staging import staged, tool
 from mcpbus.core import notification
 from mcpbus.core.receipt import Ledger
 from mcpbus.core.subscription import stamped
-from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.routes import MessageKind
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -4,7 +4,7 @@ import attrs
 import msgspec
 import pytest
 
-from mcpbus.protocol.owners import LOCAL, Peer, owner_of
+from mcpbus.protocol.principals import LOCAL, Peer, owner_of
 
 HERE = Peer.at("192.0.2.1")
 

@@ -6,7 +6,7 @@ import trio
 from mcpbus import Limits, Server
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.reached_limits import QUIET_SECONDS, LimitMonitor
-from mcpbus.protocol.owners import LOCAL
+from mcpbus.protocol.principals import LOCAL
 from mcpbus.protocol.routes import TransportKind
 from mcpbus.testing import open_bus
 

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcpbus.cli import inspecting, main, questions
-from mcpbus.client import process
+from mcpbus.client import stdio
 
 TESTS = Path(__file__).parents[1]
 WIRE = str(TESTS / "client" / "wire_server.py")
@@ -27,7 +27,7 @@ CHILD = f"stdio:{sys.executable} {WIRE}"
 
 @pytest.fixture(autouse=True)
 def plenty_of_time_to_start(monkeypatch):
-    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+    monkeypatch.setattr(stdio, "_PROBE_SECONDS", 60)
 
 
 @pytest.fixture(scope="module")
@@ -310,7 +310,7 @@ def test_what_was_not_offered_is_not_asked(url):
     ],
 )
 def test_what_cannot_be_is_told_in_a_sentence(arguments, status, told, monkeypatch):
-    monkeypatch.setattr(process, "_END_SECONDS", 0.2)
+    monkeypatch.setattr(stdio, "_END_SECONDS", 0.2)
     out, err = run(*arguments, status=status)
     assert out == ""
     assert told in err

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcpbus.cli import client_files, main
-from mcpbus.client.process import connect_process
+from mcpbus.client.stdio import connect_process
 
 SOURCE = 'from mcpbus import Server\nserver = Server("weather")\nother = Server("other")\n'
 

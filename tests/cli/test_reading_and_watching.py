@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from mcpbus.cli import main
-from mcpbus.client import process
+from mcpbus.client import stdio
 
 SERVER = """
 from mcpbus import Server
@@ -58,7 +58,7 @@ for line in sys.stdin:
 
 @pytest.fixture(autouse=True)
 def plenty_of_time_to_start(monkeypatch):
-    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+    monkeypatch.setattr(stdio, "_PROBE_SECONDS", 60)
 
 
 @pytest.fixture

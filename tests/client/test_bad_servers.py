@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.client import http, http_answers, process
+from mcpbus.client import http, http_responses, stdio
 from mcpbus.client.errors import ClientError, MalformedAnswerError
 from mcpbus.client.http import connect_http
-from mcpbus.client.process import connect_process
+from mcpbus.client.stdio import connect_process
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import REVISIONS, Era
 
@@ -166,7 +166,7 @@ async def test_a_result_without_what_was_asked_for_is_malformed(method):
 
 
 async def test_an_answer_that_is_too_long_is_not_read(monkeypatch):
-    monkeypatch.setattr(http_answers, "MOST_MESSAGE_BYTES", 1000)
+    monkeypatch.setattr(http_responses, "MOST_MESSAGE_BYTES", 1000)
     async with speaking(result({"much": "x" * 1000})) as (url, _):
         assert "more than 1,000 bytes" in await list_tools(url, revision=OLD)
     async with speaking(events("data: " + "x" * 2000)) as (url, _):
@@ -302,7 +302,7 @@ async def test_a_server_that_is_gone_is_not_come_back_to_for_ever():
 
 
 async def test_an_answer_that_takes_its_time_is_read_to_its_end(monkeypatch):
-    monkeypatch.setattr(http_answers, "_LEAVE_SECONDS", -1)
+    monkeypatch.setattr(http_responses, "_LEAVE_SECONDS", -1)
     whole = result({"tools": [{"name": "late"}]})
 
     async def slowly(stream):
@@ -315,7 +315,7 @@ async def test_an_answer_that_takes_its_time_is_read_to_its_end(monkeypatch):
 
 
 async def test_a_stream_that_says_something_before_the_answer_is_read_to_its_end(monkeypatch):
-    monkeypatch.setattr(http_answers, "_LEAVE_SECONDS", -1)
+    monkeypatch.setattr(http_responses, "_LEAVE_SECONDS", -1)
     reply = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"tools": [{"name": "late"}]}})
 
     async def slowly(stream):
@@ -503,9 +503,9 @@ async def test_the_headers_that_are_given_go_with_each_request():
     ],
 )
 async def test_a_child_that_is_no_server_is_told_in_a_sentence(program, told, monkeypatch):
-    monkeypatch.setattr(process, "MOST_MESSAGE_BYTES", 100_000)
-    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
-    monkeypatch.setattr(process, "_END_SECONDS", 0.5)
+    monkeypatch.setattr(stdio, "MOST_MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr(stdio, "_PROBE_SECONDS", 60)
+    monkeypatch.setattr(stdio, "_END_SECONDS", 0.5)
     assert told in await outcome(connect_process([sys.executable, "-c", program]))
 
 
@@ -551,7 +551,7 @@ async def test_whatever_becomes_of_a_program_its_pipes_are_closed(source, monkey
         return started[-1]
 
     monkeypatch.setattr(trio.lowlevel, "open_process", open_process)
-    monkeypatch.setattr(process, "_END_SECONDS", 0.1)
+    monkeypatch.setattr(stdio, "_END_SECONDS", 0.1)
     with trio.move_on_after(1), suppress(ClientError):
         async with connect_process([sys.executable, "-c", source]):
             pass

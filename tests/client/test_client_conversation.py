@@ -15,8 +15,8 @@ from mcpbus import Context, Server
 from mcpbus.asking import Elicit, InputRequired
 from mcpbus.client import client
 from mcpbus.client.errors import ClientError, DisconnectedError
+from mcpbus.client.input_requests import MOST_QUESTIONS
 from mcpbus.client.kept_notifications import KEPT_NOTIFICATIONS
-from mcpbus.client.server_questions import MOST_QUESTIONS
 from mcpbus.client.wire import encode_message
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import ErrorObject, JsonRpcResponse, Undecodable

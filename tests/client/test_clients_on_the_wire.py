@@ -17,7 +17,7 @@ import pytest
 import trio
 from wire_server import make_server
 
-from mcpbus.client import ClientError, connect_http, connect_process, http_library, process
+from mcpbus.client import ClientError, connect_http, connect_process, http_library, stdio
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import REVISIONS, Era
 
@@ -29,7 +29,7 @@ SDK = [sys.executable, "-W", "ignore", str(HERE / "sdk_server.py")]
 
 @pytest.fixture(autouse=True)
 def plenty_of_time_to_start(monkeypatch):
-    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+    monkeypatch.setattr(stdio, "_PROBE_SECONDS", 60)
 
 
 @asynccontextmanager

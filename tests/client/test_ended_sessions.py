@@ -10,7 +10,7 @@ from test_bad_servers import HELLO, TAKEN, answer, events, outcome, result, spea
 from trio.testing import wait_all_tasks_blocked
 from wire_server import make_server
 
-from mcpbus.client import http_answers, http_connection
+from mcpbus.client import http_connection, http_responses
 from mcpbus.client.errors import DisconnectedError, SessionLostError, StatusError
 from mcpbus.client.http import connect_http
 from mcpbus.protocol.errors import ProtocolError
@@ -128,13 +128,13 @@ async def test_any_other_404_is_the_end_of_the_session(said):
 
 
 async def test_a_404_that_is_too_long_is_the_end_of_the_session(monkeypatch):
-    monkeypatch.setattr(http_answers, "MOST_MESSAGE_BYTES", 1000)
+    monkeypatch.setattr(http_responses, "MOST_MESSAGE_BYTES", 1000)
     async with connected(not_found(message="x" * 1000), AGAIN, TAKEN, TOOLS) as (client, _):
         assert await client.list_tools() == [{"name": "late"}]
 
 
 async def test_a_404_whose_body_does_not_come_is_the_end_of_the_session(monkeypatch):
-    monkeypatch.setattr(http_answers, "_ERROR_SECONDS", 0.01)
+    monkeypatch.setattr(http_responses, "_ERROR_SECONDS", 0.01)
 
     async def stalled(stream):
         await stream.send_all(not_found(content_length=1000))
@@ -262,7 +262,7 @@ async def test_a_call_that_failed_with_its_server_is_not_repeated_and_the_sessio
 
 
 async def test_a_server_that_opens_no_new_session_in_time_fails_what_waits_for_it(monkeypatch):
-    monkeypatch.setattr("mcpbus.client.http_session.OPEN_SECONDS", 0.05)
+    monkeypatch.setattr("mcpbus.client.session_id.OPEN_SECONDS", 0.05)
     async with connected(GONE, never) as (client, _):
         with pytest.raises(DisconnectedError, match="opens no new one: it did not answer within"):
             await client.list_tools()

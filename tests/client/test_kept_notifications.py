@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from test_client_ends import walled
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.client import kept_notifications, pending, server_questions
+from mcpbus.client import input_requests, kept_notifications, pending
 from mcpbus.client.errors import DisconnectedError, MalformedAnswerError
 from mcpbus.client.kept_notifications import KEPT_BYTES, KEPT_NOTIFICATIONS, KeptNotifications
 from mcpbus.client.pending import ChangeSubscription
@@ -163,7 +163,7 @@ async def test_a_notification_whose_values_would_take_too_much_memory_is_not_dec
     monkeypatch, autojump_clock
 ):
     async with walled() as wall:
-        monkeypatch.setattr("mcpbus.client.conversation._params", None)
+        monkeypatch.setattr("mcpbus.client.session._params", None)
         with pytest.raises(Undecodable, match="a notification takes more than 67,108,864 bytes of memory"):
             wall.client.receive(b'{"jsonrpc": "2.0", "method": "a", "params": %s}' % heavy())
 
@@ -182,7 +182,7 @@ async def test_the_data_of_an_error_whose_values_would_take_too_much_memory_is_n
 
 
 async def test_questions_that_wait_for_their_answers_are_bounded_in_bytes(monkeypatch, autojump_clock):
-    monkeypatch.setattr(server_questions, "MOST_QUESTION_BYTES", 10_000)
+    monkeypatch.setattr(input_requests, "MOST_QUESTION_BYTES", 10_000)
     asked, answer = [], trio.Event()
 
     async def on_input_request(_method, params):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mcpbus.client.mirroring import MirroredTools
+from mcpbus.client.http_connection import MirroredTools
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.revisions import LATEST
 

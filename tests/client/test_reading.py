@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.client import process
+from mcpbus.client import stdio
 from mcpbus.client.errors import DisconnectedError
-from mcpbus.client.http_answers import read_body, read_messages
+from mcpbus.client.http_responses import read_body, read_messages
 from mcpbus.client.pending import PendingRequest
-from mcpbus.client.process import connect_process
 from mcpbus.client.reading import LONG_BYTES, Reading, Readings
-from mcpbus.client.stream_place import StreamPosition
+from mcpbus.client.stdio import connect_process
+from mcpbus.client.stream_position import StreamPosition
 from mcpbus.client.yielding import LONG_WORK_BYTES, long_work
 from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.reached_limits import LimitMonitor
@@ -112,7 +112,7 @@ async def test_a_result_that_waits_is_given_up(budget, readings):
 
 def test_a_long_line_and_a_long_result_do_not_wait_for_the_garbage_collector(readings):
     """Each has a count that refers back to it: a few dozen of them would take hundreds of megabytes."""
-    line = process._LineBuffer(readings)
+    line = stdio._LineBuffer(readings)
     line.add(b"x" * LONG_BYTES)
     line.end()
     pending = PendingRequest(readings=readings)

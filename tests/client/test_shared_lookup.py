@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.client.shared_lookup import SingleFlight
+from mcpbus.client.client import SingleFlight
 
 
 class Slow:

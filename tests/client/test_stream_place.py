@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.client.stream_place import StreamPosition
+from mcpbus.client.stream_position import StreamPosition
 from mcpbus.protocol.http.sse import SseEvent
 
 

@@ -103,7 +103,7 @@ time.sleep(600)
 async def test_calls_that_are_given_up_leave_nothing_for_a_program_that_does_not_read(monkeypatch):
     """But for the message that is being written: a part of it is in the program's pipe already."""
     waiting = []
-    monkeypatch.setattr("mcpbus.client.process._END_SECONDS", 0.1)
+    monkeypatch.setattr("mcpbus.client.stdio._END_SECONDS", 0.1)
     with trio.fail_after(60):
         async with connect_process([sys.executable, "-c", DEAF], revision=OLD) as client:
             client.count_waiting(waiting.append)
@@ -120,7 +120,7 @@ async def test_calls_that_are_given_up_leave_nothing_for_a_program_that_does_not
 
 
 async def test_more_than_may_wait_is_refused(monkeypatch):
-    monkeypatch.setattr("mcpbus.client.process._END_SECONDS", 0.1)
+    monkeypatch.setattr("mcpbus.client.stdio._END_SECONDS", 0.1)
     monkeypatch.setattr("mcpbus.client.outgoing.MOST_WAITING_BYTES", 1_000_000)
     refusals = []
 
@@ -153,7 +153,7 @@ LONG = b'{"jsonrpc":"2.0","id":ID,"result":{"x":"%s"}}' % (b"y" * 60_000)
 
 @pytest.mark.parametrize("answer", [LONG, LONG.replace(b'"id":ID,', b"").replace(b"}}", b'},"id":ID}')])
 async def test_an_answer_that_is_too_long_fails_its_call_alone(answer, monkeypatch, caplog):
-    monkeypatch.setattr("mcpbus.client.process.MOST_MESSAGE_BYTES", 50_000)
+    monkeypatch.setattr("mcpbus.client.stdio.MOST_MESSAGE_BYTES", 50_000)
     async with answering(answer) as client:
         with pytest.raises(MalformedAnswerError, match="more than 50,000 bytes"):
             await client.request("tools/list")

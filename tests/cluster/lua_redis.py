@@ -5,7 +5,7 @@ import functools
 import trio
 from lupa import lua51
 
-from mcpbus.core.stores.redis_commands import RedisRefusalError
+from mcpbus.core.stores.redis.commands import RedisRefusalError
 
 
 class LuaRedis:

@@ -11,7 +11,7 @@ from mcpbus import Limits, UnauthorizedError
 from mcpbus.cluster import node
 from mcpbus.cluster.directory import SessionClaim, StoredHeldMessage, StoredSession
 from mcpbus.cluster.messages import encode
-from mcpbus.cluster.records import decode_record
+from mcpbus.cluster.session_records import decode_record
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 INITIALIZE = {

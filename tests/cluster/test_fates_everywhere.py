@@ -10,9 +10,8 @@ from test_forwarding import make
 from test_missed_changes import listen
 
 from mcpbus import DELIVERED, Fate
-from mcpbus.cluster import remote_sessions, told_changes
-from mcpbus.cluster.frames import FrameKind
-from mcpbus.cluster.messages import Fates, encode
+from mcpbus.cluster import change_fates, session_sender
+from mcpbus.cluster.messages import Fates, FrameKind, encode
 from mcpbus.core.receipt import LOST
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
@@ -74,7 +73,7 @@ async def test_where_nobody_asks_any_more_nothing_waits(gone, autojump_clock):
         there = buses[1].node
 
         def waiting():
-            return [task for task in there._work.child_tasks if told_changes.__name__ in task.name]
+            return [task for task in there._work.child_tasks if change_fates.__name__ in task.name]
 
         async with trio.open_nursery() as nursery:
             await ask_soon(nursery, broadcast, [])
@@ -147,7 +146,7 @@ async def test_so_does_one_that_could_not_be_told(autojump_clock):
 
 
 async def test_and_one_that_has_forgotten_it(autojump_clock, monkeypatch):
-    monkeypatch.setattr(told_changes, "_MOST_KEPT", 4)
+    monkeypatch.setattr(change_fates, "_MOST_KEPT", 4)
     async with open_buses(make) as (buses, probes):
         await listen(probes[1])
         broadcasts = [buses[0].resource_updated(URI) for _ in range(3)]
@@ -181,8 +180,8 @@ async def test_one_that_cannot_be_reached_any_more_is_given_up_in_time(autojump_
 @pytest.mark.parametrize("seed", range(2))
 async def test_the_books_of_all_balance_together(seed, autojump_clock, monkeypatch):
     chance, directory, told = random.Random(seed), MemoryDirectory(), []
-    describe = remote_sessions.encode_fate
-    monkeypatch.setattr(remote_sessions, "encode_fate", lambda fate: told.append(fate) or describe(fate))
+    describe = session_sender.encode_fate
+    monkeypatch.setattr(session_sender, "encode_fate", lambda fate: told.append(fate) or describe(fate))
     async with open_buses(make, 3, directory=directory) as (buses, probes):
         sessions = [await subscribe(probe) for probe in probes for _ in range(2)]
         for _ in range(40):

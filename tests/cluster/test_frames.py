@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.cluster import frames
-from mcpbus.cluster.frames import FrameError, FrameKind, FrameReader, encode_frames
+from mcpbus.cluster import messages as frames
+from mcpbus.cluster.messages import FrameError, FrameKind, FrameReader, encode_frames
 
 MESSAGES = st.lists(
     st.tuples(

@@ -11,9 +11,9 @@ from test_held import SAID, held, said, say
 from test_taken_over import take_over, unanswered
 
 from mcpbus import Limits
-from mcpbus.cluster import hand_over
-from mcpbus.cluster.front import ClusterEndpoint
-from mcpbus.cluster.hand_over import SessionHandoffs
+from mcpbus.cluster import takeover
+from mcpbus.cluster.cluster_endpoint import ClusterEndpoint
+from mcpbus.cluster.takeover import SessionHandoffs
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, Fate, Location
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import RequestHead
@@ -537,7 +537,7 @@ async def test_who_says_that_it_is_initialized_as_its_session_leaves_has_said_so
 
 
 async def test_each_idle_session_leaves_once_however_many_there_are(autojump_clock, monkeypatch):
-    monkeypatch.setattr(hand_over, "_AT_ONCE", 2)
+    monkeypatch.setattr(takeover, "_AT_ONCE", 2)
     left, leave = [], SessionHandoffs._leave
 
     def note(self, session):

@@ -8,8 +8,8 @@ from several import at, open_buses, quiet
 from test_forwarding import text
 
 from mcpbus import Context, Limits, Server
-from mcpbus.cluster.frames import FrameKind
-from mcpbus.cluster.quiet_requests import KeepAliveQueue
+from mcpbus.cluster.link import KeepAliveQueue
+from mcpbus.cluster.messages import FrameKind
 from mcpbus.core import pace
 from mcpbus.core.request import RequestActor
 from mcpbus.protocol.routes import Reason

@@ -11,11 +11,9 @@ import trio.testing
 from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
-from mcpbus.cluster import greeting, link, links, node
-from mcpbus.cluster.frames import FrameError, FrameKind, FrameReader, encode_frames
-from mcpbus.cluster.greeting import LinkReader, greet
-from mcpbus.cluster.messages import Hello, encode
-from mcpbus.cluster.quick_stream import NonblockingStream
+from mcpbus.cluster import link, link_handshake, link_pool, node
+from mcpbus.cluster.link_handshake import LinkReader, NonblockingStream, greet
+from mcpbus.cluster.messages import FrameError, FrameKind, FrameReader, Hello, encode, encode_frames
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 NO_UTF8 = b"\x92\xa1\xff\xc4\x01n"
@@ -44,7 +42,7 @@ async def test_both_ends_of_a_link_know_who_is_at_the_other(autojump_clock):
     assert await both_greet() == ["there", "here"]
 
 
-MANY = [b"%d" % number for number in range(greeting.MOST_KEYS)]
+MANY = [b"%d" % number for number in range(link_handshake.MOST_KEYS)]
 
 
 @pytest.mark.parametrize("keys", [([b"k", b"l"], [b"l", b"m"]), ([b"l"], [b"k", b"l"]), (MANY, [MANY[-1]])])
@@ -142,7 +140,7 @@ async def test_a_stranger_cannot_make_anything_be_kept_before_it_has_proved_itse
 async def test_a_greeting_has_no_long_message(kind, autojump_clock):
     ours, theirs = trio.testing.memory_stream_pair()
     if kind is FrameKind.PROOF:
-        hello = encode(Hello("here", b"n" * 16, [*greeting._name_keys([b"k"])]))
+        hello = encode(Hello("here", b"n" * 16, [*link_handshake._name_keys([b"k"])]))
         await theirs.send_all(encode_frames(FrameKind.HELLO, 0, hello))
     await theirs.send_all(encode_frames(kind, 0, b"x" * 5_000))
     with pytest.raises(FrameError, match="a frame of 5000 bytes is too long"):
@@ -212,7 +210,7 @@ async def test_a_connection_that_is_closed_as_something_comes_is_closed(monkeypa
 async def test_strangers_are_few_at_once(autojump_clock):
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, _):
-        streams = [await directory.dial(buses[0].node.home) for _ in range(links._MOST_STRANGERS)]
+        streams = [await directory.dial(buses[0].node.home) for _ in range(link_pool._MOST_STRANGERS)]
         await quiet(buses)
         more = await directory.dial(buses[0].node.home)
         with trio.fail_after(1):

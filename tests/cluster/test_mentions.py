@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.cluster.mentions import has_no_target
+from mcpbus.cluster.affinity import has_no_target
 from mcpbus.protocol.http.headers import Headers
 
 VERSION = (b"mcp-protocol-version", b"2026-07-28")

@@ -7,11 +7,10 @@ import trio
 from several import open_buses, quiet
 from test_forwarding import make
 
-from mcpbus.cluster import links, node
-from mcpbus.cluster.frames import FrameKind
-from mcpbus.cluster.links import _Dial
-from mcpbus.cluster.messages import Fates, encode
-from mcpbus.cluster.told_changes import _Question
+from mcpbus.cluster import link_pool, node
+from mcpbus.cluster.change_fates import _Question
+from mcpbus.cluster.link_pool import _Dial
+from mcpbus.cluster.messages import Fates, FrameKind, encode
 from mcpbus.testing import MemoryDirectory, open_bus, open_probe
 
 URI = "res://one"
@@ -93,7 +92,7 @@ async def test_none_is_missed_that_is_said_before_the_link_is_there_at_both_ends
     async with open_buses(make, directory=directory) as (buses, probes):
         speaker, hearer = buses[speaks], buses[1 - speaks]
         stream = await listen(probes[1 - speaks])
-        greet = links.greet
+        greet = link_pool.greet
 
         async def greet_later(stream, incoming, keys, home, dialled):
             there = await greet(stream, incoming, keys, home, dialled)
@@ -101,7 +100,7 @@ async def test_none_is_missed_that_is_said_before_the_link_is_there_at_both_ends
                 await greeted.wait()
             return there
 
-        monkeypatch.setattr(links, "greet", greet_later)
+        monkeypatch.setattr(link_pool, "greet", greet_later)
         await directory.cut()
         await quiet(buses)
         buses[0].node.start(buses[0].node._try_to_reach, buses[1].node.home)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcpbus.cluster.names import SignedIds, new_home
+from mcpbus.cluster.signed_ids import SignedIds, new_home
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 

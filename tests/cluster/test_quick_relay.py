@@ -6,12 +6,11 @@ import pytest
 from several import at, kill, open_buses, quiet
 from test_forwarding import call, make, text
 
-from mcpbus.cluster import quick_relay
-from mcpbus.cluster.frames import FrameKind
-from mcpbus.cluster.front import ClusterEndpoint
+from mcpbus.cluster import inline_forward
+from mcpbus.cluster.cluster_endpoint import ClusterEndpoint
+from mcpbus.cluster.inline_forward import InlineForward
 from mcpbus.cluster.link import Link
-from mcpbus.cluster.messages import decode_answered
-from mcpbus.cluster.quick_relay import InlineForward
+from mcpbus.cluster.messages import FrameKind, decode_answered
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory, open_probe
 from mcpbus.testing.over_http1 import StrictApp
@@ -150,7 +149,7 @@ async def test_an_answer_that_http_cannot_say_is_lost(far, monkeypatch, autojump
         said.headers.append((b"x-note", b"a line\r\nand another one"))
         return said
 
-    monkeypatch.setattr(quick_relay, "decode_answered", say_what_nobody_can)
+    monkeypatch.setattr(inline_forward, "decode_answered", say_what_nobody_can)
     monkeypatch.setattr(StrictApp, "report", lambda *failure: reported.append(failure))
     reported = []
     buses, session, _ = far

@@ -22,8 +22,8 @@ from mcpbus.cluster.redis_directory import RedisDirectory
 from mcpbus.cluster.redis_scripts import LEASE
 from mcpbus.cluster.tcp import HostPort
 from mcpbus.core.lease import Lease, elapsed
-from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError
-from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.core.stores.redis.commands import RedisDownError, RedisRefusalError
+from mcpbus.core.stores.redis.connection import RedisConnection
 from mcpbus.serving import ServingError
 from mcpbus.testing import open_bus, open_probe
 from tests.engines import engine
@@ -378,7 +378,7 @@ class Replicas:
 @pytest.fixture
 def _patient(patient_redis, monkeypatch):
     """Have replicas wait for their Redis, which is there, as long as any machine takes."""
-    monkeypatch.setattr("mcpbus.cluster.records.DIRECTORY_SECONDS", PATIENCE)
+    monkeypatch.setattr("mcpbus.cluster.session_records.DIRECTORY_SECONDS", PATIENCE)
 
 
 @pytest.fixture
@@ -587,7 +587,7 @@ async def test_a_redis_that_takes_no_writes_is_one_that_is_down(refuse, take, sa
 )
 async def test_who_cannot_join_says_why_in_one_line(redis, said, monkeypatch):
     # It is told at the first failure and not at the end of a time, within which a busy machine may not have come to any.
-    monkeypatch.setattr("mcpbus.core.stores.redis_upkeep._is_final", lambda _error: True)
+    monkeypatch.setattr("mcpbus.core.stores.redis.reconnect._is_final", lambda _error: True)
     monkeypatch.setattr("mcpbus.cluster.redis._START_SECONDS", PATIENCE)
     server = Server("alone")
     with pytest.raises(ServingError, match=said) as raised:

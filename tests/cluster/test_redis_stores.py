@@ -15,7 +15,7 @@ from mcpbus.tasks import RedisTaskStore
 
 
 async def test_what_a_replica_had_another_one_finds(shared_engine, nursery, patient_redis, monkeypatch):
-    monkeypatch.setattr("mcpbus.cluster.records.DIRECTORY_SECONDS", PATIENCE)
+    monkeypatch.setattr("mcpbus.cluster.session_records.DIRECTORY_SECONDS", PATIENCE)
     monkeypatch.setattr("mcpbus.cluster.redis_directory._KEY_WAIT", 0.0)
     namespace, url = secrets.token_hex(4), shared_engine.url
     stores = []

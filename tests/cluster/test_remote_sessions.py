@@ -11,10 +11,9 @@ from test_forwarding import UPDATED, call, make, text
 from test_held import SAID, said
 
 from mcpbus import Limits, RemoteSession, UnauthorizedError
-from mcpbus.cluster.courier import OrderedSessionSender, decode_fate, encode_fate, say
 from mcpbus.cluster.directory import SessionClaim, StoredSession, released_home
-from mcpbus.cluster.frames import FrameKind
-from mcpbus.cluster.messages import SendFate, decode_tell, encode
+from mcpbus.cluster.messages import FrameKind, SendFate, decode_tell, encode
+from mcpbus.cluster.session_sender import OrderedSessionSender, decode_fate, encode_fate, say
 from mcpbus.core.notification import custom
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Location
@@ -531,7 +530,7 @@ async def test_what_is_taken_to_be_said_is_said_though_memory_gives_out_meanwhil
             others.hold_now(1_100)  # as a stream does that is counted from then on
             say(session, told, receipt)
 
-        monkeypatch.setattr("mcpbus.cluster.courier.say", say_in_want)
+        monkeypatch.setattr("mcpbus.cluster.session_sender.say", say_in_want)
         notices = [
             custom(bus.ledger, MessageKind.SESSION_CUSTOM, SAID, {"number": number}) for number in range(3)
         ]

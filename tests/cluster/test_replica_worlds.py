@@ -16,7 +16,7 @@ from replica_world import LEASE, World
 from mcpbus.cluster import redis_scripts as scripts
 from mcpbus.cluster.redis_directory import RedisDirectory
 from mcpbus.core.lease import Lease
-from mcpbus.core.stores.redis_commands import Script
+from mcpbus.core.stores.redis.commands import Script
 
 WORLDS = int(os.environ.get("REPLICA_WORLDS", "8"))
 

@@ -9,7 +9,7 @@ from several import open_buses, quiet
 from mcpbus import DELIVERED, Limits, ServeOptions, Server
 from mcpbus.core.limits import SLICE_BYTES
 from mcpbus.core.receipt import LOST
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import HttpServer

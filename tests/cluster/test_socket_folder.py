@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from mcpbus.cluster.directory import FencedError, SessionClaim, StoredHeldMessage, StoredSession
-from mcpbus.cluster.socket_folder import FolderDirectory
+from mcpbus.cluster.folder_directory import FolderDirectory
 from mcpbus.core.lease import Lease
 from mcpbus.testing import MemoryDirectory
 

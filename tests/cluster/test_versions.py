@@ -10,15 +10,15 @@ from test_forwarding import CHANGED, call, make, text
 from test_held import SAID, said, say
 from test_remote_sessions import UNREACHABLE
 
-from mcpbus.cluster import frames, greeting, messages
-from mcpbus.cluster.frames import FrameKind, OtherVersionError
-from mcpbus.cluster.greeting import LinkReader, greet
-from mcpbus.cluster.messages import encode
-from mcpbus.cluster.records import SessionRecord, decode_record
+from mcpbus.cluster import link_handshake, messages
+from mcpbus.cluster import messages as frames
+from mcpbus.cluster.link_handshake import LinkReader, greet
+from mcpbus.cluster.messages import FrameKind, OtherVersionError, encode
+from mcpbus.cluster.session_records import SessionRecord, decode_record
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.notification import ChangeEvent
 from mcpbus.core.receipt import DELIVERED
-from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.routes import MessageKind as Said
 from mcpbus.testing import MemoryDirectory
 
@@ -176,7 +176,7 @@ async def test_a_newer_process_that_says_more_of_itself_is_understood(autojump_c
     async def one(end, home, dialled):
         met.append(await greet(end, LinkReader(end), [b"key"], home, dialled))
 
-    monkeypatch.setattr(greeting, "Hello", lambda *said: next(made)(*said))  # noqa: PLW0108 - one after the other
+    monkeypatch.setattr(link_handshake, "Hello", lambda *said: next(made)(*said))  # noqa: PLW0108 - one after the other
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one, ends[0], "here", "there")
         nursery.start_soon(one, ends[1], "there", None)
@@ -198,7 +198,7 @@ async def test_sessions_of_another_version_are_refused_at_once_and_not_unknown(
     directory = MemoryDirectory()
     async with open_buses(make, directory=directory) as (buses, probes):
         session = at(await probes[0].initialize(), probes[1])
-        monkeypatch.setattr(greeting, "VERSION", NEWER)
+        monkeypatch.setattr(link_handshake, "VERSION", NEWER)
         dial = directory.dial
 
         async def dial_another_version(home):
@@ -216,7 +216,7 @@ async def test_sessions_of_another_version_are_refused_at_once_and_not_unknown(
         assert "another version" in refused.messages[0]["error"]["message"]
         assert trio.current_time() == begun
         assert f"speaks version 1 over links, and this one {NEWER}" in caplog.text
-        monkeypatch.setattr(greeting, "VERSION", messages.VERSION)
+        monkeypatch.setattr(link_handshake, "VERSION", messages.VERSION)
         directory.dial = dial
         await quiet(buses)
         assert (await session.request("ping").ended()).status == 200

@@ -7,7 +7,7 @@ import trio.testing
 
 from mcpbus.cluster.redis_directory import RedisDirectory
 from mcpbus.cluster.tcp import HostPort
-from mcpbus.core.stores.redis_commands import RedisDownError
+from mcpbus.core.stores.redis.commands import RedisDownError
 
 HERE = ContextVar("HERE")
 """Which replica dials."""

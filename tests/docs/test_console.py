@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from doc_blocks import DOCUMENTS, ROOT, fenced
 
 from mcpbus.cli import main
-from mcpbus.client import process
+from mcpbus.client import stdio
 
 URL = "http://127.0.0.1:8000/mcp"
 BLOCKS = [block for document in DOCUMENTS for block in fenced(document, "console")]
@@ -42,7 +42,7 @@ def test_a_command_prints_what_is_shown(block, folder, request, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "weather", raising=False)
-    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+    monkeypatch.setattr(stdio, "_PROBE_SECONDS", 60)
     command, shown = block.text.split("\n", 1)
     if URL in command:
         command = command.replace(URL, request.getfixturevalue("url"))

@@ -9,7 +9,7 @@ from chaos_books import Recorder
 
 from mcpbus import Context, ServeOptions, Server
 from mcpbus.cluster import RedisReplicas
-from mcpbus.cluster.courier import OrderedSessionSender
+from mcpbus.cluster.session_sender import OrderedSessionSender
 from mcpbus.core import services
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.receipt import Ledger

@@ -15,7 +15,7 @@ from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.catalogue import FeatureSet
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import ModernClaim, read_routing
-from mcpbus.protocol.owners import IN_PROCESS
+from mcpbus.protocol.principals import IN_PROCESS
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era, Revision
 from mcpbus.protocol.routes import TransportKind
 from mcpbus.server import Server

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.features.parts import encode_parts
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.content import encode_parts
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.json_faults import with_place
 from mcpbus.protocol.messages import (
     AudioContent,
@@ -129,24 +129,24 @@ def outcome(encode, value):
 def encode_typed(value):
     """Encode a value as msgspec does, and tell the place of what it refuses."""
     try:
-        return jsontypes.encode_typed(value)
+        return python_types.encode_typed(value)
     except TypeError as error:
-        raise with_place(error, value, jsontypes.encode_typed) from None
+        raise with_place(error, value, python_types.encode_typed) from None
 
 
 @given(TEXT)
 def test_text_is_the_same_to_the_letter(text):
-    assert outcome(jsontypes.encode, text) == outcome(encode_typed, text)
+    assert outcome(python_types.encode, text) == outcome(encode_typed, text)
 
 
 def test_each_character_is_the_same():
     text = "".join(chr(code) for code in range(0x11_0000) if not 0xD800 <= code < 0xE000)
-    assert jsontypes.encode(text) == jsontypes.encode_typed(text)
+    assert python_types.encode(text) == python_types.encode_typed(text)
 
 
 @given(PLAIN)
 def test_plain_data_is_the_same(value):
-    found, expected = outcome(jsontypes.encode, value), outcome(encode_typed, value)
+    found, expected = outcome(python_types.encode, value), outcome(encode_typed, value)
     if isinstance(expected, bytes):  # a large number may be 1e+30 to one, and 1e30 to the other
         found, expected = msgspec.json.decode(found), msgspec.json.decode(expected)
     assert found == expected
@@ -155,7 +155,7 @@ def test_plain_data_is_the_same(value):
 @pytest.mark.parametrize("value", OTHERS, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("inside", [lambda v: v, lambda v: [v], lambda v: {"k": ["first", v]}])
 def test_what_is_more_than_plain_data_is_left_to_msgspec(value, inside):
-    assert outcome(jsontypes.encode, inside(value)) == outcome(encode_typed, inside(value))
+    assert outcome(python_types.encode, inside(value)) == outcome(encode_typed, inside(value))
 
 
 @pytest.mark.parametrize(
@@ -166,16 +166,16 @@ def test_what_is_more_than_plain_data_is_left_to_msgspec(value, inside):
     ],
 )
 def test_two_keys_that_are_the_same_to_json_are_refused(value, fault):
-    assert outcome(jsontypes.encode, value) == (TypeError, fault)
+    assert outcome(python_types.encode, value) == (TypeError, fault)
 
 
 @pytest.mark.parametrize("value", [{1: "a", 2: "b", "3": "c"}, {"a": [{1: 1e22, "b": None}, {1: "é"}]}])
 def test_keys_that_are_no_texts_are_written_as_such(value):
-    assert outcome(jsontypes.encode, value) == outcome(encode_typed, value)
+    assert outcome(python_types.encode, value) == outcome(encode_typed, value)
 
 
 @pytest.mark.parametrize("make", PIECES)
 @pytest.mark.parametrize("text", ["short", "lo\ng" * 5_000, "löng" * 5_000, "\ud800" * 5_000])
 def test_a_piece_of_content_is_the_same_however_long(make, text):
     pieces = [make(text), make("another")]
-    assert outcome(encode_parts, pieces) == outcome(jsontypes.encode_typed, pieces)
+    assert outcome(encode_parts, pieces) == outcome(python_types.encode_typed, pieces)

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from mcpbus.features.errors import RegistrationError
-from mcpbus.features.foreign import (
+from mcpbus.features.upstream_features import (
     ForeignTemplate,
     foreign_prompt,
     foreign_resource,

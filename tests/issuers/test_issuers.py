@@ -8,7 +8,7 @@ import trio
 from signing_in import TOLERATED, Browser, Storage, make_server, said, signed_in, take_port
 
 from mcpbus.auth import IntrospectionVerifier, JwtVerifier, ResourceServer
-from mcpbus.auth.web import HttpxIssuerHttp
+from mcpbus.auth.issuer_http import HttpxIssuerHttp
 from mcpbus.testing import open_bus, open_probe
 
 pytestmark = pytest.mark.xdist_group("issuers")  # they are started once

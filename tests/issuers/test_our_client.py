@@ -10,7 +10,7 @@ from signing_in import make_server, take_port
 
 from mcpbus import Proxy
 from mcpbus.auth import IntrospectionVerifier, JwtVerifier, ResourceServer
-from mcpbus.auth.web import HttpxIssuerHttp
+from mcpbus.auth.issuer_http import HttpxIssuerHttp
 from mcpbus.client import (
     ClientCredentials,
     LoginError,
@@ -20,8 +20,8 @@ from mcpbus.client import (
     OAuth,
     connect_http,
 )
-from mcpbus.client.oauth.by_hand import LoggedOut, log_in, log_out
 from mcpbus.client.oauth.login import decode_login
+from mcpbus.client.oauth.login_commands import LoggedOut, log_in, log_out
 from mcpbus.testing import open_client
 
 pytestmark = [

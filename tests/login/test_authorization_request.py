@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.client.oauth import authorization
-from mcpbus.client.oauth.authorization import belongs, code_challenge, make_request, validate_redirect
+from mcpbus.client.oauth import redirect
+from mcpbus.client.oauth.discovery import AuthorizationServer
 from mcpbus.client.oauth.errors import LoginError, LoginRefusedError, MetadataError
 from mcpbus.client.oauth.login import KnownClient
-from mcpbus.client.oauth.metadata import AuthorizationServer
+from mcpbus.client.oauth.redirect import belongs, code_challenge, make_request, validate_redirect
 
 ID = "https://id.example"
 BACK = "http://127.0.0.1:8123/callback"
@@ -145,7 +145,7 @@ def test_states_are_compared_in_the_same_time_whatever_they_are(monkeypatch):
         compared.append((one, two))
         return one == two
 
-    monkeypatch.setattr(authorization.hmac, "compare_digest", compare)
+    monkeypatch.setattr(redirect.hmac, "compare_digest", compare)
     made = request()
     assert belongs(f"state={made.state}", made)
     assert compared == [(made.state.encode(), made.state.encode())]

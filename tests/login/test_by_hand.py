@@ -6,7 +6,7 @@ from internet import answer
 from login_world import META, call
 
 from mcpbus.client import FileTokenStorage, LoginError, LoginRefusedError, MemoryTokenStorage, StatusError
-from mcpbus.client.oauth.by_hand import LoggedOut, log_in, log_out
+from mcpbus.client.oauth.login_commands import LoggedOut, log_in, log_out
 
 ISSUER = "https://id.example"
 

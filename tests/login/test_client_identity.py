@@ -5,7 +5,7 @@ import base64
 import attrs
 import pytest
 
-from mcpbus.client.oauth.clients import (
+from mcpbus.client.oauth.client_registration import (
     ClientIdentity,
     authenticated,
     can_reuse_registration,
@@ -14,9 +14,9 @@ from mcpbus.client.oauth.clients import (
     registration,
     validate_registration,
 )
+from mcpbus.client.oauth.discovery import AuthorizationServer
 from mcpbus.client.oauth.errors import LoginError, LoginNeededError, LoginRefusedError
 from mcpbus.client.oauth.login import DOCUMENT, GIVEN, REGISTERED, KnownClient, Login
-from mcpbus.client.oauth.metadata import AuthorizationServer
 
 ID = "https://id.example"
 OTHER = "https://other.example"

@@ -14,11 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from internet import Body, Internet, answer
 
 from mcpbus.client import http_library
-from mcpbus.client.oauth import http_web
+from mcpbus.client.oauth import http
 from mcpbus.client.oauth.errors import IssuerUnavailableError, MetadataError
-from mcpbus.client.oauth.http_web import OAuthHttpClient
-from mcpbus.client.oauth.nearness import NetworkZone
-from mcpbus.client.oauth.web import OAuthResponse
+from mcpbus.client.oauth.http import NetworkZone, OAuthHttpClient, OAuthResponse
 
 FAR = NetworkZone.ANYWHERE
 
@@ -190,7 +188,7 @@ class Here(trio.abc.HostnameResolver):
 
 
 async def test_who_is_asked_at_an_address_shows_the_certificate_of_the_host(certificate, monkeypatch):
-    monkeypatch.setattr(http_web, "_is_near", lambda address, reach: False)
+    monkeypatch.setattr(http, "_is_near", lambda address, reach: False)
     monkeypatch.setattr(
         http_library, "_certificates", cache(lambda: ssl.create_default_context(cafile=certificate))
     )

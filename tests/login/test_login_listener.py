@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 import trio
 
-from mcpbus.client.oauth import listener as module
+from mcpbus.client.oauth import redirect as module
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.oauth.listener import RedirectResult, open_listener
+from mcpbus.client.oauth.redirect import RedirectResult, open_listener
 
 GOOD = "c0de=1"
 

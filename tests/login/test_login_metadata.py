@@ -2,8 +2,7 @@
 
 import pytest
 
-from mcpbus.client.oauth.errors import MetadataError
-from mcpbus.client.oauth.metadata import (
+from mcpbus.client.oauth.discovery import (
     AuthorizationServer,
     ProtectedResource,
     choose_issuer,
@@ -15,6 +14,7 @@ from mcpbus.client.oauth.metadata import (
     validate_issuer,
     validate_resource,
 )
+from mcpbus.client.oauth.errors import MetadataError
 
 URL = "https://mcp.example/tools/mcp"
 PLACE = "https://mcp.example/.well-known/oauth-protected-resource/tools/mcp"

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from mcpbus.client import ClientCredentials, FileTokenStorage, MemoryTokenStorage, OAuth, connect_http
-from mcpbus.client.oauth.pages import open_browser
+from mcpbus.client.oauth.authorization_code import open_browser
 
 PROGRAM = {"client_id": "me", "client_secret": "s3cret"}
 

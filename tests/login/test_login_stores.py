@@ -12,8 +12,8 @@ import trio
 import trio.testing
 
 from mcpbus.client import FileTokenStorage, LoginError, MemoryTokenStorage, TokenStorage
-from mcpbus.client.oauth import file_store
-from mcpbus.client.oauth.file_store import default_folder
+from mcpbus.client.oauth import storage
+from mcpbus.client.oauth.storage import default_folder
 
 URL = "https://mcp.example/mcp"
 
@@ -139,8 +139,8 @@ async def test_what_is_forgotten_is_so_though_a_program_was_killed_while_it_wrot
     await store.save(URL, b"one")
     await store.save(f"{URL}/other", b"another")
     with monkeypatch.context() as killed:
-        killed.setattr(file_store.Path, "replace", lambda *_: 1 / 0)
-        killed.setattr(file_store.Path, "unlink", lambda *_, **__: None)
+        killed.setattr(storage.Path, "replace", lambda *_: 1 / 0)
+        killed.setattr(storage.Path, "unlink", lambda *_, **__: None)
         with pytest.raises(ZeroDivisionError):
             await store.save(URL, b"s3cret")
     assert len([*tmp_path.iterdir()]) == 3
@@ -171,7 +171,7 @@ trio.run(main)
 
 
 async def test_another_program_is_waited_for_until_it_ends_however_it_does(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(file_store, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(storage, "_PATIENCE_SECONDS", 0.2)
     store, command = FileTokenStorage(tmp_path), [sys.executable, "-c", HOLDER, tmp_path, URL]
     async with trio.open_nursery() as nursery:
         start = partial(trio.run_process, command, stdout=subprocess.PIPE, check=False)
@@ -201,7 +201,7 @@ def test_where_logins_are_by_default(monkeypatch, tmp_path):
 
 
 async def test_a_system_without_locks_has_them_within_a_program(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_store, "fcntl", None)
+    monkeypatch.setattr(storage, "fcntl", None)
     store = FileTokenStorage(tmp_path)
     seen = []
 
@@ -240,7 +240,7 @@ async def test_a_file_system_that_has_no_locks_is_told(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(file_store.fcntl, "flock", fail)
+    monkeypatch.setattr(storage.fcntl, "flock", fail)
     with pytest.raises(LoginError, match=f"{tmp_path}: No locks available"):
         async with FileTokenStorage(tmp_path).lock(URL):
             pass

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from mcpbus.client import ClientCredentials, OAuth
-from mcpbus.client.oauth.authorization import AuthorizationRequest, make_request
-from mcpbus.client.oauth.clients import ClientIdentity
+from mcpbus.client.oauth.client_registration import ClientIdentity
+from mcpbus.client.oauth.discovery import AuthorizationServer
 from mcpbus.client.oauth.errors import (
     InsufficientScopeError,
     LoginError,
@@ -14,10 +14,10 @@ from mcpbus.client.oauth.errors import (
     copy_error,
     sanitize,
 )
+from mcpbus.client.oauth.http import OAuthResponse
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens, decode_login, encode_login
-from mcpbus.client.oauth.metadata import AuthorizationServer
+from mcpbus.client.oauth.redirect import AuthorizationRequest, make_request
 from mcpbus.client.oauth.refusal import TokenChallenge
-from mcpbus.client.oauth.web import OAuthResponse
 
 ISSUER = AuthorizationServer(
     "https://id.example", "https://id.example/token", "https://id.example/authorize", pkce=True

@@ -9,8 +9,8 @@ from login_world import META, call
 
 from mcpbus import ProtocolError, Proxy
 from mcpbus.client import FileTokenStorage, LoginError, MemoryTokenStorage
-from mcpbus.client.oauth.by_hand import log_in, log_out
 from mcpbus.client.oauth.login import decode_login
+from mcpbus.client.oauth.login_commands import log_in, log_out
 from mcpbus.gateway import gateway
 from mcpbus.testing import open_client
 from mcpbus.upstream.errors import UpstreamError

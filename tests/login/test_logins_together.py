@@ -5,7 +5,7 @@ import trio
 from login_world import call
 
 from mcpbus.client import FileTokenStorage, LoginError, LoginRefusedError, MemoryTokenStorage
-from mcpbus.client.oauth.by_hand import log_in
+from mcpbus.client.oauth.login_commands import log_in
 
 
 async def test_a_hundred_requests_that_are_refused_at_once_log_in_once(world, autojump_clock):

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.client.oauth.http_web import reach_of
-from mcpbus.client.oauth.nearness import NetworkZone, nearness
+from mcpbus.client.oauth.http import NetworkZone, nearness, reach_of
 
 FAR, NETWORK, LINK, HERE = NetworkZone
 

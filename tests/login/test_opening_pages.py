@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from mcpbus.client import LoginNeededError
-from mcpbus.client.oauth.pages import can_open, open_browser
+from mcpbus.client.oauth.authorization_code import can_open, open_browser
 
 PAGE = "https://id.example/authorize?a=b&c=d"
 

@@ -6,7 +6,7 @@ from internet import answer
 from login_world import call
 
 from mcpbus.client import LoginError, LoginNeededError, MemoryTokenStorage
-from mcpbus.client.oauth.by_hand import log_in
+from mcpbus.client.oauth.login_commands import log_in
 
 
 def tokens_of(world):

@@ -14,7 +14,7 @@ from mcpbus.client import (
     MemoryTokenStorage,
     StatusError,
 )
-from mcpbus.client.oauth.by_hand import log_in
+from mcpbus.client.oauth.login_commands import log_in
 
 
 async def test_more_is_asked_for_when_it_is_needed_and_nothing_is_lost(world, autojump_clock):

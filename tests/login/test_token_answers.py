@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from mcpbus.client.oauth.authorization import AuthorizationRequest
+from mcpbus.client.oauth.discovery import AuthorizationServer
 from mcpbus.client.oauth.errors import IssuerUnavailableError, LoginError, LoginRefusedError
 from mcpbus.client.oauth.login import KnownClient, Login, Tokens
-from mcpbus.client.oauth.metadata import AuthorizationServer
+from mcpbus.client.oauth.redirect import AuthorizationRequest
 from mcpbus.client.oauth.token_requests import (
     client_credentials_request,
     code_token_request,

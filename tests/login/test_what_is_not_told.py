@@ -10,7 +10,7 @@ from internet import answer
 from login_world import META, call, now, open_world
 
 from mcpbus.client import ClientCredentials, ClientError, FileTokenStorage, MemoryTokenStorage, connect_http
-from mcpbus.client.oauth.by_hand import log_in
+from mcpbus.client.oauth.login_commands import log_in
 
 KEY = "k3y"
 URL = f"https://mcp.example/mcp?key={KEY}"

@@ -66,10 +66,7 @@ PACKAGES = {
             "mcpbus/core/**/*.py",
             "mcpbus/dispatch/*.py",
             # What the core goes by, of the rules that are the protocol's.
-            *(
-                f"mcpbus/protocol/{name}.py"
-                for name in ("bounded_cache", "owners", "principals", "routes", "identity_enum")
-            ),
+            *(f"mcpbus/protocol/{name}.py" for name in ("bounded_cache", "enums", "principals", "routes")),
         ),
         _tests(
             "actors",

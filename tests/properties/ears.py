@@ -8,9 +8,9 @@ import msgspec
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.conversation import Message
 from mcpbus.client.errors import DisconnectedError
 from mcpbus.client.pending import PendingRequest
+from mcpbus.client.session import Message
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import (
     JsonRpcNotification,

@@ -9,7 +9,7 @@ from notebook import LIFETIME
 from transcripts import appearances, entries, is_reply, key_of, what_is
 
 from mcpbus.core.receipt import Location
-from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.enums import LogLevel
 
 _ABANDONED_SECONDS = 300
 

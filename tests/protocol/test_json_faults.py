@@ -8,7 +8,7 @@ import attrs
 import msgspec
 import pytest
 
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.json_faults import find_non_finite, with_place
 from mcpbus.protocol.jsonrpc import encode_notification
 
@@ -49,8 +49,8 @@ class Fraction(float): ...
 
 def test_a_text_or_number_of_a_class_of_its_own_is_what_it_is():  # as those of NumPy and of templates are
     value = [Text("a"), Whole(1), {"b": Fraction(0.5)}, Text("c" * 2_000)]
-    assert jsontypes.encode(value) == b'["a",1,{"b":0.5},"%b"]' % (b"c" * 2_000)
-    assert jsontypes.encode(Text("a")) == b'"a"'
+    assert python_types.encode(value) == b'["a",1,{"b":0.5},"%b"]' % (b"c" * 2_000)
+    assert python_types.encode(Text("a")) == b'"a"'
     assert encode_notification("n", {"a": Text("b")}).endswith(b'"params":{"a":"b"}}')
 
 
@@ -66,13 +66,13 @@ MISPLACED = {
 @pytest.mark.parametrize("place", MISPLACED)
 def test_the_place_is_named_of_what_has_no_json_form(place):
     with pytest.raises(TypeError) as raised:
-        jsontypes.encode(MISPLACED[place])
+        python_types.encode(MISPLACED[place])
     assert str(raised.value) == NO_FORM.format(place)
 
 
 def test_so_is_that_of_a_key_which_is_none():
     with pytest.raises(TypeError, match=r"a key is a text or a number, unlike \(1, 2\) - at `\$.a`"):
-        jsontypes.encode({"b": {1: 2}, "a": {"x": 1, (1, 2): 3}})
+        python_types.encode({"b": {1: 2}, "a": {"x": 1, (1, 2): 3}})
 
 
 def test_what_fails_for_another_reason_is_not_the_place():
@@ -88,7 +88,7 @@ def test_what_comes_back_to_itself_does_not_hide_the_place():
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(TypeError) as raised:
-        jsontypes.encode({"a": Lock(), "b": circle})
+        python_types.encode({"a": Lock(), "b": circle})
     assert str(raised.value) == NO_FORM.format("$.a")
 
 

@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import pytest
 
-from mcpbus.protocol.levels import LogLevel
+from mcpbus.protocol.enums import LogLevel
 
 ORDER = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.protocol import messages as wire
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.messages import decode_initialize, decode_params
 
 INFO = {"name": "c", "version": "1"}

@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
+from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.errors import INVALID_PARAMS, ProtocolError
-from mcpbus.protocol.levels import LogLevel
 from mcpbus.protocol.meta import Meta, read_routing
 
 PREFIX = "io.modelcontextprotocol/"

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from mcpbus import Server
 from mcpbus.cli import main
-from mcpbus.client import connect_http, connect_process, process
+from mcpbus.client import connect_http, connect_process, stdio
 from mcpbus.proxy import Proxy
 from mcpbus.testing import open_client
 from mcpbus.upstream.pool import Isolation
@@ -29,7 +29,7 @@ OLD, NEW = "2025-11-25", "2026-07-28"
 
 @pytest.fixture(autouse=True)
 def plenty_of_time_to_start(monkeypatch):
-    monkeypatch.setattr(process, "_PROBE_SECONDS", 60)
+    monkeypatch.setattr(stdio, "_PROBE_SECONDS", 60)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from scripted import SAID, TOOLS, Scripted, in_a_second
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
 from mcpbus import Context, ProtocolError, Server
-from mcpbus.client import conversation
+from mcpbus.client import session
 from mcpbus.protocol.meta import CLIENT_INFO
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.testing import open_bus, open_client
@@ -653,7 +653,7 @@ async def test_the_upstream_server_sees_the_name_of_the_client(there, program, a
     named = {"name": "agent", "version": "7", "title": "An agent"}
     scripted = Scripted(there)
     async with scripted.proxy(program=program, introduces=True).open() as bus:
-        monkeypatch.setattr(conversation, "INFO", named)
+        monkeypatch.setattr(session, "INFO", named)
         async with bus.connect(revision=OLD) as client:
             await client.call_tool("t")
     if there == OLD:

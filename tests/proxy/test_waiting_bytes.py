@@ -29,7 +29,7 @@ PIPE_BYTES = 200_000
 
 @pytest.fixture
 def proxy(monkeypatch):
-    monkeypatch.setattr("mcpbus.client.process._END_SECONDS", 0.1)
+    monkeypatch.setattr("mcpbus.client.stdio._END_SECONDS", 0.1)
     return Proxy([sys.executable, "-c", DEAF], name="deaf", revision=OLD)
 
 

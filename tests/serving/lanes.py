@@ -12,7 +12,7 @@ from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.http.messages import HttpResponse
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.served_app import ServedApp

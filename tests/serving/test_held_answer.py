@@ -8,7 +8,7 @@ from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import HttpResponse
-from mcpbus.protocol.owners import LOCAL
+from mcpbus.protocol.principals import LOCAL
 from mcpbus.serving.held_answer import UnsentResponse
 
 ANSWER = HttpResponse(200, [], b"long")

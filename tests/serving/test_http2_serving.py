@@ -14,7 +14,7 @@ from hyperframe.frame import GoAwayFrame, HeadersFrame
 from peers import Http2
 
 from mcpbus import Context, Limits, ServeOptions, Server
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.http2 import requests
 from mcpbus.serving.http2.body import Http2Body
 from mcpbus.serving.http2.connection import Http2Connection

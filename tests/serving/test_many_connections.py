@@ -11,7 +11,7 @@ from houses import call, make_server
 from peers import receive_all, receive_until, serving
 from test_tls import FILES
 
-from mcpbus.protocol.owners import LOCAL, Peer
+from mcpbus.protocol.principals import LOCAL, Peer
 from mcpbus.serving import ServeOptions, ServerCounters, acceptor
 from mcpbus.serving.room import most_connections
 

@@ -11,8 +11,8 @@ import trio.testing
 from mcpbus import Limits
 from mcpbus.core.containment import WrapBaseExceptions
 from mcpbus.core.reached_limits import LimitMonitor
-from mcpbus.core.stores.breaker import CircuitBreaker, StoreDownError
-from mcpbus.core.stores.promise import Promise
+from mcpbus.core.stores.circuit_breaker import CircuitBreaker, StoreDownError
+from mcpbus.core.stores.protocol import Promise
 
 LIMITS = Limits(store_deadline=2, store_pause=30)
 

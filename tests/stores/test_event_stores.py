@@ -6,7 +6,7 @@ import secrets
 import pytest
 import trio
 
-from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.core.stores.redis.connection import RedisConnection
 from mcpbus.stores import MemoryEventStore, RedisEventStore, Replay, SqliteEventStore, parse_event_id
 from tests.engines import BINARIES
 
@@ -165,7 +165,7 @@ async def test_of_events_that_come_at_once_the_oldest_goes_first(make_store):
 
 async def test_sqlite_forgets_by_age(tmp_path, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("mcpbus.core.stores.sqlite.time.time", lambda: now)
+    monkeypatch.setattr("mcpbus.core.stores.sqlite.stores.time.time", lambda: now)
     store = SqliteEventStore(tmp_path / "events.db", max_age=60)
     await store.append("s", "a", 1, [b"one"], final=False)
     now += 61
@@ -175,7 +175,7 @@ async def test_sqlite_forgets_by_age(tmp_path, monkeypatch):
 
 async def test_an_append_drops_from_sqlite_what_is_too_old_and_nothing_else(tmp_path, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("mcpbus.core.stores.sqlite.time.time", lambda: now)
+    monkeypatch.setattr("mcpbus.core.stores.sqlite.stores.time.time", lambda: now)
     store = SqliteEventStore(tmp_path / "events.db", max_age=60)
     for number in (1, 2, 3):
         await store.append("s", "a", number, [b"%d" % number], final=False)
@@ -187,7 +187,7 @@ async def test_an_append_drops_from_sqlite_what_is_too_old_and_nothing_else(tmp_
 
 async def test_a_replay_from_sqlite_skips_nothing_where_the_clock_was_set_back(tmp_path, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("mcpbus.core.stores.sqlite.time.time", lambda: now)
+    monkeypatch.setattr("mcpbus.core.stores.sqlite.stores.time.time", lambda: now)
     store = SqliteEventStore(tmp_path / "events.db", max_age=60)
     for number, now in ((1, 1000.0), (2, 900.0), (3, 1000.0)):  # noqa: B007 - the clock
         await store.append("s", "a", number, [b"%d" % number], final=False)

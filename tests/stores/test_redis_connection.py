@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.stores import redis_library
-from mcpbus.core.stores.promise import Promise
-from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError, Script
-from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.core.stores.protocol import Promise
+from mcpbus.core.stores.redis import commands
+from mcpbus.core.stores.redis.commands import RedisDownError, RedisRefusalError, Script
+from mcpbus.core.stores.redis.connection import RedisConnection
 from tests.engines import engine
 
 PATIENCE = 60
@@ -383,4 +383,4 @@ def test_a_url_of_something_else_is_refused():
 def test_without_coredis_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "coredis.connection", None)
     with pytest.raises(ImportError, match=r"pip install 'mcpbus-server\[cluster\]'"):
-        importlib.reload(redis_library)
+        importlib.reload(commands)

@@ -8,11 +8,16 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.core.limits import Limits
 from mcpbus.core.reached_limits import LimitMonitor
-from mcpbus.core.stores import redis_promises, redis_upkeep
-from mcpbus.core.stores.breaker import CircuitBreaker
-from mcpbus.core.stores.redis_commands import RedisDownError, RedisRefusalError, Script
-from mcpbus.core.stores.redis_connection import RedisConnection
-from mcpbus.core.stores.redis_library import NoScriptError, ResponseError
+from mcpbus.core.stores.circuit_breaker import CircuitBreaker
+from mcpbus.core.stores.redis import reconnect, scripts
+from mcpbus.core.stores.redis.commands import (
+    NoScriptError,
+    RedisDownError,
+    RedisRefusalError,
+    ResponseError,
+    Script,
+)
+from mcpbus.core.stores.redis.connection import RedisConnection
 
 APPEND, FORGET = Script("append"), Script("forget")
 
@@ -137,7 +142,7 @@ class Request:
 @pytest.fixture
 def redis_engine(monkeypatch):
     engine = Engine()
-    monkeypatch.setattr(redis_upkeep, "_make", engine.make)
+    monkeypatch.setattr(reconnect, "_make", engine.make)
     return engine
 
 
@@ -348,7 +353,7 @@ async def test_an_answer_is_an_answer_whatever_became_of_the_connection(redis, r
 
 
 async def test_there_is_a_bound_to_what_is_promised(redis, redis_engine, monkeypatch, autojump_clock):
-    monkeypatch.setattr(redis_promises, "MOST", 3)
+    monkeypatch.setattr(scripts, "MOST", 3)
     redis_engine.silent = True
     *promised, too_many = ask(redis, *range(4))
     with pytest.raises(RedisDownError, match="has not answered to 3 scripts"):

@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from mcpbus.core.stores import sqlite_file
-from mcpbus.core.stores.sqlite import SqliteEventStore
-from mcpbus.core.stores.sqlite_file import SqliteFile
+from mcpbus.core.stores.sqlite import file as sqlite_file
+from mcpbus.core.stores.sqlite.file import SqliteFile
+from mcpbus.core.stores.sqlite.stores import SqliteEventStore
 
 DEADLINE = 60
 BUSY = sqlite3.OperationalError("database is locked")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcpbus.core.stores import sqlite_layout
-from mcpbus.core.stores.sqlite import _EVENTS
+from mcpbus.core.stores.sqlite import schema
+from mcpbus.core.stores.sqlite.stores import _EVENTS
 from mcpbus.stores import Replay, SqliteEventStore
 from mcpbus.tasks import SqliteTaskStore
 
@@ -71,7 +71,7 @@ async def test_whoever_comes_while_another_process_has_an_older_file_tries_again
         older.close()
         let_go.append(seconds)
 
-    monkeypatch.setattr(sqlite_layout.time, "sleep", pause)
+    monkeypatch.setattr(schema.time, "sleep", pause)
     with closing(SqliteEventStore(path)) as store:
         assert len(let_go) == 1
         assert await store.replay("s", "a", 0) == Replay([b"one", b"two"], finished=True)
@@ -81,7 +81,7 @@ async def test_what_another_process_has_brought_up_to_date_meanwhile_is_left_as_
     older, path, monkeypatch
 ):
     older.close()
-    alone = sqlite_layout._alone
+    alone = schema._alone
 
     def after_another(connection):
         monkeypatch.undo()
@@ -90,16 +90,14 @@ async def test_what_another_process_has_brought_up_to_date_meanwhile_is_left_as_
             _EVENTS.older["events"](other)
         return alone(connection)
 
-    monkeypatch.setattr(sqlite_layout, "_alone", after_another)
+    monkeypatch.setattr(schema, "_alone", after_another)
     with closing(SqliteEventStore(path)) as store:
         assert await store.replay("s", "a", 0) == Replay([b"one", b"two"], finished=True)
 
 
 def test_a_process_of_an_older_build_keeps_what_it_has_open(older, path, monkeypatch):
     times = iter([0.0, 4.9, 5.0])
-    monkeypatch.setattr(
-        sqlite_layout, "time", SimpleNamespace(monotonic=times.__next__, sleep=lambda _: None)
-    )
+    monkeypatch.setattr(schema, "time", SimpleNamespace(monotonic=times.__next__, sleep=lambda _: None))
     with pytest.raises(sqlite3.OperationalError) as caught:
         SqliteEventStore(path)
     assert str(caught.value) == (

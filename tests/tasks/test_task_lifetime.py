@@ -433,7 +433,7 @@ async def test_a_task_actor_that_crashes_fails_its_task(autojump_clock, caplog, 
         task = await begin(client, "asks")
         hold = await begin(client)
         job = await stage.job()
-        monkeypatch.setattr("mcpbus.features.asking.questions.Elicit.read", boom)
+        monkeypatch.setattr("mcpbus.features.input_requests.requests.Elicit.read", boom)
         with pytest.raises(ProtocolError) as refused:
             await client.request("tasks/update", task | {"inputResponses": {"who": accept("Ann")}})
         assert refused.value.code == -32603

@@ -11,8 +11,8 @@ import trio
 from task_stage import DECLARED, begin, look, tasking, text
 
 from mcpbus import ProtocolError
-from mcpbus.core.stores import redis_tasks
-from mcpbus.core.stores.redis_connection import RedisConnection
+from mcpbus.core.stores.redis import tasks as redis_tasks
+from mcpbus.core.stores.redis.connection import RedisConnection
 from mcpbus.protocol.principals import BoundPrincipal
 from mcpbus.tasks import (
     MemoryTaskStore,

@@ -4,11 +4,11 @@ import json
 
 import attrs
 
-from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import NeedsBody, Proceed, RequestHead
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.http.validation import RequestValidator
 from mcpbus.protocol.revisions import REVISIONS, Era
 

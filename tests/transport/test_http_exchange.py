@@ -19,7 +19,7 @@ from exchanges import (
     request,
 )
 
-from mcpbus.protocol.http.head_judge import HeadValidator, health
+from mcpbus.protocol.http.head_validation import HeadValidator, health
 from mcpbus.protocol.http.headers import AcceptHeader
 from mcpbus.protocol.http.messages import (
     ACCEPTED,
@@ -31,7 +31,7 @@ from mcpbus.protocol.http.messages import (
     Proceed,
     Serve,
 )
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.http.validation import RequestValidator
 from mcpbus.protocol.revisions import ASSUMED, LATEST, REVISIONS, Era
 

@@ -4,7 +4,7 @@ import pytest
 
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import RequestHead
-from mcpbus.protocol.http.origin import (
+from mcpbus.protocol.http.options import (
     HttpOptions,
     cors_headers,
     is_preflight,

@@ -25,9 +25,9 @@ from exchanges import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.protocol.http.head_judge import HeadValidator
+from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, Proceed, RequestHead, status_of
-from mcpbus.protocol.http.origin import HttpOptions
+from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.revisions import REVISIONS
 
 # -- section 23 --------------------------------------------------------------------------------------------------------

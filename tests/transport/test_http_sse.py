@@ -21,7 +21,7 @@ from channels import (
 from mcpbus import HttpOptions, ProtocolError
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import RequestHead
-from mcpbus.protocol.owners import IN_PROCESS
+from mcpbus.protocol.principals import IN_PROCESS
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_probe
 

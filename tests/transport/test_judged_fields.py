@@ -6,7 +6,7 @@ import pytest
 
 from mcpbus import Server
 from mcpbus.auth import ResourceServer, StaticTokenVerifier
-from mcpbus.protocol.http.head_judge import JUDGED
+from mcpbus.protocol.http.head_validation import JUDGED
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import RequestHead
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mcpbus import HttpOptions
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.proxies import Proxies
-from mcpbus.protocol.owners import LOCAL, Peer
+from mcpbus.protocol.principals import LOCAL, Peer
 from mcpbus.testing import open_probe
 
 PROXIES = Proxies(("127.0.0.1", "10.0.0.0/8", "fd00::/8"))

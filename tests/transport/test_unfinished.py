@@ -12,7 +12,7 @@ from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.large import LARGE_BYTES
-from mcpbus.protocol.owners import LOCAL
+from mcpbus.protocol.principals import LOCAL
 from mcpbus.transports.unfinished import read_unfinished
 
 FIELDS = {

@@ -4,10 +4,10 @@ import attrs
 import msgspec
 
 from mcpbus.client.errors import redact_url
+from mcpbus.client.oauth.discovery import AuthorizationServer
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.client.oauth.metadata import AuthorizationServer
-from mcpbus.client.oauth.nearness import NetworkZone
-from mcpbus.client.oauth.store import TokenStorage, by_command
+from mcpbus.client.oauth.http import NetworkZone
+from mcpbus.client.oauth.storage import TokenStorage, by_command
 
 GIVEN, DOCUMENT, REGISTERED = "given", "document", "registered"
 """How an issuer came to know a client: by its user, by the URL of its metadata, or because it has registered."""

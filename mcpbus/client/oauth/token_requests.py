@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from mcpbus.client.oauth.authorization import AuthorizationRequest
+from mcpbus.client.oauth.discovery import AuthorizationServer
 from mcpbus.client.oauth.errors import (
     IssuerUnavailableError,
     LoginError,
@@ -13,10 +13,10 @@ from mcpbus.client.oauth.errors import (
     said_why,
     sanitize,
 )
+from mcpbus.client.oauth.http import succeeded
 from mcpbus.client.oauth.login import Login, Tokens
-from mcpbus.client.oauth.metadata import AuthorizationServer
+from mcpbus.client.oauth.redirect import AuthorizationRequest
 from mcpbus.client.oauth.scopes import read_scopes
-from mcpbus.client.oauth.web import succeeded
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _NOT_NOW: Final = {408, 425, 429}

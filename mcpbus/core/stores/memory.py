@@ -7,8 +7,7 @@ from typing import Final
 import msgspec
 import trio
 
-from mcpbus.core.stores.promise import Promise
-from mcpbus.core.stores.protocol import Replay, TaskClaimedError
+from mcpbus.core.stores.protocol import Promise, Replay, TaskClaimedError
 from mcpbus.core.tasks.record import TaskRecord
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.validators import check_positive

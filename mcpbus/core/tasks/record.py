@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mcpbus.features.schemas import jsontypes
+from mcpbus.features.schemas import python_types
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.revisions import LATEST
 
@@ -88,7 +88,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
         member = _PAYLOADS.get(self.status)
         if payload is not None and member is not None:
             described[member] = msgspec.Raw(payload)
-        return jsontypes.encode(described)
+        return python_types.encode(described)
 
 
 def encode_error(error: ProtocolError) -> bytes:
@@ -97,7 +97,7 @@ def encode_error(error: ProtocolError) -> bytes:
     described: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.encoded_data is not None:
         described["data"] = error.encoded_data
-    return jsontypes.encode(described)
+    return python_types.encode(described)
 
 
 def _iso(seconds: float) -> str:

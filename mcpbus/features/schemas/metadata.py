@@ -29,8 +29,8 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema, to_jsonable_python
 
-from mcpbus.features.schemas.errors import RegistrationError
-from mcpbus.features.schemas.jsontypes import to_builtins
+from mcpbus.features.schemas.json_schema import RegistrationError
+from mcpbus.features.schemas.python_types import to_builtins
 
 # pydantic's `conint` and the like leave None in the place of a constraint.
 _KNOWN: Final = (

@@ -26,7 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticUndefined, core_schema
 
 from mcpbus.features.docstrings import read_class_docstring
-from mcpbus.features.schemas.errors import RegistrationError
+from mcpbus.features.schemas.json_schema import RegistrationError
 from mcpbus.features.schemas.metadata import descriptive, read_metadata
 from mcpbus.features.schemas.parameter import MISSING, Parameter
 from mcpbus.features.schemas.translation import READING, SchemaUse, with_metadata

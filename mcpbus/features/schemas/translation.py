@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BeforeValidator, GetCoreSchemaHandler, Impo
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
-from mcpbus.features.schemas.errors import RegistrationError
+from mcpbus.features.schemas.json_schema import RegistrationError
 from mcpbus.features.schemas.metadata import read_metadata
 
 UNIONS: Final = (Union, types.UnionType)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from mcpbus.protocol.keywords import explained
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 
 if TYPE_CHECKING:  # who serves stdio knows this seam, and needs nothing of HTTP
     from mcpbus.protocol.http.bearer import NewToken

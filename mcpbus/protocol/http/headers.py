@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeVar, overload
 
 import msgspec
 
-from mcpbus.protocol.http.announcement import Values, read_announcement
+from mcpbus.protocol.http.mirrored_fields import Values, read_announcement
 
 _BLANKS: Final = " \t"
 # Commas and semicolons inside a quoted string separate nothing (RFC 9110, section 5.6). One that nobody closes goes on to

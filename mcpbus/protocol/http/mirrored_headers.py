@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from mcpbus.protocol.errors import header_mismatch, quoted
-from mcpbus.protocol.http.announcement import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from mcpbus.protocol.http.headers import Headers, decode_mirrored, encode_mirrored, is_plain
+from mcpbus.protocol.http.mirrored_fields import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcRequest
 from mcpbus.protocol.large import decode_without_gc

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.http.headers import Headers
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Address: TypeAlias = IPv4Address | IPv6Address

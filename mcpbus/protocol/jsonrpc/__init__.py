@@ -3,6 +3,19 @@
 A message is decoded once: method, id and kind are typed, `params` and `result` stay raw until their type is known.
 """
 
+from mcpbus.protocol.jsonrpc.codec import (
+    MAX_BATCH,
+    decode,
+    decode_batch,
+    encode_error,
+    encode_id,
+    encode_notification,
+    encode_request,
+    encode_result,
+    encode_value,
+    single_line,
+)
+from mcpbus.protocol.jsonrpc.invalid import is_batch
 from mcpbus.protocol.jsonrpc.messages import (
     LONGEST_ID,
     NO_PARAMS,
@@ -13,17 +26,6 @@ from mcpbus.protocol.jsonrpc.messages import (
     JsonRpcResponse,
     RequestId,
     Undecodable,
-)
-from mcpbus.protocol.jsonrpc.reading import MAX_BATCH, decode, decode_batch
-from mcpbus.protocol.jsonrpc.unreadable import is_batch
-from mcpbus.protocol.jsonrpc.writing import (
-    encode_error,
-    encode_id,
-    encode_notification,
-    encode_request,
-    encode_result,
-    encode_value,
-    single_line,
 )
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from mcpbus.protocol.http.announcement import Values
+from mcpbus.protocol.http.mirrored_fields import Values
 from mcpbus.serving.field_characters import TEXT, TOKEN
 from mcpbus.serving.head_limits import LOOKED_AT, MOST_DIGITS
 

@@ -9,7 +9,7 @@ import trio
 
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.head_facts import HeadCacheEntry
 from mcpbus.serving.held_answer import UnsentResponse
 from mcpbus.serving.http1.encoder import CONTINUE, encode_answer

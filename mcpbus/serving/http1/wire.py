@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import trio
 
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
 from mcpbus.serving.http1.parser import Http1Parser
 from mcpbus.serving.readiness import Readiness

@@ -3,7 +3,7 @@
 import msgspec
 import trio
 
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectEndpoint
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.request_error import too_slow

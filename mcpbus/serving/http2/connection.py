@@ -13,7 +13,7 @@ import trio
 from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.core.pace import Pace
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode

@@ -11,7 +11,7 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.containment import ReportErrors
 from mcpbus.protocol.http.messages import HttpResponse
-from mcpbus.protocol.owners import Peer
+from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.http2.asgi import Http2Exchange

@@ -1,0 +1,1 @@
+"""Stores in Redis, and how they reach it."""

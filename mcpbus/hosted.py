@@ -68,7 +68,7 @@ class Hosted(ServerBase[Any]):
         if self._proxy is None:
             from mcpbus.hosted_proxy import HostedProxy  # noqa: PLC0415 - few servers are mounted
 
-            self._proxy = HostedProxy(self.name, self.open)
+            self._proxy = HostedProxy(self.name, self.open, checks_tokens=self.knows_principals)
         return self._proxy
 
     @property

@@ -144,7 +144,9 @@ def _proxy_here(target: str, options: dict[str, Any]) -> Proxy:
         server = finding.load_named_server(target)
     except LookupError as error:
         raise ValueError(f"server: {error.args[0]}") from None
-    proxy: Proxy = proxies.HostedProxy(options.pop("name"), server.open, **options)
+    proxy: Proxy = proxies.HostedProxy(
+        options.pop("name"), server.open, checks_tokens=server.knows_principals, **options
+    )
     return proxy
 
 

@@ -47,6 +47,14 @@ async def test_it_is_mounted_for_a_while(loop):
         assert await client.list_tools() == []
 
 
+@pytest.mark.parametrize(("name", "warns"), [("tokens", True), ("notes", False)])
+async def test_the_log_warns_of_a_server_that_would_check_tokens(name, warns, caplog):
+    server = mcpbus.Server("outer")
+    server.mount(mcpbus.host(server_of(name)))
+    async with open_bus(server):
+        assert ("checks tokens, and none reaches it" in caplog.text) is warns
+
+
 def test_it_is_mounted_once():
     server, hosted = mcpbus.Server("outer"), mcpbus.host(server_of("notes"))
     server.mount(hosted)

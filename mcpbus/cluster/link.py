@@ -1,9 +1,9 @@
 """A link: one connection between two processes, over which each has the other serve requests.
 
-It begins with a greeting, see `greeting`. Then each request has a channel of its own: whoever asks opens it, odd numbers for the one that
+It begins with a handshake, see `link_handshake`. Then each request has a channel of its own: whoever asks opens it, odd numbers for the one that
 dialled and even ones for the other. A link on which nothing comes for a while is dead, and so are its channels.
 
-The requests of one link to which nothing was said yet: each is kept alive after a while, by one task for all.
+One task for all keeps each request alive to which nothing was sent for a while.
 """
 
 import logging
@@ -28,7 +28,7 @@ class KeepAliveItem(Protocol):
 
 
 class KeepAliveQueue:
-    """They, in the order in which that is due: a bus has one time for all of its requests."""
+    """The requests to keep alive, in the order in which that is due: a bus has one time for all of its requests."""
 
     def __init__(self) -> None:
         self._due: dict[KeepAliveItem, float] = {}
@@ -65,7 +65,7 @@ _FAREWELL_SECONDS: Final = 1.0
 _OPENING: Final = frozenset({FrameKind.OPEN, FrameKind.TELL, FrameKind.ASK})
 """The kinds of message with which a channel begins."""
 _OF_CHANNELS: Final = frozenset(FrameKind) - _OPENING - {FrameKind.GOODBYE}
-"""Those that a channel takes."""
+"""The kinds of message that a channel takes."""
 _PINGS: Final = 6
 """How often each end says that it is there, in the time after which it would be given up."""
 _MOST_IN_TURN: Final = 32

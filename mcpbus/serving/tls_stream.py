@@ -46,9 +46,8 @@ class TlsStream(DeadlineStream):
         super().__init__(stream, seconds)
         self._context = context
         self._begun = False
-        self._records: deque[tuple[bytes, int]] = (
-            deque()
-        )  # each with the size of its text; they wait for the kernel
+        # Each with the size of its text; they wait for the kernel.
+        self._records: deque[tuple[bytes, int]] = deque()
         self._credit = 0  # text that the kernel has taken, of which no caller has heard yet
         self._cut = False
         self.protocol: str | None = None

@@ -1,12 +1,8 @@
-"""How issuers are asked, and servers for what they say of them: over HTTP, for short documents, and with no patience.
+"""Requests to issuers, and to servers for their metadata: over HTTP, for short documents, and with short deadlines.
 
-Redirects are not followed: a document is where it is said to be, and what is sent is for nobody else. What a server has named is asked
-only at an address that is no nearer than the server, see `mcpbus.client.oauth.http`, and at the very address that was judged: a
-name could lead elsewhere the next time.
-
-What is asked of issuers, and of servers for what they say of them, and what of the answers is looked at.
-
-How near an address is to this machine: what a server elsewhere names may be no nearer than it is itself.
+Redirects are not followed: a document is where its URL says, and a request is for no other address. A request to what a server has
+named goes only to an address that is no nearer to this machine than the server (`NetworkZone`), and to the very address that was
+validated: a name could lead elsewhere the next time.
 
 A server may name any address as that of its issuer, and a client would ask there, from behind a firewall, or on the very machine
 (specification, "Security Best Practices", "Server-Side Request Forgery"). What is as far away as the server it could ask without us.
@@ -53,7 +49,7 @@ class OAuthResponse:
 
 
 class OAuthHttp(Protocol):
-    """Who asks; see `mcpbus.client.oauth.http.OAuthHttpClient`."""
+    """The client that sends these requests, as `OAuthHttpClient` does."""
 
     async def get(self, url: str) -> OAuthResponse:
         """Ask for a document.

@@ -1,9 +1,8 @@
-"""The token of one connection: found, renewed, or had by a login, once for all who wait for it.
+"""The token of one connection: found, renewed, or obtained by a login, once for all requests that wait for it.
 
-Who sees to it is a task of the connection's own, which goes on when whoever needed it first has left: the person is about to log in. Of
-the connections and programs that share a store, one at a time does so, and looks first whether another one has meanwhile.
-
-Where the token for one server comes from: the store, a refresh, or a login. Whoever asks here has the store's turn.
+A task of the connection obtains it. That task continues when the first request that needed the token has left, because the user may be
+about to log in. Of the connections and programs that share a store, one at a time obtains a token. It looks first whether another one
+has stored a token meanwhile.
 """
 
 import logging
@@ -57,7 +56,7 @@ class TokenOrigin(Enum):
 
 
 class TokenSource:
-    """See the module.
+    """Where the token for one server comes from: the store, a refresh, or a login. Its caller holds the lock of the store.
 
     Args:
         url: The server's.
@@ -213,12 +212,9 @@ class TokenSource:
             needed = LoginNeededError(f"{_too_little(self._told, refusal)}; {error}")
             needed.person_asked = error.person_asked
             raise needed from None
-        except Exception:
-            raise
-        except (
-            BaseException
-        ):  # a cancellation, perhaps by a person who gave up before a page that shows an error
-            if login is not None and refusal.too_little:
+        except BaseException as error:
+            # A cancellation: the user may have given up before a page that shows an error.
+            if not isinstance(error, Exception) and login is not None and refusal.too_little:
                 await self._note_unanswered(login)
             raise
         if new is None:
@@ -329,7 +325,7 @@ class _Work:
 
 
 class TokenManager:
-    """See the module.
+    """The token of one connection, which a task obtains once for all requests that wait.
 
     Args:
         url: The server's.

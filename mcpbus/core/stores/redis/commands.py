@@ -1,6 +1,6 @@
-"""What Redis or Valkey is told, and what it says where it does not do that.
+"""The commands that Redis or Valkey gets, and the errors that it answers with.
 
-What is used of coredis, the library that speaks to Redis and Valkey, if that is installed.
+coredis speaks to Redis and Valkey, if it is installed. This module has the part of it that mcpbus uses.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ class RedisError(OSError):
 
 
 class RedisDownError(RedisError):
-    """It cannot be reached, or not be used. Whether it did what it was asked to is not known."""
+    """Redis cannot be reached, or not be used. It may have done what it was asked to."""
 
 
 class RedisRefusalError(RedisError):
-    """It answered with an error."""
+    """Redis answered with an error."""
 
 
 @attrs.frozen

@@ -6,13 +6,11 @@ and counts it; here it is only read, and what comes back is written.
 Requests of which a part is over already, as whoever goes on with them has them.
 """
 
-from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final
 
 import trio
-from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.affinity import Affinity, has_no_target, session_of
 from mcpbus.cluster.directory import released_home
@@ -36,10 +34,12 @@ from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.principals import Peer
 from mcpbus.transports import answers
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.outlets import HttpRequest, InlineResponseSink, InlineRunner
+from mcpbus.transports.deferred import Served, serve_when_read
+from mcpbus.transports.endpoint import Endpoint, Serving
 from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.response import watch
+from mcpbus.transports.sinks import HttpRequest, ResponseSink
+from mcpbus.transports.task_sink import HttpTaskSink, write_whole
 
 
 class BufferedRequest:
@@ -48,16 +48,14 @@ class BufferedRequest:
     Args:
         http: The request.
         body: Its body; None if that is too long.
-        host: Who runs its handler; see `HttpRequest`.
     """
 
-    def __init__(self, http: HttpRequest, body: bytes | None, host: InlineRunner | None) -> None:
+    def __init__(self, http: HttpRequest, body: bytes | None) -> None:
         self.head = http.head
         self.peer = http.peer
         self.bounds_writes = http.bounds_writes
         self.give_up = http.give_up
         self.head_validated = http.head_validated
-        self.host = host
         self.answer = http.answer
         self.start_stream = http.start_stream
         self.write = http.write
@@ -78,7 +76,7 @@ class ContinuedRequest(BufferedRequest):
     """
 
     def __init__(self, http: HttpRequest) -> None:
-        super().__init__(http, b"", None)
+        super().__init__(http, b"")
         self.answer = self._answer
         self.start_stream = self._go_on
 
@@ -110,82 +108,72 @@ class ClusterEndpoint(Endpoint):
         self._locator = Locator(node, bus, self._affinity, self.heads)
 
     def respond(
-        self, head: RequestHead, body: bytes, outlet: InlineResponseSink, *, cleared: bool = False
-    ) -> HttpResponse | EagerTask | None:
-        """See `Endpoint.respond`. What is elsewhere has a task."""
+        self, head: RequestHead, body: bytes | None, sink: ResponseSink, *, cleared: bool = False
+    ) -> Served:
+        """Serve a request, or forward it; see `Endpoint.respond`."""
+        if body is None:
+            return self._respond_unread(head, sink, cleared=cleared)
         if cleared and head.path == self.options.path and has_no_target(head.headers, body):
-            return super().respond(head, body, outlet, cleared=cleared)
+            return super().respond(head, body, sink, cleared=cleared)
         home = self._affinity.destination(head, body)
         if home is None:
-            return super().respond(head, body, outlet, cleared=cleared)
+            return super().respond(head, body, sink, cleared=cleared)
         link = self._node.link(home)
-        go_on = partial(self._answer_apart, body=body, home=home)
+        go_on = partial(self._forward, body=body, home=home)
         if link is None or len(body) > SHORT_BYTES:
-            outlet.respond_in_task(go_on)
+            sink.respond_in_task(go_on)
         else:
-            InlineForward(link, self._ask(head, outlet.peer, body), go_on).ask(outlet)
+            InlineForward(link, self._ask(head, sink.peer, body), go_on).ask(sink)
         return None
 
-    async def _ask_and_serve(
-        self,
-        ask: Callable[[], Awaitable[tuple[Any, HttpResponse | None]]],
-        serve: Callable[..., HttpResponse | EagerTask | None],
-        head: RequestHead,
-        body: bytes,
-        outlet: InlineResponseSink,
-    ) -> None:
-        await super()._ask_and_serve(ask, partial(self._serve_unless_moved, serve), head, body, outlet)
+    def _respond_unread(self, head: RequestHead, sink: ResponseSink, *, cleared: bool) -> Served:
+        """Serve a request whose body still arrives; it is read first if another process may be its destination."""
+        home = self._affinity.home_of(head)
+        if head.verb != "POST":
+            if home is None and not self._affinity.next_node(head, b""):
+                return super().respond(head, None, sink, cleared=cleared)
+            return self.respond(head, b"", sink, cleared=cleared)
+        asks = session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers)
+        if home is None and not asks and not self._affinity.next_node(head, b""):
+            return super().respond(head, None, sink, cleared=cleared)
+        content = self.heads.validate_content(head)
+        if isinstance(content, HttpResponse):
+            return super().respond(head, None, sink, cleared=cleared)
+        return serve_when_read(sink, content.limit, partial(self._respond_read, head, sink, cleared))
 
-    def _serve_unless_moved(
-        self,
-        serve: Callable[..., HttpResponse | EagerTask | None],
-        head: RequestHead,
-        body: bytes,
-        principal: Any,
-        outlet: InlineResponseSink,
-    ) -> HttpResponse | EagerTask | None:
-        """Serve a request, unless another process has its session since it was begun to ask who sends it."""
+    def _respond_read(
+        self, head: RequestHead, sink: ResponseSink, cleared: bool, body: bytes | None
+    ) -> Served:
+        if body is not None:
+            return self.respond(head, body, sink, cleared=cleared)
+        sink.respond_in_task(self._refuse_too_long)
+        return None
+
+    async def _refuse_too_long(self, http: HttpRequest) -> None:
+        await self._serve_local(BufferedRequest(http, None))
+
+    def _serve_after_wait(
+        self, serve: Serving, head: RequestHead, body: bytes | None, principal: Any, sink: ResponseSink
+    ) -> Served:
+        """Serve a request, unless another process has its session since it began to wait."""
         try:
-            return serve(head, body, principal, outlet)
+            return super()._serve_after_wait(serve, head, body, principal, sink)
         except SessionMovedError:
-            if isinstance(outlet, RemoteRequest):
-                self._node.start(outlet.serve)
+            if isinstance(sink, _LocalSink):
+                raise
+            if isinstance(sink, RemoteRequest):
+                self._node.start(sink.serve)
             else:
-                outlet.respond_in_task(partial(self._answer_apart, body=body, home=self._node.home))
+                sink.respond_in_task(partial(self._forward, body=body or b"", home=self._node.home))
             return None
 
-    async def serve(self, http: HttpRequest) -> HttpResponse | None:
-        """See `Endpoint.serve`."""
-        head, body = http.head, b""
-        home = self._affinity.home_of(head)
-        # A body that is read is there also for the next one who is asked.
-        asks = head.verb == "POST" and (
-            session_of(head) is not None or self._node.hand_over.begun or claims_modern(head.headers)
-        )
-        if home is None and not asks and not self._affinity.next_node(head, body):
-            return await self._serve_or_forward(http, body)
-        if head.verb == "POST":
-            content = self.heads.validate_content(head)
-            if isinstance(content, HttpResponse):
-                return await super().serve(http)
-            try:
-                read = await http.read_body(content.limit)
-            except ServerOverloaded as error:
-                return answers.overload(error)
-            http = BufferedRequest(http, read, http.host)
-            if read is None:
-                return await super().serve(http)
-            body = read
-        home = home or self._affinity.destination(head, body)
-        if home is None:
-            return await self._serve_or_forward(http, body)
-        return await self._forward(http, body, home)
+    async def _serve_local(self, http: HttpRequest) -> None:
+        """Serve a request in this process.
 
-    async def _serve_or_forward(self, http: HttpRequest, body: bytes) -> HttpResponse | None:
-        try:
-            return await super().serve(http)
-        except SessionMovedError:
-            return await self._forward(http, body, self._node.home)
+        Raises:
+            SessionMovedError: Another process has its session.
+        """
+        await _LocalSink(self, http).serve(super().respond)
 
     def is_here(self, head: RequestHead) -> bool:
         """See `mcpbus.cluster.remote_request.ClusterServedEndpoint`."""
@@ -199,31 +187,35 @@ class ClusterEndpoint(Endpoint):
     respond_here = Endpoint.respond
     """Serve a request that another process has forwarded, and whose session is here."""
 
-    async def serve_here(self, http: HttpRequest) -> HttpResponse | ForwardTo | None:
-        """Serve a request that another process has forwarded, unless its session is elsewhere; see `Endpoint.serve`."""
+    async def serve_here(self, http: HttpRequest) -> ForwardTo | None:
+        """Serve a request that another process has forwarded, unless its session is elsewhere."""
         session = session_of(http.head)
         if session is None:
-            return await super().serve(http)
+            await self._serve_local(http)
+            return None
         body = await http.read_body(self.max_body_bytes)
-        http = BufferedRequest(http, body, http.host)
+        http = BufferedRequest(http, body)
         if self._affinity.next_node(http.head, body or b"") is not None:
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):
                 return await self._serve_if_here(http, session, body or b"")
-        return answers.overload(unreachable())
+        await write_whole(self, answers.overload(unreachable()), http)
+        return None
 
-    async def _serve_if_here(
-        self, http: HttpRequest, session: str, body: bytes
-    ) -> HttpResponse | ForwardTo | None:
+    async def _serve_if_here(self, http: HttpRequest, session: str, body: bytes) -> ForwardTo | None:
         if session not in self._bus.sessions or self._affinity.may_be_elsewhere(http.head, body):
             try:
                 owner = await self._locator.find(http, body, self._node.home)
             except ServerOverloaded as error:
-                return answers.overload(error)
+                owner = answers.overload(error)
+            if isinstance(owner, str):
+                return ForwardTo(owner)
             if owner is not None:
-                return ForwardTo(owner) if isinstance(owner, str) else owner
-        return await super().serve(http)
+                await write_whole(self, owner, http)
+                return None
+        await self._serve_local(http)
+        return None
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
@@ -232,29 +224,18 @@ class ClusterEndpoint(Endpoint):
         heads = self._node.heads
         return encode(Open(heads.write(self._number, head), heads.address(peer), body))
 
-    async def _answer_apart(
+    async def _forward(
         self, http: HttpRequest, *, body: bytes, home: str, forwarded: ForwardedRequest | None = None
     ) -> None:
-        # A handler of this process, if it is to serve it after all, has a task of its own.
-        answer = await self._forward(BufferedRequest(http, body, None), body, home, forwarded)
-        if answer is not None:
-            with self.entered(answer, http.give_up):
-                await http.answer(answer)
-
-    async def _forward(
-        self, http: HttpRequest, body: bytes, home: str, forwarded: ForwardedRequest | None = None
-    ) -> HttpResponse | None:
-        """Have another process serve a request; if it has ended, this one, where what was there is not known any more.
+        """Have another process serve a request; if it has ended, this one, where the state of that process is unknown.
 
         Args:
             http: The request.
             body: Its body.
             home: The process.
-            forwarded: The same, if it is on its way there already.
-
-        Returns:
-            The whole answer; None if it has been written.
+            forwarded: The same request, if it is on its way there already.
         """
+        http = BufferedRequest(http, body)
         attempts, asked = _ATTEMPTS, [self._node.home]
         while attempts:
             attempts -= 1
@@ -263,28 +244,46 @@ class ClusterEndpoint(Endpoint):
                 if forwarded is None and home != self._node.home:
                     link = await self._node.reach(home)
                 if link is None:
-                    owner = await self._locator.find(http, body, home)
-                    if isinstance(owner, str):
-                        home = self._locator.next_home(owner, home, asked)
-                        continue
-                    with suppress(SessionMovedError):
-                        return _instead(http, owner or await super().serve(http))
+                    asks = await self._serve_instead(http, body, home, asked)
+                    if asks is None:
+                        return
+                    home = asks
                     continue
             except ServerOverloaded as error:
-                return _instead(http, answers.overload(error))
+                await write_whole(self, answers.overload(error), http)
+                return
             relayed, elsewhere = await self._relay(http, body, link)
             home, forwarded = elsewhere or home, None
             match relayed:
                 case RelayProgress.WHOLE:
                     self._affinity.note_home(http.head, home)
-                    return None
+                    return
                 case RelayProgress.BEGUN:
                     http, attempts = ContinuedRequest(http), _ATTEMPTS
                 case RelayProgress.UNSAID:
                     lost = UnsentResponses(http.head, body).whole()
                     if lost is not None:
-                        return lost
-        return _instead(http, answers.overload(unreachable()))
+                        await write_whole(self, lost, http)
+                        return
+        await write_whole(self, answers.overload(unreachable()), http)
+
+    async def _serve_instead(self, http: HttpRequest, body: bytes, home: str, asked: list[str]) -> str | None:
+        """Serve a request whose process has ended; or return the process to ask next.
+
+        Raises:
+            ServerOverloaded: There is no capacity for its session; or the directory does not answer.
+        """
+        owner = await self._locator.find(http, body, home)
+        if isinstance(owner, str):
+            return self._locator.next_home(owner, home, asked)
+        try:
+            if owner is None:
+                await self._serve_local(http)
+            else:
+                await write_whole(self, owner, http)
+        except SessionMovedError:
+            return home
+        return None
 
     # -- GET streams that do not end with this process -------------------------------------------
 
@@ -337,12 +336,7 @@ class ClusterEndpoint(Endpoint):
         return relayed, forwarded.elsewhere
 
 
-def _instead(http: HttpRequest, answer: HttpResponse | None) -> HttpResponse | None:
-    """Return a whole answer to be written, if nothing was said yet.
+class _LocalSink(HttpTaskSink):
+    """The sink of a request that is to be served in this process, or to fail with `SessionMovedError`."""
 
-    Raises:
-        trio.BrokenResourceError: Something was.
-    """
-    if answer is not None and isinstance(http, ContinuedRequest):
-        raise trio.BrokenResourceError("nobody can go on with this stream")
-    return answer
+    __slots__ = ()

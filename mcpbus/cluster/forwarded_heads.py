@@ -38,14 +38,12 @@ class KnownHead:
     Attributes:
         endpoint: Who serves its requests.
         head: The head.
-        immediate: See `Endpoint.is_immediate`.
-        cleared: If so, see `Endpoint.clears`.
+        cleared: See `Endpoint.is_head_valid`.
         pace: How long it takes to serve its requests.
     """
 
     endpoint: ClusterServedEndpoint
     head: RequestHead
-    immediate: bool
     cleared: bool
     pace: Pace = attrs.field(factory=Pace)
 
@@ -107,8 +105,7 @@ class ForwardedHeads:
                 raise FrameError(f"there is no endpoint {said.endpoint}")
             endpoint = self._endpoints[said.endpoint]
             head = RequestHead(said.verb, said.path, Headers(said.fields), said.query, said.root)
-            immediate = endpoint.can_serve_inline(head)
-            known = KnownHead(endpoint, head, immediate, immediate and endpoint.is_head_valid(head))
+            known = KnownHead(endpoint, head, endpoint.is_head_valid(head))
             if len(data) <= _LONGEST:
                 self._read.remember(data, known)
         return known

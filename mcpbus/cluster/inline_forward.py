@@ -11,7 +11,7 @@ from mcpbus.cluster.messages import FrameKind, decode_answered
 from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, Fate
 from mcpbus.transports.entered_answer import LedgerResponse
-from mcpbus.transports.outlets import DeferredResponseSink, HttpRequest, InlineResponseSink
+from mcpbus.transports.sinks import HttpRequest, ResponseSink
 
 
 class GoOn(Protocol):
@@ -22,7 +22,7 @@ class GoOn(Protocol):
 
 
 class InlineForward:
-    """Has a request served over a link, and its answer written by its outlet.
+    """Has a request served over a link, and its answer written by its sink.
 
     Args:
         link: Leads to who serves it.
@@ -30,10 +30,10 @@ class InlineForward:
         go_on: Answers it in a task, if the answer is not what it is hoped to be.
     """
 
-    __slots__ = ("_asked", "_go_on", "_left", "_link", "_number", "_outlet")
+    __slots__ = ("_asked", "_go_on", "_left", "_link", "_number", "_sink")
 
     _number: int
-    _outlet: DeferredResponseSink
+    _sink: ResponseSink
 
     def __init__(self, link: Link, asked: bytes, go_on: GoOn) -> None:
         self._link = link
@@ -42,14 +42,13 @@ class InlineForward:
         self._left = False
         self._number = -1
 
-    def ask(self, outlet: InlineResponseSink) -> None:
+    def ask(self, sink: ResponseSink) -> None:
         """Ask. No schedule point."""
-        ready = outlet.on_handler_waiting(self, math.inf)
-        if ready is None:
-            outlet.respond_in_task(self._go_on)
+        if not sink.on_handler_waiting(self, math.inf):
+            sink.respond_in_task(self._go_on)
         elif not self._left:
-            self._outlet = ready
-            self._number = self._link.open(self, self._asked, flush_last=ready.flush_last)
+            self._sink = sink
+            self._number = self._link.open(self, self._asked, flush_last=sink.flush_last)
 
     def take(self, kind: int, payload: bytes) -> None:
         """See `LinkChannel`."""
@@ -59,7 +58,7 @@ class InlineForward:
         said = decode_answered(payload)
         self._link.leave(self._number)
         answer = RelayedAnswer(said.status, said.headers, said.body, link=self._link, number=self._number)
-        self._outlet.finish(answer)
+        self._sink.finish(answer)
 
     def lose(self) -> None:
         """See `LinkChannel`."""
@@ -77,7 +76,7 @@ class InlineForward:
 
     def _answer_apart(self) -> ForwardedRequest:
         forwarded = ForwardedRequest(self._link, self._asked, self._number)
-        self._outlet.respond_in_task(partial(self._go_on, forwarded=forwarded))
+        self._sink.respond_in_task(partial(self._go_on, forwarded=forwarded))
         return forwarded
 
 

@@ -187,7 +187,7 @@ class Link:
         _log.error("a request was not told that the link to process %s is lost", self.home, exc_info=failure)
 
     def lose(self) -> None:
-        """See `mcpbus.transports.outlets.CoalescedWriter`."""
+        """See `mcpbus.transports.sinks.CoalescedWriter`."""
         self.close()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from mcpbus.core.hub import Hub
 from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.transports.authorizing import authorize
-from mcpbus.transports.outlets import HttpRequest
+from mcpbus.transports.sinks import HttpRequest
 
 
 class Locator:

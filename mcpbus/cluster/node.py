@@ -251,7 +251,7 @@ class Node:
             self, known.endpoint, link, channel, asked.body, pace, known.head, peer, link.scope
         )
         link.enter(channel, request)
-        if known.immediate and known.endpoint.is_here(known.head):
+        if known.endpoint.is_here(known.head):
             if pace.slow:
                 link.write_now()  # answers that are there do not wait for it
             begun = perf_counter()

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import attrs
 import msgspec
@@ -19,9 +19,11 @@ from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
 from mcpbus.protocol.principals import Peer
 from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.deferred import Served
 from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.outlets import CoalescedWriter, HttpRequest, KeepAliveHandler, SettleableResponse
 from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler, SettleableResponse
+from mcpbus.transports.task_sink import write_whole
 
 
 @attrs.frozen
@@ -38,9 +40,6 @@ class ForwardTo:
 class ClusterServedEndpoint(Protocol):
     """An endpoint, as those who are connected to other processes use it."""
 
-    def can_serve_inline(self, head: RequestHead, /) -> bool:
-        """See `Endpoint.is_immediate`."""
-
     def is_head_valid(self, head: RequestHead, /) -> bool:
         """See `Endpoint.clears`."""
 
@@ -48,20 +47,22 @@ class ClusterServedEndpoint(Protocol):
         """Whether the session is here for which a request is, if it is for one."""
 
     def respond_here(
-        self, head: RequestHead, body: bytes, outlet: "RemoteRequest", /, *, cleared: bool
-    ) -> HttpResponse | EagerTask | None:
-        """Serve a request that is immediate, and whose session is here; see `Endpoint.respond`."""
+        self, head: RequestHead, body: bytes, sink: "RemoteRequest", /, *, cleared: bool
+    ) -> Served:
+        """Serve a request whose session is here; see `Endpoint.respond`."""
 
-    async def serve_here(self, http: HttpRequest, /) -> HttpResponse | ForwardTo | None:
-        """Serve a request, unless another process has its session; see `Endpoint.serve`."""
+    async def serve_here(self, http: HttpRequest, /) -> ForwardTo | None:
+        """Serve a request, unless another process has its session."""
 
-    def entered(self, answer: HttpResponse, /) -> RecordedResponse:
+    def entered(
+        self, answer: HttpResponse, give_up: Callable[[], object] | None = None, /
+    ) -> RecordedResponse:
         """See `Endpoint.entered`."""
 
     def record_response(self, answer: HttpResponse, /) -> SettleableResponse | None:
         """See `Endpoint.enter`."""
 
-    async def stream(self, http: HttpRequest, opened: StreamedResponse, /) -> None:
+    async def stream(self, opened: StreamedResponse, http: HttpRequest, /) -> None:
         """See `Endpoint.stream`."""
 
     def passes_on(self, head: RequestHead, /) -> bool:
@@ -87,7 +88,7 @@ class RequestHost(Protocol):
 class RemoteRequest(msgspec.Struct, eq=False):
     """A request, where it is served: an `HttpRequest` whose client is connected to another process.
 
-    It is also the `InlineResponseSink` of one that is served in its link's turn.
+    It is also the `ResponseSink` of one that is served in its link's turn.
 
     Args:
         place: Where it is served.
@@ -100,14 +101,13 @@ class RemoteRequest(msgspec.Struct, eq=False):
     Attributes:
         head: The request before its body.
         peer: From where it came.
-        scope: See `InlineResponseSink`: it encloses the task that begins to serve it.
+        scope: See `ResponseSink`: it encloses the task that begins to serve it.
     """
 
     bounds_writes: ClassVar[bool] = (
         True  # the process that the client is connected to sees how much that takes
     )
     head_validated: ClassVar[bool] = False
-    host: ClassVar[None] = None
 
     _place: RequestHost
     _endpoint: ClusterServedEndpoint
@@ -151,15 +151,15 @@ class RemoteRequest(msgspec.Struct, eq=False):
 
     def open(self, opened: StreamedResponse) -> None:
         """See `ResponseSink`."""
-        self.respond_in_task(partial(self._stream, opened))
+        self.respond_in_task(partial(self._endpoint.stream, opened))
 
-    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> Self | None:
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> bool:
         """See `ResponseSink`."""
         if self._gone:
-            return None
+            return False
         self._awaited = request
         self._link.quiet.add(self, quiet)
-        return self
+        return True
 
     def keep_alive(self) -> None:
         """See `KeepAliveItem`. Where that fails the request is given up, with an error."""
@@ -174,7 +174,7 @@ class RemoteRequest(msgspec.Struct, eq=False):
                 awaited.cancel()
 
     def flush_last(self, writer: CoalescedWriter) -> None:
-        """See `DeferredResponseSink`: in the scheduler's next turn."""
+        """See `ResponseSink`: in the scheduler's next turn."""
         self._place.start(_write, writer)
 
     def _wait_no_longer(self) -> None:
@@ -183,10 +183,10 @@ class RemoteRequest(msgspec.Struct, eq=False):
             self._link.quiet.remove(self)
 
     def finish(self, answer: HttpResponse) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self._wait_no_longer()
         if len(answer.body) > SHORT_BYTES:
-            self.respond_in_task(partial(_answer_within, self._endpoint.entered(answer), answer))
+            self.respond_in_task(partial(write_whole, self._endpoint, answer))
             return
         self._entry = self._endpoint.record_response(answer)
         self._started = self._finished = True
@@ -196,18 +196,15 @@ class RemoteRequest(msgspec.Struct, eq=False):
         self._link.send(FrameKind.ANSWER, self._number, encode(_answered(answer)))
 
     def fail(self, failure: BaseException) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self._wait_no_longer()
         self._report(failure)
         self.end()
 
     def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self._wait_no_longer()
         self._place.start(self._answer_apart, answer)
-
-    async def _stream(self, opened: StreamedResponse, http: HttpRequest) -> None:
-        await self._endpoint.stream(http, opened)
 
     async def _answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
         with ReportErrors(self._report):
@@ -226,11 +223,9 @@ class RemoteRequest(msgspec.Struct, eq=False):
         await self._answer_apart(self._serve)
 
     async def _serve(self, http: HttpRequest) -> None:
-        answer = await self._endpoint.serve_here(http)
-        if isinstance(answer, ForwardTo):
-            self.leave_to(answer.home)
-        elif answer is not None:
-            await _answer_within(self._endpoint.entered(answer), answer, http)
+        elsewhere = await self._endpoint.serve_here(http)
+        if elsewhere is not None:
+            self.leave_to(elsewhere.home)
 
     async def read_body(self, limit: int) -> bytes | None:
         """See `HttpRequest`."""
@@ -332,11 +327,6 @@ class RemoteRequest(msgspec.Struct, eq=False):
 async def _write(writer: CoalescedWriter) -> None:
     await trio.lowlevel.checkpoint()
     writer.write_now()
-
-
-async def _answer_within(entered: RecordedResponse, answer: HttpResponse, http: HttpRequest) -> None:
-    with entered:
-        await http.answer(answer)
 
 
 def _answered(reply: HttpResponse) -> WholeResponse:

@@ -33,8 +33,8 @@ from mcpbus.protocol.jsonrpc import (
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.transports import answers
 from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.outlets import HttpRequest
 from mcpbus.transports.response import bounded
+from mcpbus.transports.sinks import HttpRequest
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _READS: Final = frozenset(

@@ -67,7 +67,7 @@ class ResponseHandler(Protocol):
 
     @property
     def collects_notifications(self) -> bool:
-        """See `mcpbus.transports.outlets.ResponseSink`."""
+        """See `mcpbus.transports.sinks.ResponseSink`."""
 
     @property
     def stores_first(self) -> bool:

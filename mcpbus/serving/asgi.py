@@ -1,18 +1,17 @@
 """The ASGI 3.0 types that serving speaks, and what it asks of an application beyond them."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
-
-from mcpbus_actors import EagerTask
 
 from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.limits import Limits
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import Fate
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.transports.outlets import HttpRequest, InlineResponseSink, SettleableResponse
+from mcpbus.transports.deferred import Served
+from mcpbus.transports.entered import RecordedResponse
 from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.sinks import HttpRequest, ResponseSink, SettleableResponse
 from mcpbus.transports.websocket import WebSockets
 
 Scope = MutableMapping[str, Any]
@@ -69,19 +68,13 @@ class DirectEndpoint(Protocol):
     def cors_headers(self, head: RequestHead, /) -> list[tuple[bytes, bytes]]:
         """The fields that are added to the answer, whatever it is, today and whenever this head comes again."""
 
-    def can_serve_inline(self, head: RequestHead, /) -> bool:
-        """Whether a request can be given to `respond`, its body being there, today and whenever this head comes again.
-
-        Otherwise it is to be served.
-        """
-
     def is_head_valid(self, head: RequestHead, /) -> bool:
         """Whether everything is in order that is judged by the head alone, today and whenever it comes again."""
 
     def respond(
-        self, head: RequestHead, body: bytes, outlet: InlineResponseSink, /, *, cleared: bool = False
-    ) -> HttpResponse | EagerTask | None:
-        """Serve an immediate request without waiting."""
+        self, head: RequestHead, body: bytes | None, sink: ResponseSink, /, *, cleared: bool = False
+    ) -> Served:
+        """Serve a request without waiting; with None its body still arrives."""
 
     @property
     def budget(self) -> MemoryBudget:
@@ -89,8 +82,8 @@ class DirectEndpoint(Protocol):
 
     def entered(
         self, answer: HttpResponse, give_up: Callable[[], object] | None = None, /
-    ) -> AbstractContextManager[None]:
-        """Count an answer of `serve` while it is written, and enter it in the books; it may be given up meanwhile."""
+    ) -> RecordedResponse:
+        """Count an answer while it is written, and enter it in the books; it may be given up meanwhile."""
 
     def record_response(self, answer: HttpResponse, /) -> SettleableResponse | None:
         """Enter an answer of `respond` in the books, for whoever writes it to settle; None for one that has no place there."""
@@ -98,26 +91,8 @@ class DirectEndpoint(Protocol):
     def record(self, answer: HttpResponse, fate: Fate, /) -> None:
         """Enter an answer of `respond` together with what has become of it, where nobody had to wait for that."""
 
-    async def stream(self, http: HttpRequest, opened: StreamedResponse, /) -> None:
-        """Write what comes on a stream until it or the connection ends."""
-
-    async def serve(self, http: HttpRequest, /) -> HttpResponse | None:
-        """Serve one request.
-
-        Returns:
-            The whole answer, which whoever called writes within `entered`; None if it came on a stream, and has been written.
-
-        Raises:
-            trio.BrokenResourceError: The client went away before its request was complete.
-        """
-
-
-async def serve_request(endpoint: DirectEndpoint, http: HttpRequest) -> None:
-    """Have an endpoint serve a request, and write the answer if that is whole."""
-    answer = await endpoint.serve(http)
-    if answer is not None:
-        with endpoint.entered(answer, http.give_up):
-            await http.answer(answer)
+    async def stream(self, opened: StreamedResponse, http: HttpRequest, /) -> None:
+        """Write the messages of a stream until it or the connection ends."""
 
 
 @runtime_checkable

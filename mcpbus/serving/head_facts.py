@@ -17,8 +17,8 @@ class HeadCacheEntry:
 
     Attributes:
         endpoint: The endpoint.
-        immediate: See `DirectEndpoint.is_immediate`; what leaves HTTP is not.
-        head_validated: If so, see `DirectEndpoint.clears`.
+        immediate: Whether turns serve it: its client does not leave HTTP with it.
+        head_validated: If so, see `DirectEndpoint.is_head_valid`.
         cors: See `DirectEndpoint.cors_headers`.
         pace: How long turns take in which they are served. Such requests ask for the same, as a rule: newer clients name in
             the head which tool they call.
@@ -34,7 +34,7 @@ class HeadCacheEntry:
     def of(cls, endpoint: DirectEndpoint, head: "RememberedHead") -> Self:
         """Ask an endpoint."""
         judged = head.judged
-        immediate = not head.leaves and endpoint.can_serve_inline(judged)
+        immediate = not head.leaves
         return cls(
             endpoint, immediate, immediate and endpoint.is_head_valid(judged), endpoint.cors_headers(judged)
         )

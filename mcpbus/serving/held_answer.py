@@ -7,7 +7,7 @@ from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectEndpoint
-from mcpbus.transports.outlets import SettleableResponse
+from mcpbus.transports.sinks import SettleableResponse
 
 
 class UnsentResponse:

@@ -20,7 +20,7 @@ from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.core.pace import GATHER_SECONDS, Pace
 from mcpbus.serving.writer import give_up
-from mcpbus.transports.outlets import CoalescedWriter
+from mcpbus.transports.sinks import CoalescedWriter
 
 Turn = Callable[[], EagerTask | None]
 """What a connection does when something has come, without waiting.

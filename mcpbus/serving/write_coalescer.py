@@ -11,7 +11,7 @@ import trio
 
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.writer import give_up
-from mcpbus.transports.outlets import CoalescedWriter
+from mcpbus.transports.sinks import CoalescedWriter
 
 COALESCE_SECONDS: Final = 0.001
 """For how long after a write what is said on a connection waits for the end of the scheduler's turn, and more to go with it."""

@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from mcpbus.transports.outlets import CoalescedWriter
+from mcpbus.transports.sinks import CoalescedWriter
 
 _logger: Final = logging.getLogger("mcpbus.serving")
 

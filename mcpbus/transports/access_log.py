@@ -5,18 +5,17 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
 
-from mcpbus_actors import EagerTask
-
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.jsonrpc import JsonRpcResponse, Undecodable, decode
 from mcpbus.protocol.principals import Peer
 from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.deferred import Served
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.outlets import DeferredResponseSink, HttpRequest, InlineResponseSink, KeepAliveHandler
 from mcpbus.transports.refusals import sanitize_for_log
 from mcpbus.transports.rendering import ResponseEncoder, StreamedResponse
+from mcpbus.transports.sinks import HttpRequest, ResponseSink
 from mcpbus.transports.websocket import WebSockets
 
 _log: Final = logging.getLogger("mcpbus.access")
@@ -45,18 +44,13 @@ class _LoggedEndpoint:
         return getattr(self._endpoint, name)
 
     def respond(
-        self, head: RequestHead, body: bytes, outlet: InlineResponseSink, *, cleared: bool = False
-    ) -> HttpResponse | EagerTask | None:
-        line = _AccessLine(head, self._origin(head, outlet.peer))
-        line.read(body)
-        logged = cast("InlineResponseSink", _LoggedOutlet(outlet, line))
-        result = self._endpoint.respond(head, body, logged, cleared=cleared)
-        return line.answered(result) if isinstance(result, HttpResponse) else result
-
-    async def serve(self, http: HttpRequest) -> HttpResponse | None:
-        line = _AccessLine(http.head, self._origin(http.head, http.peer))
-        answer = await self._endpoint.serve(cast("HttpRequest", _LoggedRequest(http, line)))
-        return None if answer is None else line.answered(answer)
+        self, head: RequestHead, body: bytes | None, sink: ResponseSink, *, cleared: bool = False
+    ) -> Served:
+        line = _AccessLine(head, self._origin(head, sink.peer))
+        line.read(body or b"")
+        logged = cast("ResponseSink", _LoggedSink(sink, line))
+        served = self._endpoint.respond(head, body, logged, cleared=cleared)
+        return line.answered(served) if isinstance(served, HttpResponse) else served
 
 
 class _LoggedWebSockets:
@@ -139,38 +133,35 @@ class _AccessLine:
         return None if isinstance(message, JsonRpcResponse) else message.method
 
 
-class _LoggedOutlet:
-    """The outlet of a request that has a line in the log."""
+class _LoggedSink:
+    """The sink of a request that has a line in the log."""
 
-    __slots__ = ("_line", "_outlet", "peer")
+    __slots__ = ("_line", "_sink", "peer")
 
-    def __init__(self, outlet: InlineResponseSink, line: _AccessLine) -> None:
-        self._outlet = outlet
+    def __init__(self, sink: ResponseSink, line: _AccessLine) -> None:
+        self._sink = sink
         self._line = line
-        self.peer = outlet.peer
+        self.peer = sink.peer
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._outlet, name)
+        return getattr(self._sink, name)
+
+    async def read_body(self, limit: int) -> bytes | None:
+        body = await self._sink.read_body(limit)
+        self._line.read(body or b"")
+        return body
 
     def open(self, opened: StreamedResponse) -> None:
-        self._outlet.open(
-            _LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line)
-        )
-
-    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
-        ready = self._outlet.on_handler_waiting(request, quiet)
-        return None if ready is None else cast("DeferredResponseSink", _LoggedOutlet(ready, self._line))
+        self._sink.open(_LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line))
 
     def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        self._outlet.respond_in_task(
-            lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line)))
-        )
+        self._sink.respond_in_task(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))
 
     def finish(self, answer: HttpResponse) -> None:
-        self._outlet.finish(self._line.answered(answer))
+        self._sink.finish(self._line.answered(answer))
 
     def fail(self, failure: BaseException) -> None:
-        self._outlet.fail(failure)
+        self._sink.fail(failure)
         self._line.write(500, "a failure")
 
 
@@ -192,11 +183,15 @@ class _LoggedRendering(ResponseEncoder):
 
     def begin(self, batch: list[OutboundMessage] | None) -> HttpResponse | HeaderList | None:
         begun = super().begin(batch)
-        if isinstance(begun, HttpResponse):
-            return self._line.answered(begun)
-        if begun is not None:
-            self._line.write(200, _STREAM)
+        if not isinstance(begun, HttpResponse):
+            if begun is not None:
+                self._line.write(200, _STREAM)
+        elif batch is None:
+            self._line.answered(begun)
         return begun
+
+    def whole(self, batch: list[OutboundMessage]) -> HttpResponse:
+        return self._line.answered(super().whole(batch))
 
 
 class _LoggedRequest:
@@ -212,11 +207,6 @@ class _LoggedRequest:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._http, name)
-
-    async def read_body(self, limit: int) -> bytes | None:
-        body = await self._http.read_body(limit)
-        self._line.read(body or b"")
-        return body
 
     async def answer(self, reply: HttpResponse) -> None:
         await self._http.answer(self._line.answered(reply))

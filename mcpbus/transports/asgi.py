@@ -24,7 +24,7 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_arrived import arrived_in
 from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocketServer, say
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.outlets import InlineRunner
+from mcpbus.transports.task_sink import HttpTaskSink
 from mcpbus.transports.unfinished import last_look, read_unfinished
 
 _ENDING_SECONDS: Final = 1.0
@@ -87,10 +87,7 @@ class AsgiApp:
                 # Here, and not in a coroutine of its own, which each wait for the server would go through.
                 request = _AsgiRequest(self._read(scope), scope, receive, send, self._bus)
                 with WrapBaseExceptions("a request"):
-                    answer = await self._endpoint.serve(request)
-                if answer is not None:
-                    with self._endpoint.entered(answer):
-                        await request.answer(answer)
+                    await HttpTaskSink(self._endpoint, request).serve(self._endpoint.respond)
             else:
                 websocket = AsgiWebSocketServer(self._endpoint.websockets, scope, receive, send)
                 await websocket.serve(_head(scope, "GET", scope["headers"]), _peer(scope))
@@ -188,7 +185,6 @@ class _AsgiRequest:
     )
 
     bounds_writes: ClassVar[bool] = False  # a host tells nothing of how much its client takes
-    host: InlineRunner | None = None
 
     def __init__(self, known: _Known, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
         self.head = known.head

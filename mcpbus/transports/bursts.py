@@ -19,13 +19,13 @@ from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events, encod
 from mcpbus.protocol.jsonrpc import encode_error, encode_result
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.entered_answer import ResponseWithNotifications, StoredResponse
-from mcpbus.transports.outlets import InlineResponseSink, ResponseSink
+from mcpbus.transports.sinks import ResponseSink
 
 
 def answer_burst(
     bus: Hub,
     context: RequestContext,
-    outlet: ResponseSink,
+    sink: ResponseSink,
     gathered: InlineNotifications,
     result: bytes | ProtocolError,
     *,
@@ -36,13 +36,13 @@ def answer_burst(
     Args:
         bus: The bus.
         context: The request.
-        outlet: Who writes the answer.
+        sink: Who writes the answer.
         gathered: What was said.
         result: The encoded result object, or the error to answer with.
         keeps: Whether it is kept in the store before it is written.
 
     Returns:
-        The answer; None if the outlet has it written when the store has told what is kept.
+        The answer; None if the sink has it written when the store has told what is kept.
     """
     reply = Receipt(context.request.method, bus.ledger)
     receipts = [*receipts_of(gathered.messages), reply]
@@ -50,7 +50,7 @@ def answer_burst(
         said = [*data_of(gathered.messages), _encode_reply(context, result)]
         if not keeps:
             return ResponseWithNotifications(200, HEADERS, encode_events(said), receipts=receipts)
-        burst = _open_burst(bus, context, outlet, said, receipts)
+        burst = _open_burst(bus, context, sink, said, receipts)
     except Exception:  # there is no memory for it
         enter_settled(receipts, LOST)
         raise
@@ -66,7 +66,7 @@ def _encode_reply(context: RequestContext, result: bytes | ProtocolError) -> byt
 def _open_burst(
     bus: Hub,
     context: RequestContext,
-    outlet: ResponseSink,
+    sink: ResponseSink,
     said: list[bytes],
     receipts: list[Receipt],
 ) -> "_StoredInlineNotifications":
@@ -76,21 +76,21 @@ def _open_burst(
     assert log is not None  # noqa: S101 - likewise
     if bus.process is not None:
         session.streams.name_after(log, bus.process, context.request.id)
-    return _StoredInlineNotifications(session, log, said, receipts, outlet)
+    return _StoredInlineNotifications(session, log, said, receipts, sink)
 
 
 class _StoredInlineNotifications:
-    """A burst of which the store is asked that it keep it. It is what its outlet waits for, see `MessageBuilder`.
+    """A burst of which the store is asked that it keep it. It is what its sink waits for, see `MessageBuilder`.
 
     Args:
         session: The session.
         log: Its log there.
         said: What was said, and the reply, encoded, in order.
         receipts: Theirs.
-        outlet: Who is to write it.
+        sink: Who is to write it.
     """
 
-    __slots__ = ("_answer", "_client_left", "_log", "_outlet", "_ready", "_receipts", "_said", "_session")
+    __slots__ = ("_answer", "_client_left", "_log", "_receipts", "_said", "_session", "_sink", "_waits")
 
     def __init__(
         self,
@@ -98,14 +98,14 @@ class _StoredInlineNotifications:
         log: EventLog,
         said: list[bytes],
         receipts: list[Receipt],
-        outlet: ResponseSink,
+        sink: ResponseSink,
     ) -> None:
         self._session = session
         self._log = log
         self._said = said
         self._receipts = receipts
-        self._outlet = outlet
-        self._ready: InlineResponseSink | None = None
+        self._sink = sink
+        self._waits = False
         self._answer: HttpResponse | None = None
         self._client_left = False
 
@@ -115,7 +115,7 @@ class _StoredInlineNotifications:
         self._log.append_soon(self._said, self._hear, final=True)
         if self._answer is None:
             # For longer than a store may take it does not wait; nothing can be said meanwhile.
-            self._ready = self._outlet.on_handler_waiting(self, math.inf)
+            self._waits = self._sink.on_handler_waiting(self, math.inf)
         return self._answer
 
     def keep_alive(self) -> None:
@@ -136,12 +136,12 @@ class _StoredInlineNotifications:
             self._answer = StoredResponse(200, HEADERS, self._encode(first), receipts=receipts, lost=lost)
         except Exception as failure:  # there is no memory: others that wait for the store are not to blame
             settle_all(receipts, lost)
-            if self._ready is None:
+            if not self._waits:
                 raise
-            self._ready.fail(failure)
+            self._sink.fail(failure)
             return
-        if self._ready is not None:
-            self._ready.finish(self._answer)
+        if self._waits:
+            self._sink.finish(self._answer)
 
     def _encode(self, first: int | None) -> bytes:
         said, log = self._said, self._log

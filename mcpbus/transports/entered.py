@@ -7,7 +7,7 @@ import trio
 
 from mcpbus.core.budget import SHORT_BYTES, MemoryAccount, MemoryBudget
 from mcpbus.core.receipt import DELIVERED, LOST
-from mcpbus.transports.outlets import SettleableResponse
+from mcpbus.transports.sinks import SettleableResponse
 
 
 class RecordedResponse:

@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, quote
 
 import attrs
 import trio
-from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
@@ -28,12 +27,12 @@ from mcpbus.protocol.principals import Peer, is_same
 from mcpbus.transports import answers
 from mcpbus.transports.access import AccessControl
 from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.authorizing import authorize
+from mcpbus.transports.deferred import Served, serve_when_read
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.outlets import HttpRequest, InlineResponseSink
 from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.response import watch
+from mcpbus.transports.sinks import HttpRequest, ResponseSink
 
 _VERBS: Final = b"GET, POST"
 _NAME: Final = "session_id"
@@ -77,80 +76,50 @@ class HttpSse:
             return answer(405, b"text/plain", b"GET or POST.\n", (b"allow", _VERBS))
         return None
 
-    def respond(
-        self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
-    ) -> HttpResponse | EagerTask | None:
+    def respond(self, head: RequestHead, body: bytes | None, principal: Any, sink: ResponseSink) -> Served:
         """Serve a request that `judge` lets pass, and whose sender is known; see `Endpoint.respond`."""
         if head.verb == "GET":
-            opened = self._open(head, principal, outlet.peer)
+            opened = self._open(head, principal, sink.peer)
             if isinstance(opened, HttpResponse):
                 return opened
             try:
-                outlet.open(opened)
+                sink.open(opened)
             except BaseException:  # there is no memory for it, say
                 opened.writer.__exit__()
                 raise
             return None
         content = self._heads.validate_content(head)
-        if not isinstance(content, HttpResponse) and len(body) > content.limit:
+        if not isinstance(content, HttpResponse) and body is not None and len(body) > content.limit:
             content = self._heads.too_large
         if isinstance(content, HttpResponse):
-            return self._access.refuse_body(content, head, principal, outlet.peer)
-        return self.receive(head, body, principal, outlet)
+            return self._access.refuse_body(content, head, principal, sink.peer)
+        return self.receive(head, body, principal, sink)
 
-    def receive(
-        self, head: RequestHead, body: bytes, principal: Any, outlet: InlineResponseSink
-    ) -> HttpResponse | EagerTask | None:
-        """The same, of a POST whose head and length are in order."""
-        channel = self._admit(head, body, principal, outlet.peer)
+    def receive(self, head: RequestHead, body: bytes | None, principal: Any, sink: ResponseSink) -> Served:
+        """Serve a POST whose head and length are in order."""
+        channel = self._admit(head, body or b"", principal, sink.peer)
         if isinstance(channel, HttpResponse):
             return channel
-        if channel.has_waiters or is_batch(body):
-            outlet.respond_in_task(partial(self._take_apart, channel, body, principal))
+        if body is None:
+            limit = self._heads.options.max_body_bytes
+            return serve_when_read(sink, limit, partial(self._receive_read, head, principal, sink))
+        scope = sink.scope
+        if scope is None or channel.has_waiters or is_batch(body):
+            sink.respond_in_task(partial(self._take_apart, channel, body, principal))
             return None
         faults: list[bytes] = []
-        eager = channel.take_now(body, outlet.scope, faults, principal)
+        eager = channel.take_now(body, scope, faults, principal)
         if eager is None:
             return _accepted(faults)
-        outlet.finish(_ACCEPTED)
+        sink.finish(_ACCEPTED)
         return eager
 
-    async def serve(self, http: HttpRequest) -> HttpResponse | StreamedResponse | None:
-        """Serve one request; returns the whole answer, or the stream on which it comes; None if it has been answered.
-
-        Raises:
-            trio.BrokenResourceError: The client went away before its request was complete.
-        """
-        head, peer = http.head, http.peer
-        principal, refused = None, None if http.head_validated else self.judge(head)
-        if refused is None:
-            principal, refused = await authorize(self._bus.backend, self._heads, head, peer)
-        if refused is not None:
-            return self._access.refuse(refused, head, peer)
-        return (
-            self._open(head, principal, peer) if head.verb == "GET" else await self._receive(http, principal)
-        )
-
-    async def _receive(self, http: HttpRequest, principal: Any) -> HttpResponse | None:
-        head, peer = http.head, http.peer
-        content = self._heads.validate_content(head)
-        if isinstance(content, HttpResponse):
-            return self._access.refuse_body(content, head, principal, peer)
-        channel = self._admit(head, b"", principal, peer)
-        if isinstance(channel, HttpResponse):
-            return channel
-        try:
-            body = await http.read_body(content.limit)
-        except ServerOverloaded as error:
-            return answers.overload(error)
+    def _receive_read(
+        self, head: RequestHead, principal: Any, sink: ResponseSink, body: bytes | None
+    ) -> Served:
         if body is None:
-            return self._access.refuse_body(self._heads.too_large, head, principal, peer)
-        channel = self._admit(head, body, principal, peer)  # it may have ended while the body came
-        return (
-            channel
-            if isinstance(channel, HttpResponse)
-            else await self._take_in(http, channel, body, principal)
-        )
+            return self._access.refuse_body(self._heads.too_large, head, principal, sink.peer)
+        return self.receive(head, body, principal, sink)  # the session may have ended while the body came
 
     # -- GET -------------------------------------------------------------------------------------
 
@@ -187,35 +156,26 @@ class HttpSse:
     async def _take_apart(
         self, channel: DuplexChannel, body: bytes, principal: Any, http: HttpRequest
     ) -> None:
-        """Answer a POST that has to wait for room, or whose parts may have to."""
-        reply = await self._take_in(http, channel, body, principal)
-        if reply is not None:
-            with RecordedResponse(None, self._bus.budget, len(reply.body)):
-                await http.answer(reply)
+        """Answer a POST that has to wait for room, or whose parts may have to; its handlers have tasks of their own."""
+        reply = await self._take_in(channel, body, principal, http)
+        with RecordedResponse(None, self._bus.budget, len(reply.body), http.give_up):
+            await http.answer(reply)
 
     async def _take_in(
-        self, http: HttpRequest, channel: DuplexChannel, body: bytes, principal: Any
-    ) -> HttpResponse | None:
-        """Take a message in the task that has brought it; if a handler waits there, another one goes on with its connection."""
-        host, faults, eager = http.host, list[bytes](), None
+        self, channel: DuplexChannel, body: bytes, principal: Any, http: HttpRequest
+    ) -> HttpResponse:
+        faults: list[bytes] = []
         turn = channel.turn(len(body), partial(watch, http)) if channel.has_waiters else nullcontext()
         try:
             async with turn:
                 if channel.session.address.stopped:
                     return _unknown()
-                if host is None or is_batch(body):
-                    await channel.take(body, faults, principal)
-                    # What it says may be too much already for who comes next.
-                    await trio.lowlevel.checkpoint()
-                else:
-                    eager = channel.take_now(body, host.scope, faults, principal)
+                await channel.take(body, faults, principal)
+                # Its notifications may be too much already for the next message.
+                await trio.lowlevel.checkpoint()
         except ServerOverloaded as error:
             return answers.overload(error)
-        if host is None or eager is None:
-            return _accepted(faults)
-        host.leave(partial(http.answer, _ACCEPTED))
-        await eager.finish()
-        return None
+        return _accepted(faults)
 
     def _find(self, query: str, principal: Any) -> DuplexChannel | None:
         channel = self._channels.get(query)

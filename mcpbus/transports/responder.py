@@ -41,9 +41,9 @@ from mcpbus.transports import answers
 from mcpbus.transports.answers import GET_FORMAT, JSON_HEADERS, LISTEN_FORMAT, ResponseFormat
 from mcpbus.transports.batches import begin_batch
 from mcpbus.transports.bursts import answer_burst
-from mcpbus.transports.outlets import InlineResponseSink, ResponseSink
 from mcpbus.transports.refusals import RefusalLog
 from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.sinks import ResponseSink
 
 ResponseMode: TypeAlias = Literal["auto", "json", "sse"]
 OtherDecision: TypeAlias = (
@@ -66,7 +66,7 @@ def check_response(response: object) -> None:
 class RequestHandler:
     """Carries out what was decided about requests to an endpoint.
 
-    Each method returns the whole answer; or it gives the outlet the stream on which the answer comes, and returns a handler that
+    Each method returns the whole answer; or it gives the sink the stream on which the answer comes, and returns a handler that
     waits if there is one.
 
     Args:
@@ -95,11 +95,11 @@ class RequestHandler:
         }
 
     def carry_out(
-        self, decision: Decision, head: RequestHead, principal: Any, peer: Peer, outlet: ResponseSink
+        self, decision: Decision, head: RequestHead, principal: Any, peer: Peer, sink: ResponseSink
     ) -> HttpResponse | EagerTask | None:
         """Carry out what was decided about a POST."""
         if not isinstance(decision, Serve):
-            return self._carry_out_rest(decision, head, principal, peer, outlet)
+            return self._carry_out_rest(decision, head, principal, peer, sink)
         form, transport, stateless = self._forms[decision.accepted]
         claim, session = decision.claim, decision.session
         if claim is None and session is None:
@@ -108,7 +108,7 @@ class RequestHandler:
         context = RequestContext(
             request, decision.routing, revision, transport, peer, claim, session, principal, head
         )
-        bus, scope, admit = self._bus, outlet.scope, dispatcher.admit
+        bus, scope, admit = self._bus, sink.scope, dispatcher.admit
         if scope is None and bus.backend.may_wait(request.method, context.routing.name, revision.era):
             admit = dispatcher.serve
         try:
@@ -116,28 +116,28 @@ class RequestHandler:
         except ProtocolError as error:
             return answers.error_reply(error, request.id, revision)
         if isinstance(result, RequestActor):
-            result.response_handler = answering = _Answering(outlet, form, context, bus)
+            result.response_handler = answering = _Answering(sink, form, context, bus)
             # What an event stream needs, a stream knows.
             answered = result.run(scope, streaming=not form.json)
             gathered = result.inline_notifications
             if gathered is not None and isinstance(answered, bytes | ProtocolError):
-                return answer_burst(bus, context, outlet, gathered, answered, keeps=answering.stores_first)
+                return answer_burst(bus, context, sink, gathered, answered, keeps=answering.stores_first)
             if not isinstance(answered, bytes):
                 return _failure(context, answered) if isinstance(answered, ProtocolError) else answered
             result = answered
         elif isinstance(result, MessageStream):
-            _open(outlet, LISTEN_FORMAT if request.method == LISTEN else form, revision, result)
+            _open(sink, LISTEN_FORMAT if request.method == LISTEN else form, revision, result)
             return None
         return _reply(context, form, result)
 
     def _carry_out_rest(
-        self, decision: OtherDecision, head: RequestHead, principal: Any, peer: Peer, outlet: ResponseSink
+        self, decision: OtherDecision, head: RequestHead, principal: Any, peer: Peer, sink: ResponseSink
     ) -> HttpResponse | None:
         match decision:
             case Batch():
-                return self._batch(decision, principal, peer, outlet)
+                return self._batch(decision, principal, peer, sink)
             case Initialize():
-                return self._initialize(decision, head, principal, peer, outlet)
+                return self._initialize(decision, head, principal, peer, sink)
             case AcceptNotification():
                 dispatcher.handle_notification(
                     self._bus, decision.notification, decision.session, principal, peer
@@ -149,7 +149,7 @@ class RequestHandler:
         return self._refusals.note(decision, head, peer)
 
     def _batch(
-        self, batch: Batch[Session], principal: Any, peer: Peer, outlet: ResponseSink
+        self, batch: Batch[Session], principal: Any, peer: Peer, sink: ResponseSink
     ) -> HttpResponse | None:
         form, transport, stateless = self._forms[batch.accepted]
         form = attrs.evolve(form, array=True)
@@ -157,11 +157,11 @@ class RequestHandler:
         begun = begin_batch(self._bus, batch, transport, principal, peer)
         if isinstance(begun, HttpResponse):
             return begun
-        _open(outlet, form, None, begun)
+        _open(sink, form, None, begun)
         return None
 
     def _initialize(
-        self, decision: Initialize, head: RequestHead, principal: Any, peer: Peer, outlet: ResponseSink
+        self, decision: Initialize, head: RequestHead, principal: Any, peer: Peer, sink: ResponseSink
     ) -> HttpResponse | None:
         form, transport, stateless = self._forms[decision.accepted]
         transport = stateless if self._stateless else transport
@@ -187,7 +187,7 @@ class RequestHandler:
             return answers.error_reply(error, context.request.id, context.revision)
         if isinstance(registered, MessageStream):
             # The session's id goes into the head, which therefore waits for the outcome.
-            _open(outlet, attrs.evolve(form, patient=True), context.revision, registered)
+            _open(sink, attrs.evolve(form, patient=True), context.revision, registered)
             return None
         return _reply(context, form, registered, session.id)
 
@@ -199,12 +199,12 @@ class RequestHandler:
                 return answers.overload(ServerOverloaded("The server is shutting down"))
         return decision
 
-    def open(self, decision: OpenStream[Session], principal: Any, outlet: ResponseSink) -> None:
+    def open(self, decision: OpenStream[Session], principal: Any, sink: ResponseSink) -> None:
         """Open a GET stream."""
         stream = self._bus.open_stream(StreamKind.STANDALONE, decision.session)
         stream.expire_in(self._bus.seconds_left(principal))
         decision.session.address.tell(OpenGet(stream))
-        _open(outlet, GET_FORMAT, None, stream)
+        _open(sink, GET_FORMAT, None, stream)
 
     def end(self, decision: EndSession[Session]) -> HttpResponse:
         """End a session."""
@@ -216,25 +216,23 @@ class _Answering(msgspec.Struct):
     """Has the answer of a request written, in the form that comes of it.
 
     Attributes:
-        outlet: Who writes it.
+        sink: Who writes it.
         form: What forms it may take.
         context: The request.
         bus: The bus.
-        ready: Who writes the whole answer, if the handler waits before anything is said.
         request: What it waits for then.
     """
 
-    outlet: ResponseSink
+    sink: ResponseSink
     form: ResponseFormat
     context: RequestContext
     bus: Hub
-    ready: InlineResponseSink | None = None
     request: RequestActor | None = None
 
     @property
     def collects_notifications(self) -> bool:
         """See `mcpbus.core.request.ResponseHandler`."""
-        return self.form.sse and self.outlet.gathers
+        return self.form.sse and self.sink.gathers
 
     @property
     def stores_first(self) -> bool:
@@ -243,44 +241,38 @@ class _Answering(msgspec.Struct):
 
     def open(self, stream: MessageStream) -> None:
         """See `mcpbus.core.request.ResponseHandler`."""
-        _open(self.outlet, self.form, self.context.revision, stream)
+        _open(self.sink, self.form, self.context.revision, stream)
 
     def wait(self, request: RequestActor) -> bool:
         """See `mcpbus.core.request.ResponseHandler`."""
         self.request = request
-        self.ready = self.outlet.on_handler_waiting(
-            self, self.bus.limits.keep_alive if self.form.sse else math.inf
-        )
-        return self.ready is not None
+        return self.sink.on_handler_waiting(self, self.bus.limits.keep_alive if self.form.sse else math.inf)
 
     def answer(self, result: bytes | ProtocolError) -> None:
         """See `mcpbus.core.request.ResponseHandler`."""
-        ready, context = self.ready, self.context
-        assert ready is not None  # noqa: S101 - it has said so
+        sink, context = self.sink, self.context
         try:
             if isinstance(result, ProtocolError):
-                ready.finish(_failure(context, result))
+                sink.finish(_failure(context, result))
             else:
-                ready.finish(_reply(context, self.form, result))
+                sink.finish(_reply(context, self.form, result))
         except Exception as failure:  # noqa: BLE001 - there is no memory: others that wait are not to blame
-            ready.fail(failure)
+            sink.fail(failure)
 
     def keep_alive(self) -> None:
-        """See `mcpbus.transports.outlets.KeepAliveHandler`."""
+        """See `mcpbus.transports.sinks.KeepAliveHandler`."""
         if self.request is not None:
             self.form = attrs.evolve(self.form, early=True)
             self.request.begin()
 
     def cancel(self) -> None:
-        """See `mcpbus.transports.outlets.KeepAliveHandler`."""
+        """See `mcpbus.transports.sinks.KeepAliveHandler`."""
         if self.request is not None:
             self.request.client_gone()
 
 
-def _open(
-    outlet: ResponseSink, form: ResponseFormat, revision: Revision | None, stream: MessageStream
-) -> None:
-    outlet.open(StreamedResponse(stream, stream.attach(), form, revision))
+def _open(sink: ResponseSink, form: ResponseFormat, revision: Revision | None, stream: MessageStream) -> None:
+    sink.open(StreamedResponse(stream, stream.attach(), form, revision))
 
 
 def _failure(context: RequestContext, error: ProtocolError) -> HttpResponse:

@@ -8,8 +8,8 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.protocol.http.messages import HttpResponse
-from mcpbus.transports.outlets import HttpRequest
 from mcpbus.transports.rendering import StreamedResponse, are_replies
+from mcpbus.transports.sinks import HttpRequest
 
 
 class ResponseWriter:

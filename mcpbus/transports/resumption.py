@@ -29,9 +29,9 @@ from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event, encode_numb
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.outlets import HttpRequest
 from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.response import ResponseWriter, bounded, watch
+from mcpbus.transports.sinks import HttpRequest
 
 _log = logging.getLogger("mcpbus")
 _NOTHING = Replay((), finished=False)
@@ -39,7 +39,7 @@ _ENDED = Replay((), finished=True)
 
 
 async def resume(
-    bus: Hub, http: HttpRequest, session: Session, last_event_id: str, principal: object
+    bus: Hub, session: Session, last_event_id: str, principal: object, http: HttpRequest
 ) -> None:
     """Answer a GET that names the last event its client has seen."""
     named = parse_event_id(last_event_id)

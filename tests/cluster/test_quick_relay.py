@@ -32,9 +32,9 @@ def in_a_task(monkeypatch):
     """How often a task has forwarded a request."""
     forward, calls = ClusterEndpoint._forward, []
 
-    def count(*args):
+    def count(*args, **options):
         calls.append(args)
-        return forward(*args)
+        return forward(*args, **options)
 
     monkeypatch.setattr(ClusterEndpoint, "_forward", count)
     return calls

@@ -34,14 +34,9 @@ def get(path="/", *lines, version="1.1"):
 
 
 class Endpoint:
-    """Serves requests by their paths, and remembers them.
+    """Serves requests by their paths, and remembers them."""
 
-    Args:
-        turns: Whether what does not wait is served in turns of the connection; otherwise all is served by tasks.
-    """
-
-    def __init__(self, *, turns=False):
-        self.turns = turns
+    def __init__(self):
         self.heads = []
         self.bodies = []
         self.gone = []
@@ -57,15 +52,15 @@ class Endpoint:
     max_body_bytes = LIMIT
     budget = MemoryBudget(math.inf, LimitMonitor())
 
-    def can_serve_inline(self, head):
-        return self.turns and hasattr(self, f"respond_{_name(head)}")
-
     def is_head_valid(self, head):
         return _name(head) == "echo"
 
-    def respond(self, head, body, outlet, *, cleared=False):
+    def respond(self, head, body, sink, *, cleared=False):
         self.heads.append(head)
-        return getattr(self, f"respond_{_name(head)}")(body)
+        if body is not None and hasattr(self, f"respond_{_name(head)}"):
+            return getattr(self, f"respond_{_name(head)}")(body)
+        sink.respond_in_task(getattr(self, _name(head)))
+        return None
 
     def respond_root(self, body):
         return HttpResponse(200, [(b"content-length", b"4")], b"root")
@@ -91,10 +86,6 @@ class Endpoint:
 
     def cors_headers(self, head):
         return [(b"vary", b"Origin")] if head.headers.get(b"origin") else []
-
-    async def serve(self, http):
-        self.heads.append(http.head)
-        await getattr(self, _name(http.head))(http)
 
     async def root(self, http):
         await http.answer(HttpResponse(200, [(b"content-length", b"4")], b"root"))
@@ -283,7 +274,7 @@ class Owner:
 @asynccontextmanager
 async def open_lane(*, turns=False, app=None, limits=None, **options):
     """Open a lane, whose connections have tasks or, if they can be polled, `turns`."""
-    endpoint = Endpoint(turns=turns) if app is None else app
+    endpoint = Endpoint() if app is None else app
     if limits is not None:
         endpoint.limits = limits
     lane = HttpServer(ServedApp(endpoint), ServeOptions(**options), WireReactor() if turns else None)

@@ -151,7 +151,7 @@ def connections():
 
 async def test_of_a_connection_that_stalled_while_it_was_watched_nothing_is_left(caplog):
     counters, before = ServerCounters(), connections()
-    async with serving(App(turns=True), counters=counters, write_deadline=0.2) as served:
+    async with serving(App(), counters=counters, write_deadline=0.2) as served:
         stalling = await served.connect(receive_buffer=4096)
         await stalling.send_all(get("/big"))
         while counters.open or not counters.accepted:
@@ -164,7 +164,7 @@ async def test_of_a_connection_that_stalled_while_it_was_watched_nothing_is_left
 
 
 async def test_a_slow_client_that_says_no_more_gets_all_its_answers():
-    async with serving(App(turns=True)) as served:
+    async with serving(App()) as served:
         client = Client(await served.connect(receive_buffer=4096))
         await client.say(post(b"1") + get("/big") + post(b"2") + get("/big") + post(b"3"))
         await client.stream.send_eof()
@@ -173,7 +173,7 @@ async def test_a_slow_client_that_says_no_more_gets_all_its_answers():
 
 
 async def test_many_requests_in_one_go_are_answered_in_order_while_others_are_served():
-    async with serving(App(turns=True)) as served:
+    async with serving(App()) as served:
         eager, other = Client(await served.connect()), Client(await served.connect())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(eager.say, b"".join([post(b"%d" % n) for n in range(5000)]))
@@ -191,7 +191,7 @@ async def test_a_connection_that_the_kernel_does_not_wait_for_is_closed_and_no_o
         raise OSError(errno.ENOSPC, "No space left on device")
 
     counters = ServerCounters()
-    async with serving(App(turns=True), counters=counters) as served:
+    async with serving(App(), counters=counters) as served:
         monkeypatch.setattr(Reactor, "watch", refuse)
         assert await receive_all(await served.connect()) == b""
         client = Client(await served.connect())
@@ -203,7 +203,7 @@ async def test_a_connection_that_the_kernel_does_not_wait_for_is_closed_and_no_o
 
 @pytest.mark.parametrize("end", ["aclose", "reset"])
 async def test_connections_come_and_go_with_the_same_descriptors(end):
-    app, counters = App(turns=True), ServerCounters()
+    app, counters = App(), ServerCounters()
     async with serving(app, counters=counters) as served:
         for n in range(30):
             staying, leaving = Client(await served.connect()), Client(await served.connect())
@@ -228,7 +228,7 @@ async def test_a_handshake_that_ends_during_a_shutdown_is_followed_by_the_end(ca
             self.draining.set()
             await self.drained.wait()
 
-    app, counters = Draining(turns=True), ServerCounters()
+    app, counters = Draining(), ServerCounters()
     async with serving(app, counters=counters, drain_timeout=3600, **FILES) as served:
         below = await served.connect()
         await trio.testing.wait_all_tasks_blocked(0.01)

@@ -330,7 +330,7 @@ async def test_an_answer_that_finds_its_client_gone_is_lost(autojump_clock):
 async def test_what_an_endpoint_says_of_a_head_it_says_once_and_another_one_for_itself(autojump_clock):
     class Asked(Endpoint):
         def __init__(self, origin):
-            super().__init__(turns=True)
+            super().__init__()
             self._origin = origin
             self.asked = 0
 

@@ -278,7 +278,7 @@ async def test_an_answer_that_is_not_whole_does_not_end_like_a_whole_one():
 @pytest.mark.parametrize("how", ["announced", "cut", "a record cut", "a wrong record"])
 @pytest.mark.parametrize("framing", [b"content-length: 100", b"transfer-encoding: chunked"])
 async def test_a_body_that_ends_early_is_not_served(how, framing):
-    app, counters = Endpoint(turns=True), ServerCounters()
+    app, counters = Endpoint(), ServerCounters()
     async with serving(app, counters=counters, **FILES) as served:
         client = MemoryClient(client_context(CERTIFICATE))
         stream = await over(served, client)
@@ -442,7 +442,7 @@ async def test_a_large_answer_reaches_a_client_that_reads_slowly():
         def respond_big(self, body):
             return HttpResponse(200, [], bytes(2_000_000))
 
-    async with serving(Big(turns=True), **FILES) as served:
+    async with serving(Big(), **FILES) as served:
         stream = await connect(served, "http/1.1")
         await stream.send_all(post(path="/big"))
         head = await receive_until(stream, b"\r\n\r\n")

@@ -32,8 +32,8 @@ from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, failed, too_slow
 from mcpbus.serving.service import HttpServer
-from mcpbus.transports.outlets import KeepAliveHandler
 from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.sinks import KeepAliveHandler
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head. Where nobody
@@ -396,7 +396,7 @@ class Http1Connection:
                 writer.begin()
         else:
             self.speaker = None
-            self.leave(request, partial(request.facts.endpoint.stream, request, opened))
+            self.leave(request, partial(request.facts.endpoint.stream, opened, request))
 
     def wait(self, speaker: KeepAliveHandler | None, quiet: float) -> None:
         """Have somebody keep a request alive after so many seconds; None if its handler waits no more."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import trio
 
@@ -21,8 +21,8 @@ from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.service import HttpServer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.outlets import CoalescedWriter, HttpRequest, KeepAliveHandler
 from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
 from mcpbus.transports.unfinished import read_unfinished
 
 
@@ -112,15 +112,6 @@ class Http1Request(ResponseFraming, eq=False):
         return self.facts.head_validated
 
     @property
-    def host(self) -> Self:
-        """See `HttpRequest`: the connection's task."""
-        return self
-
-    def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
-        """See `Host`."""
-        self._connection.leave(self, answer)
-
-    @property
     def gathers(self) -> bool:
         """See `ResponseSink`."""
         reactor = self._connection.reactor
@@ -134,23 +125,23 @@ class Http1Request(ResponseFraming, eq=False):
         self._connection.open(self, opened)
 
     def flush_last(self, writer: CoalescedWriter) -> None:
-        """See `DeferredResponseSink`."""
+        """See `ResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
     def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self._connection.wait(None, math.inf)
         self._connection.leave(self, partial(answer, self))
 
-    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> Self | None:
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> bool:
         """See `ResponseSink`."""
         if self._connection.reactor is None:
-            return None  # its task writes what comes on a stream
+            return False  # its task writes what comes on a stream
         self._connection.wait(request, quiet)
-        return self
+        return True
 
     def finish(self, answer: HttpResponse) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         connection, reactor = self._connection, self._connection.reactor
         connection.speaker = None
         assert reactor is not None  # noqa: S101 - a task answers by itself
@@ -158,7 +149,7 @@ class Http1Request(ResponseFraming, eq=False):
         reactor.write_soon(self)
 
     def fail(self, failure: BaseException) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self._connection.wait(None, math.inf)
         self._connection.fail(failure, self.head)
 

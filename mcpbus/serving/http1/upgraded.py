@@ -11,7 +11,7 @@ from mcpbus.core.pace import Pace
 from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.serving.http1.request import Http1RequestConnection
 from mcpbus.serving.reactor import Turn
-from mcpbus.transports.outlets import CoalescedWriter
+from mcpbus.transports.sinks import CoalescedWriter
 
 
 class Http1WebSocketTransport:

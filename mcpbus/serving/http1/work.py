@@ -14,7 +14,6 @@ import trio
 from mcpbus.core.containment import ReportErrors
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.websocket import select
-from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
 from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
@@ -29,6 +28,7 @@ from mcpbus.serving.websocket.asgi import AsgiWebSocketCall
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.serving.websocket.handshake import read_upgrade
+from mcpbus.transports.task_sink import HttpTaskSink
 from mcpbus.transports.websocket import WebSockets
 
 
@@ -111,7 +111,7 @@ class ConnectionTask:
         wire, facts = self._wire, self._service.facts(head)
         if facts is not None:
             request = Http1Request(wire, head.judged, head, self._connection, wire.peer, facts, self.scope)
-            return request, partial(serve_request, facts.endpoint, request)
+            return request, partial(HttpTaskSink(facts.endpoint, request).serve, facts.endpoint.respond)
         exchange = Http1Exchange(wire, head.judged, head, self._connection)
         return exchange, AsgiCall(self._service.app.asgi, exchange, self._asgi_scope()).run
 

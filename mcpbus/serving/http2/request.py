@@ -3,7 +3,7 @@
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import trio
 
@@ -24,8 +24,8 @@ from mcpbus.serving.reactor import Turn
 from mcpbus.serving.request_error import RequestError, failed
 from mcpbus.serving.service import HttpServer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.outlets import CoalescedWriter, HttpRequest, InlineRunner, KeepAliveHandler
 from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
 
 
 class Http2RequestConnection(Protocol):
@@ -100,8 +100,6 @@ class Http2Request:
     )
 
     bounds_writes: ClassVar[bool] = True  # a stream that does not move is reset
-    host: InlineRunner | None = None
-    """See `HttpRequest`: one that waits has a task of its own."""
 
     def __init__(
         self,
@@ -224,25 +222,25 @@ class Http2Request:
         self._connection.open(self, opened)
 
     def flush_last(self, writer: CoalescedWriter) -> None:
-        """See `DeferredResponseSink`."""
+        """See `ResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
     def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self.speaker = None
         self._connection.start(self, answer, self)
 
-    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> Self:
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> bool:
         """See `ResponseSink`."""
         if self.gone:
             request.cancel()
         else:
             self.speaker = request
             self.wake_at(trio.current_time() + quiet)
-        return self
+        return True
 
     def finish(self, answer: HttpResponse) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self.speaker = None
         try:
             block = self._encode_head(answer)
@@ -262,7 +260,7 @@ class Http2Request:
         self.end(whole=whole)
 
     def fail(self, failure: BaseException) -> None:
-        """See `InlineResponseSink`."""
+        """See `ResponseSink`."""
         self._connection.service.app.report(failure, self.head)
         self.end_in_disorder()
 

@@ -12,7 +12,6 @@ from mcpbus_actors import EagerTask
 from mcpbus.core.containment import ReportErrors
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.principals import Peer
-from mcpbus.serving.asgi import serve_request
 from mcpbus.serving.asgi_call import AsgiCall, scope_of
 from mcpbus.serving.http2.asgi import Http2Exchange
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
@@ -27,6 +26,7 @@ from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.request_error import too_slow
 from mcpbus.serving.service import HttpServer
 from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.task_sink import HttpTaskSink
 
 _SLOW_SECONDS: Final = 0.001
 """What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
@@ -166,7 +166,7 @@ class Http2RequestTable:
         elif self.gathering.suits(facts, head):
             self.gathering.add(request)
         else:
-            self.start(request, serve_request, facts.endpoint, request)
+            self.start(request, HttpTaskSink(facts.endpoint, request).serve, facts.endpoint.respond)
         return None
 
     def _connect(self, request: Http2Request) -> None:
@@ -199,7 +199,7 @@ class Http2RequestTable:
         self.gathering.received(request, len(event.data))
         if self.gathering.is_too_long(request):
             self.gathering.discard(request)
-            self.start(request, serve_request, request.endpoint, request)
+            self.start(request, HttpTaskSink(request.endpoint, request).serve, request.endpoint.respond)
         return None
 
     def _respond(self, request: Http2Request, body: bytes) -> EagerTask | None:
@@ -242,7 +242,7 @@ class Http2RequestTable:
         endpoint = request.endpoint
         if opened.form.array:
             request.speaker = None
-            self.start(request, endpoint.stream, request, opened)
+            self.start(request, endpoint.stream, opened, request)
             return
         request.speaker = writer = Http2ResponseWriter(
             request, opened, endpoint.limits, self.service.coalescer

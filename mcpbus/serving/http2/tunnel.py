@@ -7,7 +7,7 @@ import trio
 
 from mcpbus.serving.http2.request import Http2Request, Http2RequestConnection
 from mcpbus.serving.reactor import Turn
-from mcpbus.transports.outlets import CoalescedWriter
+from mcpbus.transports.sinks import CoalescedWriter
 
 
 class _Piece:

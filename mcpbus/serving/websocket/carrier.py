@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import trio
 
 from mcpbus.serving.reactor import Turn
-from mcpbus.transports.outlets import CoalescedWriter
+from mcpbus.transports.sinks import CoalescedWriter
 
 
 class WebSocketTransport(Protocol):

@@ -1,4 +1,4 @@
-"""How a request over HTTP looks to who serves it: what is read of it, and the outlet through which it is answered."""
+"""A request over HTTP as the endpoint sees it: the place to answer it, and its reading and writing end for a task."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -40,73 +40,61 @@ class CoalescedWriter(Protocol):
 
 
 class ResponseSink(Protocol):
-    """Who is to write the answer of one request."""
-
-    @property
-    def gathers(self) -> bool:
-        """Whether what is said before the answer may wait for it: a turn is under way that is about to end, and then it is written."""
-
-    @property
-    def scope(self) -> trio.CancelScope | None:
-        """Encloses the task that stays with the request's handler if that waits, see `mcpbus_actors.EagerTask`.
-
-        With None, a handler that may wait has a task of its own.
-        """
-
-    def open(self, opened: StreamedResponse) -> None:
-        """Write what comes on a stream, from now on. No schedule point."""
-
-    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> "DeferredResponseSink | None":
-        """Take note that the handler waits, and nothing was said. No schedule point.
-
-        Args:
-            request: The request, which is to be told after a while, to begin its response without a word, and if the client leaves.
-            quiet: How many seconds that while is.
-
-        Returns:
-            Who writes the answer if it comes whole; None where it is to come on a stream, which is opened now.
-        """
-
-
-class InlineResponseSink(ResponseSink, Protocol):
-    """An outlet that writes whole answers without waiting, too, and hears of what goes wrong.
+    """The place to answer one request, and the rest of its body if that still arrives.
 
     Attributes:
-        peer: From where the request came.
+        peer: The other end of the connection, which may be a proxy.
     """
 
     peer: Peer
 
     @property
-    def scope(self) -> trio.CancelScope:
-        """See `ResponseSink`."""
+    def gathers(self) -> bool:
+        """Whether notifications before the response may wait for it: a turn is under way that ends soon, and then it is written."""
+
+    @property
+    def scope(self) -> trio.CancelScope | None:
+        """The scope of the task that stays with a handler that waits, see `mcpbus_actors.EagerTask`.
+
+        With None, each handler that may wait has a task of its own.
+        """
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """Read the whole body; None if it is longer than `limit` bytes.
+
+        Raises:
+            trio.BrokenResourceError: The client went away, or sends what is no body, or too slowly. `lose` answers that.
+            ServerOverloaded: Too much is held in memory, and in this unfinished body the most.
+        """
 
     def finish(self, answer: HttpResponse) -> None:
-        """Write a whole answer. No schedule point."""
+        """Write a whole response. No schedule point."""
+
+    def open(self, opened: StreamedResponse) -> None:
+        """Write the messages of a stream, from now on. No schedule point."""
+
+    def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> bool:
+        """Take note that the handler waits and that nothing was emitted. No schedule point.
+
+        Args:
+            request: The request. It is notified after a while, to begin its response without a message, and if the client leaves.
+            quiet: That while, in seconds.
+
+        Returns:
+            Whether `finish` may be called later. Otherwise the response comes on a stream, which is opened now.
+        """
+
+    def flush_last(self, writer: "CoalescedWriter") -> None:
+        """Write something else once no turn is due any more, or in the scheduler's next one. No schedule point."""
+
+    def respond_in_task(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
+        """Answer the request in a task. No schedule point."""
 
     def fail(self, failure: BaseException) -> None:
         """Report a failure of the application's, and answer for it. No schedule point."""
 
-    def respond_in_task(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
-        """Have a task answer the request: it is an `HttpRequest`, too, whose body has been read. No schedule point."""
-
-
-class DeferredResponseSink(InlineResponseSink, Protocol):
-    """One that writes the answer of a request whose handler waits, if that comes whole."""
-
-    def flush_last(self, writer: CoalescedWriter) -> None:
-        """Have something else written once no turn is due any more, or in the scheduler's next one. No schedule point."""
-
-
-class InlineRunner(Protocol):
-    """The task of a connection, which runs handlers itself as long as they do not wait for anything."""
-
-    @property
-    def scope(self) -> trio.CancelScope:
-        """Encloses what the task does for one request after the other."""
-
-    def leave(self, answer: Callable[[], Awaitable[None]]) -> None:
-        """Stay with a handler that waits: another task is to answer the request, and then go on with the connection."""
+    def lose(self) -> None:
+        """End the request: its body cannot be read. No schedule point."""
 
 
 class HttpRequest(Protocol):
@@ -130,10 +118,6 @@ class HttpRequest(Protocol):
     @property
     def head_validated(self) -> bool:
         """Whether it is known that `Endpoint.clears` is true of its head."""
-
-    @property
-    def host(self) -> InlineRunner | None:
-        """Who runs its handler; None where each request has a task of its own, which runs it and ends with the answer."""
 
     async def read_body(self, limit: int) -> bytes | None:
         """Read the whole body; None if it is longer than `limit` bytes.

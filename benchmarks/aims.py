@@ -140,6 +140,12 @@ AIMS = (
         0.85,
         at_least=True,
     ),
+    Aim(
+        "short call, 32 connections: mcpbus over the official Python SDK, both on uvicorn",
+        _ratio("short-call", 32, "mcpbus-uvicorn", "python-sdk-uvicorn"),
+        2.2,
+        at_least=True,
+    ),
     _mix("go-sdk", 3),
     _mix("mcp-go", 3),
     _mix("rmcp", 1),

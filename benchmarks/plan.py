@@ -11,7 +11,7 @@ INSIDE = "mcpbus"
 """The name under which what is measured without a server is reported."""
 
 QUICK_ROUNDS = 1
-QUICK_SECONDS = 0.3
+QUICK_SECONDS = 0.28
 COMPILED = ("Go", "Rust")
 # For the estimate: what a start takes, of what is compiled and of the others, and a warm-up.
 _COMPILED_START_SECONDS = 0.3

@@ -12,6 +12,7 @@ from benchmarks.scenarios.scenario import Metric, Scenario
 COLORS = {
     "mcpbus": "#c1440e",
     "mcpbus-asgi": "#e58a5a",
+    "mcpbus-uvicorn": "#d2691e",
     "mcpbus-http2": "#a0522d",
     "mcpbus-websocket": "#f0b27a",
     "trio-httptools": "#7f8c8d",

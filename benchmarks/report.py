@@ -12,6 +12,7 @@ from benchmarks.scenarios.scenario import CPU, RATE, Inside, Metric, Scenario
 LIMIT_OF = {
     "mcpbus": "trio-httptools",
     "mcpbus-asgi": "bare-hypercorn",
+    "mcpbus-uvicorn": "bare-uvicorn",
     "python-sdk-hypercorn": "bare-hypercorn",
     "python-sdk-uvicorn": "bare-uvicorn",
     "fastmcp": "bare-uvicorn",

@@ -20,8 +20,7 @@ class ShortCall(Served):
         "Servers with sessions have one for each connection."
     )
     size_title = "connections"
-    sizes = {1: 2, 32: 5, 256: 2}
-    others = {1: 1, 32: 5, 256: 1}
+    sizes = {1: 1, 32: 5, 256: 1}
     quick_sizes = (32,)
     metrics = (RATE, P50, P99, CPU, RESIDENT, LOADER)
     wires = frozenset({Wire.HTTP1, Wire.HTTP2, Wire.WEBSOCKET})

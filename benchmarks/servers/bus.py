@@ -1,6 +1,7 @@
 """mcpbus as a server that is measured: ``python -m benchmarks.servers.bus SHELL PORT``.
 
-SHELL is ``lane``, as ``mcpbus serve`` serves it, or ``asgi``: an application of plain hypercorn.
+SHELL is ``lane``, as ``mcpbus serve`` serves it, ``asgi``, an application of plain hypercorn on trio, or ``uvicorn``, an application
+of uvicorn on asyncio.
 """
 
 import os
@@ -22,7 +23,7 @@ from benchmarks.dialect import CHANGED_URI
 from benchmarks.peers.peer import HOST, Setting
 from benchmarks.servers.mixed import add_mixture
 from benchmarks.servers.parts import add_parts
-from benchmarks.servers.plain import serve_plain
+from benchmarks.servers.plain import serve_on_uvicorn, serve_plain
 from mcpbus import Context, Limits, Proxy, Server
 from mcpbus.cluster import RedisReplicas
 from mcpbus.program import serve_until_signalled
@@ -103,6 +104,10 @@ def main(shell: str, port: int) -> None:
             served.run("stdio")
         elif shell == "asgi":
             trio.run(serve_plain, served.asgi(**app), port)
+        elif shell == "uvicorn":
+            from mcpbus.asyncio import asgi  # noqa: PLC0415 - nothing else here imports asyncio
+
+            serve_on_uvicorn(asgi(served, **app), port)
         elif Setting.WORKERS in os.environ:
             served.run(bind=f"{HOST}:{port}", workers=int(os.environ[Setting.WORKERS]), **app)
         else:

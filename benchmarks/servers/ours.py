@@ -56,6 +56,14 @@ OURS: tuple[Peer, ...] = (
         variant="asgi",
     ),
     Own(
+        name="mcpbus-uvicorn",
+        title="mcpbus, uvicorn",
+        package="mcpbus",
+        module="bus",
+        variant="uvicorn",
+        imports=("uvicorn", "uvloop", "httptools"),
+    ),
+    Own(
         name="mcpbus-http2",
         title="mcpbus, HTTP/2",
         package="mcpbus",

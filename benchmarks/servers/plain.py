@@ -51,14 +51,15 @@ async def serve_plain(app: Any, port: int) -> None:
     await serve(app, config)
 
 
-def _serve_with_uvicorn(port: int) -> None:
+def serve_on_uvicorn(app: Any, port: int) -> None:
+    """Serve an application with uvicorn on asyncio, in its fastest form, without a log of requests."""
     import uvicorn  # noqa: PLC0415  it may be absent
 
-    uvicorn.run(application, port=port, log_level="warning", loop="uvloop", http="httptools")
+    uvicorn.run(app, port=port, log_level="warning", loop="uvloop", http="httptools", access_log=False)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "hypercorn":
         trio.run(serve_plain, application, int(sys.argv[2]))
     else:
-        _serve_with_uvicorn(int(sys.argv[2]))
+        serve_on_uvicorn(application, int(sys.argv[2]))

@@ -11,6 +11,7 @@ import trio
 
 from mcpbus.asyncio.crossing import outlast, to_asyncio, to_trio
 from mcpbus.asyncio.guest import trio_guest
+from mcpbus.asyncio.inline import InlineRequest, InlineTurns, inline_turns, read_short_body, replay
 from mcpbus.bus import Bus
 from mcpbus.core.limits import Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
@@ -38,6 +39,7 @@ class AsyncioApp:
         self._app = app
         self._open = False
         self._why_not = NO_LIFESPAN
+        self._turns: InlineTurns | None = None
 
     @property
     def bus(self) -> Bus:
@@ -64,7 +66,7 @@ class AsyncioApp:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError(NOT_ASYNCIO) from None
-        async with trio_guest():
+        async with trio_guest(), inline_turns() as turns:
             opened, closing = loop.create_future(), trio.Event()
 
             async def hold() -> None:
@@ -76,7 +78,7 @@ class AsyncioApp:
             try:
                 await asyncio.wait([opened, holding], return_when=asyncio.FIRST_COMPLETED)
                 if opened.done():
-                    self._open = True
+                    self._open, self._turns = True, turns
                     holding.add_done_callback(self._note_end)
                     yield
             except BaseException:
@@ -96,13 +98,29 @@ class AsyncioApp:
                 self.lifespan, NOT_ASYNCIO if trio.lowlevel.in_trio_task() else None, receive, send
             )
         elif self._open:
-            await to_trio(
-                self._app, scope, partial(to_asyncio, receive), lambda event: to_asyncio(send, event)
-            )
+            await self._serve(scope, receive, send)
         else:
             why = NOT_ASYNCIO if trio.lowlevel.in_trio_task() else self._why_not
             _log.error(why)
             await refuse(scope, send, why)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app, turns = self._app.attached, self._turns
+        recalled = None if app is None else app.recall_inline(scope)
+        if app is None or turns is None or recalled is None:
+            await to_trio(self._app, scope, *_across(receive, send))
+            return
+        try:
+            body, whole = await read_short_body(receive)
+        except ConnectionAbortedError:
+            return
+        if not whole:
+            await to_trio(self._app, scope, *_across(replay(body, receive), send))
+            return
+        request = InlineRequest(app, turns, recalled, body, scope)
+        in_task = await request.answer(receive, send)
+        if in_task is not None:
+            await to_trio(app.answer_in_task, recalled, scope, *_across(receive, send), in_task)
 
     def _note_end(self, holding: "asyncio.Task[None]") -> None:
         """Tell the log if the server has ended by itself: whoever is in the block hears of it only when that ends."""
@@ -110,6 +128,11 @@ class AsyncioApp:
             self._open, self._why_not = False, _BROKEN
             why = None if holding.cancelled() else holding.exception()
             _log.error("the server has ended while it was open", exc_info=why)
+
+
+def _across(receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """Return what a host receives and sends with, for a task of trio."""
+    return partial(to_asyncio, receive), lambda message: to_asyncio(send, message)
 
 
 @explained

@@ -24,6 +24,7 @@ from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.asgi_arrived import arrived_in
 from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocketServer, say
 from mcpbus.transports.endpoint import Endpoint
+from mcpbus.transports.sinks import HttpRequest
 from mcpbus.transports.task_sink import HttpTaskSink
 from mcpbus.transports.unfinished import last_look, read_unfinished
 
@@ -54,12 +55,17 @@ class AsgiApp:
         self._bus = bus
         self._endpoint = endpoint
         self._beside = beside
-        self._remembered = RecurringCache[Hashable, _Known](MOST_RECALLED)
+        self._remembered = RecurringCache[Hashable, RecalledHead](MOST_RECALLED)
 
     @property
     def reached(self) -> LimitMonitor:
         """Which limits were reached, of the bus or of the server that serves this application."""
         return self._bus.limit_monitor
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint."""
+        return self._endpoint
 
     @property
     def path(self) -> str:
@@ -106,7 +112,38 @@ class AsgiApp:
         await send({"type": "http.response.start", "status": refused.status, "headers": refused.headers})
         await send({"type": "http.response.body", "body": refused.body})
 
-    def _read(self, scope: Scope) -> "_Known":
+    def recall_inline(self, scope: Scope) -> "RecalledHead | None":
+        """Return the head of a request if `Endpoint.respond` can serve it, its body being short; None otherwise. No schedule point."""
+        if scope["type"] != "http" or (
+            self._beside is not None and not self._endpoint.has_path(_path(scope))
+        ):
+            return None
+        recalled = self._read(scope)
+        return recalled if recalled.inline else None
+
+    def peer_of(self, scope: Scope) -> Peer:
+        """Return from where a request came."""
+        return _peer(scope)
+
+    async def answer_in_task(
+        self,
+        recalled: "RecalledHead",
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        answer: Callable[[HttpRequest], Awaitable[None]],
+    ) -> None:
+        """Have a request answered that `Endpoint.respond` has begun to serve."""
+        request = _AsgiRequest(recalled, scope, receive, send, self._bus)
+        try:
+            with WrapBaseExceptions("a request"):
+                await answer(request)
+        except* trio.BrokenResourceError:
+            pass  # as above
+        if request.unfinished:
+            await request.end()
+
+    def _read(self, scope: Scope) -> "RecalledHead":
         """Read the head of a request, or recall it: clients send the same few for ever."""
         fields = tuple(scope["headers"])
         key = (scope["method"], scope["path"], scope.get("query_string"), scope.get("root_path"), fields)
@@ -126,9 +163,14 @@ class AsgiApp:
                 self._remembered.keep(key, known)
         return known
 
-    def _validate(self, scope: Scope, fields: Fields) -> "_Known":
+    def _validate(self, scope: Scope, fields: Fields) -> "RecalledHead":
         head = _head(scope, scope["method"], fields)
-        return _Known(head, self._endpoint.cors_headers(head), self._endpoint.is_head_valid(head))
+        endpoint, cleared = self._endpoint, self._endpoint.is_head_valid(head)
+        length = head.headers.raw(b"content-length")
+        short = length is None or (
+            isinstance(length, bytes) and length.isdigit() and int(length) <= LARGE_BYTES
+        )
+        return RecalledHead(head, endpoint.cors_headers(head), cleared, inline=cleared and short)
 
     def announce_drain(self) -> None:
         """Say at once that the server ends, as `Bus.announce_drain`."""
@@ -139,12 +181,20 @@ class AsgiApp:
         await self._bus.drain(seconds)
 
 
-class _Known(msgspec.Struct, frozen=True):
-    """What is known of all requests that have one head: it, what CORS adds to each answer, and whether it is in order."""
+class RecalledHead(msgspec.Struct, frozen=True):
+    """What is known of all requests that have one head.
+
+    Attributes:
+        head: The head.
+        cors: What CORS adds to each answer.
+        cleared: Whether the head is in order, and that of a POST.
+        inline: Whether, besides, the body may be short.
+    """
 
     head: RequestHead
     cors: HeaderList
     cleared: bool
+    inline: bool
 
 
 def _head(scope: Scope, verb: str, fields: Fields) -> RequestHead:
@@ -186,7 +236,7 @@ class _AsgiRequest:
 
     bounds_writes: ClassVar[bool] = False  # a host tells nothing of how much its client takes
 
-    def __init__(self, known: _Known, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
+    def __init__(self, known: RecalledHead, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
         self.head = known.head
         self.peer = _peer(scope)
         self.head_validated = known.cleared

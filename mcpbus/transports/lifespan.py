@@ -60,6 +60,11 @@ class LifespanApp(Generic[HubT]):
         return self._bus
 
     @property
+    def attached(self) -> AsgiApp | None:
+        """The application of the open bus; None while there is none."""
+        return self._app
+
+    @property
     def reached(self) -> LimitMonitor:
         """See `AsgiApp.reached`; of a server that has no bus, for its connections."""
         return self._reached if self._bus is None else self._bus.limit_monitor

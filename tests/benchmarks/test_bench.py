@@ -42,7 +42,14 @@ SHORT_CALL = next(scenario for scenario in SCENARIOS if scenario.name == "short-
 AIMED = (
     *(
         ("short-call", server, 32)
-        for server in ("mcpbus", "mcpbus-asgi", "trio-httptools", "bare-hypercorn", *aims.BEST_OF)
+        for server in (
+            "mcpbus",
+            "mcpbus-asgi",
+            "mcpbus-uvicorn",
+            "trio-httptools",
+            "bare-hypercorn",
+            *aims.BEST_OF,
+        )
     ),
     *(("mix", server, 0) for server in ("mcpbus", "python-sdk-uvicorn", "mcp-go", "go-sdk", "rmcp")),
     *((part.name, server, 0) for part in PARTS for server in ("mcpbus", *part.peers)),

@@ -11,8 +11,9 @@ import trio
 import uvicorn
 from mcp import Client
 
-from mcpbus import DELIVERED, Context, Server
-from mcpbus.asyncio import asgi, guest, to_asyncio, to_trio
+from mcpbus import DELIVERED, Context, Limits, Server
+from mcpbus.asyncio import asgi, guest, inline, to_asyncio, to_trio
+from mcpbus.core.receipt import Reason
 from mcpbus.protocol.revisions import LATEST
 from mcpbus.testing import open_bus
 from tests.at_home import CALLER
@@ -361,8 +362,9 @@ def test_a_lifespan_that_is_cancelled_drains_nothing():
             await holding
         assert server.ended == ["wait"]
         assert asyncio.get_running_loop().time() - began < 4  # a drain takes five seconds
-        with pytest.raises(RuntimeError, match="has ended"):
-            await waiting[0].task
+        await waiting[0].task
+        _, body = waiting[0].sent
+        assert json.loads(body["body"])["error"]["code"] == -32603
 
     run(main)
 
@@ -531,6 +533,113 @@ def test_a_host_that_raises_where_its_client_has_gone_is_understood(kind):
             await ended.wait()
             assert app.bus.statistics().requests == 0
         assert len(sent) == 3
+
+    run(main)
+
+
+class Host:
+    """What an ASGI host gives an application: the body in pieces, and answers that go nowhere until `open` is set."""
+
+    def __init__(self, exchange, *, pieces=1, end="complete"):
+        exchange.task.cancel()
+        self.scope, self.sent, self.open = exchange.scope, [], asyncio.Event()
+        size = -(-len(exchange.body) // pieces)
+        self._pieces = [exchange.body[at : at + size] for at in range(0, len(exchange.body), size)]
+        self._end = end
+        self.next = asyncio.Event()
+
+    async def receive(self):
+        if not self._pieces:
+            await asyncio.Event().wait()
+        if self._end == "leave" and len(self._pieces) == 1:
+            return {"type": "http.disconnect"}
+        if self._end == "slow" and len(self._pieces) == 1:
+            await self.next.wait()
+        piece = self._pieces.pop(0)
+        return {"type": "http.request", "body": piece, "more_body": bool(self._pieces)}
+
+    async def send(self, message):
+        if message["type"] == "http.response.body":
+            await self.open.wait()
+        self.sent.append(message)
+
+
+def test_a_client_that_leaves_within_its_body_is_told_nothing():
+    async def main():
+        app = asgi(make_server())
+        async with app.lifespan():
+            host = Host(call(app, "count"), pieces=3, end="leave")
+            await app(host.scope, host.receive, host.send)
+            assert host.sent == []
+            assert app.bus.statistics().emitted == 0
+
+    run(main)
+
+
+def test_a_body_that_comes_slowly_is_waited_for_in_trio(monkeypatch):
+    monkeypatch.setattr(inline, "_BODY_SECONDS", 0.001)
+
+    async def main():
+        app = asgi(make_server())
+        async with app.lifespan():
+            host = Host(call(app, "count"), pieces=3, end="slow")
+            host.open.set()
+            serving = asyncio.create_task(app(host.scope, host.receive, host.send))
+            await asyncio.sleep(0.01)
+            host.next.set()
+            await serving
+            assert b"counted by s" in b"".join(message.get("body", b"") for message in host.sent)
+
+    run(main)
+
+
+def test_an_answer_that_the_client_does_not_take_is_lost_after_the_deadline(caplog):
+    async def main():
+        app = asgi(make_server(), limits=Limits(write_deadline=0.01))
+        async with app.lifespan():
+            host = Host(call(app, "count", to=0))
+            await app(host.scope, host.receive, host.send)
+            assert [message["type"] for message in host.sent] == ["http.response.start"]
+            ledger = app.bus.statistics()
+            assert ledger.discarded[Reason.LOST] == 1
+        assert "write_deadline was reached" in caplog.text
+
+    run(main)
+
+
+def test_an_answer_is_counted_while_its_client_does_not_take_it():
+    async def main():
+        server = make_server()
+
+        @server.tool
+        async def large() -> str:
+            return "x" * 100_000
+
+        app = asgi(server)
+        async with app.lifespan():
+            host = Host(call(app, "large"))
+            serving = asyncio.create_task(app(host.scope, host.receive, host.send))
+            await until(lambda: host.sent)
+            assert app.bus.budget.held > 200_000
+            assert app.bus.statistics().pending
+            host.open.set()
+            await serving
+            assert app.bus.budget.held == 0
+            assert not app.bus.statistics().pending
+
+    run(main)
+
+
+def test_a_handler_that_waits_begins_its_stream_after_the_keep_alive_time():
+    async def main():
+        server = make_server()
+        app = asgi(server, limits=Limits(keep_alive=0.01))
+        async with app.lifespan():
+            waiting = call(app, "wait")
+            await until(lambda: any(b":" in message.get("body", b"") for message in waiting.sent))
+            waiting.left.set()
+            await waiting.task
+            assert server.ended == ["wait"]
 
     run(main)
 

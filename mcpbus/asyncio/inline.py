@@ -307,6 +307,7 @@ class InlineRequest:
         except BaseException as failure:  # noqa: BLE001 - the application's, whose host reports it
             self.fail(failure)
             return None
+        self._body = b""  # a stream lasts, and need not hold the text of its request
         if isinstance(result, HttpResponse):
             self.finish(result)
         elif result is not None:
@@ -315,7 +316,7 @@ class InlineRequest:
         return None
 
     async def read_body(self, limit: int) -> bytes | None:
-        """See `ResponseSink`. `serve` hands the body in."""
+        """See `ResponseSink`. Nothing reads it: `serve` hands it in."""
         return self._body if len(self._body) <= limit else None
 
     def handler_ended(self) -> None:

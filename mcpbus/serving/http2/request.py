@@ -26,6 +26,7 @@ from mcpbus.serving.service import HttpServer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.rendering import StreamedResponse
 from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.transports.task_sink import write_whole
 
 
 class Http2RequestConnection(Protocol):
@@ -241,6 +242,9 @@ class Http2Request:
 
     def finish(self, answer: HttpResponse) -> None:
         """See `ResponseSink`."""
+        if not self.body.over:  # a refusal, which many clients read only once they have sent the body
+            self.respond_in_task(partial(write_whole, self.endpoint, answer))
+            return
         self.speaker = None
         try:
             block = self._encode_head(answer)

@@ -26,7 +26,6 @@ from mcpbus.serving.http2.websocket import call_websocket, open_websocket
 from mcpbus.serving.request_error import too_slow
 from mcpbus.serving.service import HttpServer
 from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.task_sink import HttpTaskSink
 
 _SLOW_SECONDS: Final = 0.001
 """What a request has to take of our own time for the answers before it to be written first: a write is for all streams, and takes some too."""
@@ -166,7 +165,7 @@ class Http2RequestTable:
         elif self.gathering.suits(facts, head):
             self.gathering.add(request)
         else:
-            self.start(request, HttpTaskSink(facts.endpoint, request).serve, facts.endpoint.respond)
+            return self._respond(request, None)
         return None
 
     def _connect(self, request: Http2Request) -> None:
@@ -199,11 +198,11 @@ class Http2RequestTable:
         self.gathering.received(request, len(event.data))
         if self.gathering.is_too_long(request):
             self.gathering.discard(request)
-            self.start(request, HttpTaskSink(request.endpoint, request).serve, request.endpoint.respond)
+            return self._respond(request, None)
         return None
 
-    def _respond(self, request: Http2Request, body: bytes) -> EagerTask | None:
-        """Serve a request that is whole."""
+    def _respond(self, request: Http2Request, body: bytes | None) -> EagerTask | None:
+        """Serve a request whose body is there, or still arrives, and then is counted; returns an eager task that waits."""
         facts = request.facts
         assert facts is not None  # noqa: S101 - only an endpoint serves without waiting
         pace = facts.pace
@@ -216,7 +215,7 @@ class Http2RequestTable:
         respond = facts.endpoint.respond
         # How long a body is that nobody has announced, its head could not say.
         cleared = facts.head_validated and (
-            request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
+            body is None or request.read.length is not None or len(body) <= facts.endpoint.max_body_bytes
         )
         try:
             result = self.service.context.copy().run(respond, request.head, body, request, cleared=cleared)

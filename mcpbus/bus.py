@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mcpbus.serving.sharing import SharedSockets
     from mcpbus.transports.asgi import AsgiApp
     from mcpbus.transports.responder import ResponseMode
+    from mcpbus.watch import Watch
 
 _log = logging.getLogger("mcpbus")
 
@@ -57,6 +58,19 @@ class Bus(Hub, Generic[StateT]):
         if not isinstance(self.backend, FeaturesBackend):
             raise AttributeError(f"{self.name!r} is not a mcpbus.Server")  # noqa: TRY004 - it has no such attribute
         return self.backend.server
+
+    @property
+    def watch(self) -> "Watch":
+        """The watch that the server was opened with.
+
+        Raises:
+            RuntimeError: It was opened without one.
+        """
+        from mcpbus.watch import Watch  # noqa: PLC0415 - few servers have one
+
+        if not isinstance(self.recorder, Watch):
+            raise RuntimeError("nothing watches this bus: open the server with watch=mcpbus.watch.Watch()")  # noqa: TRY004 - it is no argument
+        return self.recorder
 
     # -- transports ------------------------------------------------------------------------------
 

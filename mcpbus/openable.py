@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.transports.asgi import AsgiApp, Receive, Scope, Send
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
+    from mcpbus.watch import Watch
     from mcpbus.worker import Worker
 
 
@@ -111,6 +112,7 @@ class ServerBase(Generic[StateT]):
         task_store: TaskStore | None = None,
         drain_timeout: float = DRAIN_SECONDS,
         cluster: "Cluster | RedisReplicas | None" = None,
+        watch: "Watch | None" = None,
     ) -> AbstractAsyncContextManager[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
 
@@ -125,6 +127,7 @@ class ServerBase(Generic[StateT]):
             drain_timeout: How long requests and tasks may go on when the block ends.
             cluster: The other processes that serve the same server, if there are any: ``RedisReplicas("redis://redis")`` of
                 `mcpbus.cluster`.
+            watch: Records what the bus does; see `mcpbus.watch.Watch` and `Bus.watch`.
 
         Raises:
             RuntimeError: The server is open already, or no trio runs here.
@@ -136,6 +139,7 @@ class ServerBase(Generic[StateT]):
             task_store=task_store,
             drain_timeout=drain_timeout,
             cluster=cluster,
+            watch=watch,
         )
         return self._open(opening)
 
@@ -165,6 +169,7 @@ class ServerBase(Generic[StateT]):
                     task_store=opening.task_store,
                     drain_timeout=opening.drain_timeout,
                     process=None if node is None else node.home,
+                    watch=opening.watch,
                 ) as bus,
             ):
                 bus.mounted_states.update(states)
@@ -238,6 +243,7 @@ class ServerBase(Generic[StateT]):
         event_store: EventStore | None = None,
         task_store: TaskStore | None = None,
         cluster: "RedisReplicas | None" = None,
+        watch: "Watch | None" = None,
         response: "ResponseMode" = "auto",
         options: "ServeOptions | None" = None,
         metrics: str | None = None,
@@ -247,7 +253,9 @@ class ServerBase(Generic[StateT]):
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
         check_serving("server.serve()", http, self.serve, metrics=metrics)
-        opening = OpenOptions(limits=limits, event_store=event_store, task_store=task_store, cluster=cluster)
+        opening = OpenOptions(
+            limits=limits, event_store=event_store, task_store=task_store, cluster=cluster, watch=watch
+        )
         await self._serve(
             opening,
             bind=bind,

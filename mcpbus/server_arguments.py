@@ -15,6 +15,7 @@ from mcpbus.protocol.validators import check_not_negative, check_numbers
 if TYPE_CHECKING:
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.redis import RedisReplicas
+    from mcpbus.watch import Watch
 
 
 def serving() -> Elsewhere:
@@ -50,6 +51,7 @@ class OpenOptions:
     event_store: EventStore | None = None
     task_store: TaskStore | None = None
     cluster: "Cluster | RedisReplicas | None" = None
+    watch: "Watch | None" = None
     drain_timeout: float = DRAIN_SECONDS
 
     def __attrs_post_init__(self) -> None:
@@ -62,7 +64,22 @@ class OpenOptions:
             if given is not None and (isinstance(given, type) or not hasattr(given, method)):
                 raise TypeError(f"{name} is {example} or the like, not {given!r}")
         check_cluster(self.cluster)
+        check_watch(self.watch)
         check_not_negative("Server", drain_timeout=self.drain_timeout)
+
+
+def check_watch(watch: object) -> None:
+    """Refuse what records nothing.
+
+    Raises:
+        TypeError: It is no watch; the message says what to write.
+    """
+    if watch is None:
+        return
+    from mcpbus.watch import Watch  # noqa: PLC0415 - it is for those who have it
+
+    if not isinstance(watch, Watch):
+        raise TypeError(f"watch is a mcpbus.watch.Watch(), not {watch!r}")
 
 
 def check_cluster(cluster: object) -> None:

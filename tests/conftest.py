@@ -13,6 +13,7 @@ from benchmarks.tricks import TRICKS
 from mcpbus.testing import probe
 from tests import over_websocket
 from tests.forwarding import forward_all
+from tests.watched import watch_all
 
 # How long an example takes says how busy the machine is. The examples are the same each time, so that a run that fails is one
 # that something was changed before: what else there is, `make fuzz` looks for.
@@ -50,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="the speed trick that is taken out, one of benchmarks/tricks.py",
     )
 
+    parser.addoption("--watched", action="store_true", help="have a watch record what each bus does")
     parser.addoption(
         "--forward-all",
         action="store_true",
@@ -72,6 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
         probe.DEFAULT_SHELL = shell
     if config.getoption("--forward-all"):
         forward_all()
+    if config.getoption("--watched"):
+        watch_all()
     config.addinivalue_line(
         "markers",
         "at_home(why): is about what is at the client's own process, and not run with --forward-all",

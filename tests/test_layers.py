@@ -26,6 +26,7 @@ BELOW = {
     "cluster": ["actors", "core", "dispatch", "protocol", "transports"],
     "serving": ["actors", "core", "dispatch", "protocol", "transports"],
     "upstream": ["client", "core", "features", "protocol", "serving"],
+    "watch": ["actors", "core", "features", "protocol"],
     "roof": [
         "actors",
         "auth",
@@ -39,6 +40,7 @@ BELOW = {
         "serving",
         "transports",
         "upstream",
+        "watch",
     ],
 }
 """The rooms, and from which others each may import."""
@@ -100,6 +102,7 @@ DOORS = {
         "serving",
         "cluster",
         "upstream",
+        "watch",
         "roof",
     ],
     "typing_extensions": ["mcpbus.core.state", "mcpbus.features.schemas.records"],

@@ -8,6 +8,7 @@ flight; on modern and stateless HTTP every POST stands alone and two of them may
 
 import math
 from collections.abc import Callable, Hashable, Iterator
+from contextvars import copy_context
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -128,6 +129,9 @@ class RequestSlot(msgspec.Struct, eq=False):
     _counted_to: Hashable = None
     request: HasAddress | None = None
 
+    copy_context = staticmethod(copy_context)
+    """Return the context variables for the handler of the request."""
+
     @property
     def address(self) -> Address[object] | None:
         """Where the request can be reached."""
@@ -170,6 +174,8 @@ class Admission:
     Attributes:
         closed: Whether new requests are refused, because the server is shutting down.
     """
+
+    slot_class: ClassVar[type[RequestSlot]] = RequestSlot
 
     __slots__ = (
         "_budget",
@@ -234,7 +240,7 @@ class Admission:
             self._check_share(whose.owner)
         if table is not None and (request_id in table._slots or len(table._slots) >= table._limit):
             self._check_table(table, request_id, whose)
-        slot = RequestSlot(self, table, request_id, whose)
+        slot = self.slot_class(self, table, request_id, whose)
         slots[slot] = None
         if self._counts is not None:
             self._count(self._counts, slot)

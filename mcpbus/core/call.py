@@ -186,6 +186,17 @@ class CallActor(LazyActor[object], kw_only=True, eq=False):
     def answers(self, answers: InputResponses) -> None:
         self._answers = answers
 
+    def continue_in(self, context: RequestContext) -> None:
+        """Belong to another request of the client from now on: a retry with input responses."""
+        if context.life is not None:
+            context.life.carry_on(context, self.context.life)
+        self.context = context
+
+    @property
+    def open_rounds(self) -> list[InputRound]:
+        """The questions of its own that wait for answers, by round; see `RequestActor.open_rounds` for those of a legacy request."""
+        return list(self._asks or ())
+
     @property
     def unreachable(self) -> bool:
         """Whether what is said now reaches nobody."""

@@ -71,6 +71,11 @@ class LegacyInputRequests:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def open_rounds(self) -> list[InputRound]:
+        """Those that wait for answers, by round."""
+        return list(self._of)
+
     def ask(self, ask: InputRound) -> None:
         """Ask what is asked together."""
         if self._session.input_ended is not None:

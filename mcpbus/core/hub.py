@@ -3,6 +3,7 @@
 Transports are thin: each turns its bytes into `dispatcher.serve`, and a `MessageStream` back into bytes.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
@@ -19,9 +20,11 @@ from mcpbus.core.notification import RESOURCE_UPDATED, ChangeEvent
 from mcpbus.core.open_count import ActiveCounter
 from mcpbus.core.other_processes import RemoteSessionLookup, RoundRegistry
 from mcpbus.core.outbox import Outbox
+from mcpbus.core.reached_limits import name_of
 from mcpbus.core.receipt import Broadcast
 from mcpbus.core.remote_session import RemoteSession
-from mcpbus.core.services import BusServices
+from mcpbus.core.request_context import RequestContext
+from mcpbus.core.services import BusServices, BusWatch
 from mcpbus.core.session import Session
 from mcpbus.core.session_directory import SessionManager
 from mcpbus.core.signals import FailRequest
@@ -37,10 +40,16 @@ from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.principals import Peer
+from mcpbus.protocol.printable import quoted
 from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.routes import MessageKind, StreamKind
 from mcpbus.protocol.validators import check_text
 
+_log = logging.getLogger("mcpbus")
+
+_MOST_NAMED = 10
+"""Requests that a drain names."""
+_LONGEST_NAME = 100
 _FLUSH_SECONDS = 0.25
 """At the end of a drain: how long clients have to take the last replies."""
 
@@ -51,6 +60,7 @@ class Hub(BusServices):
     Attributes:
         name: What is served.
         backend: What answers requests.
+        begin: Begins a request, as `Backend.begin`.
         sessions: The legacy sessions that have been initialized, by id.
         session_directory: The same and those that have not been initialized, with the connections that may never be.
         tasks: The calls that became tasks; their number is its length.
@@ -74,12 +84,14 @@ class Hub(BusServices):
         event_store: EventStore | None,
         task_store: TaskStore | None,
         process: str | None,
+        watch: BusWatch | None = None,
     ) -> None:
         super().__init__(
-            backend.auth, backend.tails, sealer, system, limits, state, process, backend.seconds_left
+            backend.auth, backend.tails, sealer, system, limits, state, process, backend.seconds_left, watch
         )
         self.name = backend.name
         self.backend = backend
+        self.begin = backend.begin if watch is None else watch.watch_backend(backend)
         self.time_slice = TimeSlice(self)
         self.event_store = event_store
         self.event_breaker = CircuitBreaker("event store", limits, self.limit_monitor)
@@ -96,6 +108,8 @@ class Hub(BusServices):
         self.remote_sessions: RemoteSessionLookup | None = None
         self.draining = False
         self._drained = False
+        if watch is not None:
+            watch.attach(self)
 
     # -- telling clients -------------------------------------------------------------------------
 
@@ -285,12 +299,11 @@ class Hub(BusServices):
             if slot.address is not None:
                 slot.address.tell(FailRequest("The server is shutting down"))
         self.session_directory.let_go()
-        with trio.move_on_after(seconds) as patience:
-            await self.admission.wait_idle()
-            await self.tasks.wait_idle()
-            await self.session_directory.wait_handed_over()
-        if patience.cancelled_caught:
-            self.limit_monitor.note("drain_timeout", None, "what still ran at the shutdown was ended")
+        if not await self._wait_idle(seconds / 2):
+            self._report(logging.INFO, "the shutdown waits for %s")
+            if not await self._wait_idle(seconds / 2):
+                self.limit_monitor.note("drain_timeout", None, "what still ran at the shutdown was ended")
+                self._report(logging.WARNING, "the shutdown has ended %s")
         for slot in self.admission:
             if slot.address is not None:
                 slot.address.tell(FailRequest("The server is shutting down"))
@@ -302,6 +315,38 @@ class Hub(BusServices):
             await self.tasks.wait_none()
         with trio.move_on_after(seconds):
             await self.session_directory.wait_farewells()
+
+    async def _wait_idle(self, seconds: float) -> bool:
+        """Wait until requests and tasks have ended, and return whether they have within so many seconds."""
+        with trio.move_on_after(seconds) as waiting:
+            await self.admission.wait_idle()
+            await self.tasks.wait_idle()
+            await self.session_directory.wait_handed_over()
+        return not waiting.cancelled_caught
+
+    def _report(self, level: int, line: str) -> None:
+        """Log the requests and the number of tasks that have not ended."""
+        requests = [slot.request for slot in self.admission]
+        for request in requests[:_MOST_NAMED]:
+            context: RequestContext | None = getattr(request, "context", None)
+            what = "a client's notification" if context is None else describe(context)
+            progress = "" if self.recorder is None else self.recorder.progress_of(request)
+            _log.log(level, line, f"{what} {progress}".rstrip())
+        if len(requests) > _MOST_NAMED:
+            _log.log(level, line, f"{len(requests) - _MOST_NAMED} more requests")
+        if self.tasks.running:
+            _log.log(level, line, f"{self.tasks.running} tasks")
+
+
+def describe(context: RequestContext) -> str:
+    """Return a request in one line of the log, such as ``tools/call reserve of alice, session LTs87CLK``."""
+    name, session = context.routing.name, context.session
+    label = (
+        context.request.method if name is None else f"{context.request.method} {quoted(name, _LONGEST_NAME)}"
+    )
+    return f"{label} of {name_of(context.owner)}" + (
+        "" if session is None else f", session {session.short_id}"
+    )
 
 
 def hub_of(services: BusServices) -> Hub:
@@ -337,6 +382,7 @@ async def open_hub(
     task_store: TaskStore | None,
     drain_timeout: float,
     process: str | None = None,
+    watch: BusWatch | None = None,
 ) -> AsyncIterator[HubT]:
     """Open what a backend serves, as a hub of some kind.
 
@@ -350,6 +396,7 @@ async def open_hub(
         task_store: As for `Server.open`.
         drain_timeout: As for `Server.open`.
         process: Names this process among those that serve with it; None if there are no others.
+        watch: Records what it does; None for nothing.
     """
     raised: Exception | None = None
     tasks: TaskManager | None = None
@@ -364,6 +411,7 @@ async def open_hub(
                 event_store=event_store,
                 task_store=task_store,
                 process=process,
+                watch=watch,
             )
             tasks = hub.tasks
             await tasks.recover()

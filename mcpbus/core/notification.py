@@ -136,7 +136,7 @@ def log(  # noqa: PLR0917 - the protocol's own fields are many
         encoded += b',"logger":' + encode_value(logger)
     if meta is not None:
         encoded += b',"_meta":' + single_line(encode_value(meta))
-    return OutboundNotification(kind, Receipt(MESSAGE, ledger), encoded + b"}}", None, severity)
+    return OutboundNotification(kind, ledger.receipt(MESSAGE, ledger), encoded + b"}}", None, severity)
 
 
 def custom(ledger: Ledger, kind: MessageKind, method: str, params: Params) -> OutboundNotification:
@@ -157,7 +157,7 @@ def custom(ledger: Ledger, kind: MessageKind, method: str, params: Params) -> Ou
     elif params is not None and not isinstance(params, dict):
         raise TypeError(f"params is a dict, or the text of a JSON object as msgspec.Raw, not {params!r}")
     encoded = encode_notification(method, params)
-    return OutboundNotification(kind, Receipt(method, ledger), encoded)
+    return OutboundNotification(kind, ledger.receipt(method, ledger), encoded)
 
 
 def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
@@ -165,7 +165,7 @@ def resource_updated(ledger: Ledger, uri: str) -> OutboundNotification:
     check_text("session.resource_updated()", uri=uri)
     data, key = encode_notification(RESOURCE_UPDATED, {"uri": uri}), (RESOURCE_UPDATED, uri)
     return OutboundNotification(
-        MessageKind.RESOURCE_UPDATED, Receipt(RESOURCE_UPDATED, ledger), data, key, None, uri
+        MessageKind.RESOURCE_UPDATED, ledger.receipt(RESOURCE_UPDATED, ledger), data, key, None, uri
     )
 
 
@@ -206,7 +206,9 @@ def _check_object(raw: msgspec.Raw) -> None:
 def elicitation_complete(ledger: Ledger, elicitation_id: str) -> OutboundNotification:
     """Make the news that what an elicitation by URL was for has been done."""
     encoded = encode_notification(ELICITATION_COMPLETE, {"elicitationId": elicitation_id})
-    return OutboundNotification(MessageKind.SESSION_CUSTOM, Receipt(ELICITATION_COMPLETE, ledger), encoded)
+    return OutboundNotification(
+        MessageKind.SESSION_CUSTOM, ledger.receipt(ELICITATION_COMPLETE, ledger), encoded
+    )
 
 
 def progress(
@@ -234,7 +236,7 @@ def progress(
     if message is not None and not isinstance(message, str):
         raise TypeError(f"message is no text: {message!r}")
     members = encode_value(_Report(value, total, message, None if meta is None else dict(meta)))[1:]
-    return Progress(Receipt(PROGRESS, ledger), value, total, members)
+    return Progress(ledger.receipt(PROGRESS, ledger), value, total, members)
 
 
 def _not_finite(name: str, number: float) -> ValueError:

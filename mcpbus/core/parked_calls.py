@@ -1,7 +1,7 @@
 """Calls that wait for their client to come back, and rounds that can be used once."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -61,6 +61,10 @@ class SuspendedCalls(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    def __iter__(self) -> Iterator[T]:
+        """Iterate over the calls that wait, oldest first."""
+        return iter([suspended.call for suspended in self._calls.values()])
 
     def park(self, call: str, parked: SuspendedCall[T]) -> None:
         """Enter a call."""

@@ -52,7 +52,7 @@ class LimitMonitor:
             logging.INFO if usual else logging.WARNING,
             "%s was reached%s: %s%s",
             limit,
-            "" if whom is None else f" by {_name_of(whom)}",
+            "" if whom is None else f" by {name_of(whom)}",
             consequence,
             f" (and {unsaid} times more since the last line about it)" if unsaid else "",
         )
@@ -98,7 +98,7 @@ class Writing:
         return swallowed
 
 
-def _name_of(whom: object) -> str:
+def name_of(whom: object) -> str:
     """Return what somebody is called in the log: one line, and not a long one, whatever an author's class makes of it."""
     try:
         name = str(whom)

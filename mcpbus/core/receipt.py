@@ -12,7 +12,7 @@ the client read them: no protocol revision acknowledges a notification.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, overload
+from typing import ClassVar, Protocol, overload
 
 import msgspec
 import trio
@@ -98,6 +98,11 @@ class Ledger:
         "stored",
     )
 
+    receipt: "ClassVar[type[Receipt]]"
+    """The class of the receipts of drafts: ``ledger.receipt(method, ledger)``."""
+    recorder: "MessageRecorder | None" = None
+    """Records its messages, where a watch does."""
+
     def __init__(self) -> None:
         self.emitted = 0
         self.adopted = 0
@@ -108,8 +113,14 @@ class Ledger:
         self.stored = 0
         self.pending = dict.fromkeys(Location, 0)
 
-    def emit(self, method: str) -> "Receipt":
-        """Enter a new message in the books and return its receipt."""
+    def emit(self, method: str, _context: object = None, _recipient: object = None) -> "Receipt":
+        """Enter a new message in the books and return its receipt.
+
+        Args:
+            method: Its method; of a reply, that of the request.
+            _context: Of a reply, the `RequestContext` of the request. Only a watch looks at it, and at the next.
+            _recipient: The address of the session or the listen that it is for.
+        """
         self.emitted += 1
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
@@ -120,8 +131,12 @@ class Ledger:
         self.pending[_MAILBOX] += 1
         return Receipt(method, self)
 
-    def emit_settled(self, fate: Fate) -> None:
-        """Enter a message that nobody needs a receipt of, since its fate is known already."""
+    def draft_reply(self, method: str, _context: object) -> "Receipt":
+        """Return the receipt of a reply that is drafted; see `emit`."""
+        return Receipt(method, self)
+
+    def emit_settled(self, fate: Fate, _context: object = None) -> None:
+        """Enter a reply that nobody needs a receipt of, since its fate is known already; see `emit`."""
         self.emitted += 1
         if fate is DELIVERED:
             self.delivered += 1
@@ -194,6 +209,9 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         assert self._fate is not None  # noqa: S101 - the event is set with the fate
         return self._fate
 
+    def aim(self, recipient: object) -> None:
+        """Note the address of the session that the message is for. Only a watch does."""
+
     def move(self, place: Location) -> None:
         """Note that the message is now in `location`. For the bus's own actors."""
         pending = self._ledger.pending
@@ -235,6 +253,9 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         return f"<Receipt {self.method}: {self._fate or self._place.value}>"
 
 
+Ledger.receipt = Receipt  # it has no class of its own before that is defined
+
+
 def enter_all(receipts: Sequence[Receipt], place: Location) -> None:
     """Enter drafted messages of one bus in the books, in `place`; as `Receipt.enter` for each."""
     if receipts:
@@ -243,6 +264,8 @@ def enter_all(receipts: Sequence[Receipt], place: Location) -> None:
         ledger.pending[place] += len(receipts)
         for receipt in receipts:
             receipt._place = place
+        if ledger.recorder is not None:
+            ledger.recorder.messages_emitted(receipts)
 
 
 def enter_settled(receipts: Sequence[Receipt], fate: Fate) -> None:
@@ -254,6 +277,9 @@ def enter_settled(receipts: Sequence[Receipt], fate: Fate) -> None:
         receipt._fate = fate
         if receipt._event is not None:
             receipt._event.set()
+    if ledger.recorder is not None:
+        ledger.recorder.messages_emitted(receipts)
+        ledger.recorder.messages_settled(receipts, fate)
 
 
 def move_all(receipts: Sequence[Receipt], place: Location) -> None:
@@ -286,6 +312,18 @@ def settle_all(receipts: Sequence[Receipt], fate: Fate) -> None:
             ledger = receipts[0]._ledger
             ledger.pending[receipts[0]._place] -= settled
             ledger.count(fate, settled)
+            if ledger.recorder is not None:
+                ledger.recorder.messages_settled(receipts[:settled], fate)
+
+
+class MessageRecorder(Protocol):
+    """Records messages. Nothing here waits or raises."""
+
+    def messages_emitted(self, receipts: Sequence[Receipt], /) -> None:
+        """Record messages that the ledger counts from now on."""
+
+    def messages_settled(self, receipts: Sequence[Receipt], fate: Fate, /) -> None:
+        """Record the fate that messages have in common."""
 
 
 class RemoteFates(Protocol):

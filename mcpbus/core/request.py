@@ -11,7 +11,6 @@ say on it before the reply; a reply without one goes back to whoever runs the re
 
 import logging
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
 from typing import Any, ClassVar, NoReturn, Protocol
 
 import msgspec
@@ -28,7 +27,7 @@ from mcpbus.core.event_log import EventLog
 from mcpbus.core.notification import OutboundNotification, Progress, UnencodableNotification
 from mcpbus.core.outbox import OutboundMessage, Withdrawal
 from mcpbus.core.pending_questions import InputNeeded, InputRound, InputWithdrawn
-from mcpbus.core.receipt import Location, Receipt
+from mcpbus.core.receipt import Location
 from mcpbus.core.request_context import OpenStream
 from mcpbus.core.rounds import run_rounds
 from mcpbus.core.session import SessionStage
@@ -138,7 +137,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             KeyboardInterrupt: The user ends the program.
         """
         call = self.call
-        task = call.task = EagerTask(scope, coroutine=run_rounds(call), context=copy_context())
+        task = call.task = EagerTask(scope, coroutine=run_rounds(call), context=self.slot.copy_context())
         if streaming:
             self.begin()
         try:
@@ -260,7 +259,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
         call = self.call
         cell.watch(self.begin().address)
         if call.task is None:
-            call.task = cell.start_task(run_rounds, call, context=copy_context())
+            call.task = cell.start_task(run_rounds, call, context=self.slot.copy_context())
         elif not call.active:
             cell.adopt(call.task)
         call.count()
@@ -344,6 +343,11 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             )
         self._questions.ask(ask)
 
+    @property
+    def open_rounds(self) -> list[InputRound]:
+        """The questions of a legacy request that wait for answers, by round."""
+        return [] if self._questions is None else self._questions.open_rounds
+
     def _on_question(self, message: InputResponseReceived | InputProgressReceived | InputWithdrawn) -> None:
         if self._questions is not None:
             self._questions.hear(message)
@@ -370,6 +374,8 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
         (self.stream or self.begin()).send(message)  # there is no turn where the user ends the program
 
     def _reply(self, result: bytes | ProtocolError) -> None:
+        if isinstance(result, ProtocolError):
+            self.context.note_failure("error", str(result.code))
         # What was asked on behalf of this request is withdrawn before its reply, on the same stream.
         if self._questions is not None:
             self._questions.withdraw()
@@ -408,7 +414,7 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
             MessageKind.REPLY,
             revision.era,
             data,
-            Receipt(request.method, self.call.bus.ledger),
+            self.call.bus.ledger.draft_reply(request.method, self.context),
             request_id=request.id,
             final=stream.kind is _RESPONSE,
             error=error,

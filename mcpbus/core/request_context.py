@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcpbus.core.admission import InFlight
+from mcpbus.core.receipt import Fate
 from mcpbus.core.session import LogThreshold, Session
 from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.enums import LogLevel
@@ -20,6 +21,62 @@ from mcpbus.protocol.routes import StreamKind, TransportKind
 
 if TYPE_CHECKING:  # a server on stdio starts sooner without it
     from mcpbus.protocol.http.messages import RequestHead
+
+
+class Life(msgspec.Struct, eq=False):
+    """The record that a watch has of one request. Once the request has ended, it holds texts and numbers alone.
+
+    Attributes:
+        number: Counts the requests of the bus.
+        began: When it arrived, by `time.perf_counter`.
+        context: The request, from the start of its handler to its end.
+        label: Its method and the name of its tool or prompt, once it has ended.
+        seconds: How long it took; None until it has ended.
+        outcome: ``ok``, ``tool_error``, ``timeout``, ``error``, ``cancelled``, ``suspended`` or ``task``, once it has ended.
+        error: The class of the exception that its tool raised, or the JSON-RPC code of the error that it was answered with.
+        said: How many messages its handler has sent, without the reply.
+        reply: The fate of its reply.
+        first: The request that began its call, if this is a retry that brings answers to a suspended call.
+        current: The retry that carries its call now.
+        facts: The texts about it that a watch keeps after its end.
+    """
+
+    number: int
+    began: float
+    context: "RequestContext | None" = None
+    label: tuple[str, str | None] | None = None
+    seconds: float | None = None
+    outcome: str | None = None
+    error: str | None = None
+    said: int = 0
+    reply: Fate | None = None
+    first: "Life | None" = None
+    current: "Life | None" = None
+    facts: Any = None
+
+    @property
+    def method(self) -> str:
+        """The method of the request."""
+        return self._label()[0]
+
+    @property
+    def name(self) -> str | None:
+        """The name of the tool or prompt; None for another method."""
+        return self._label()[1]
+
+    def _label(self) -> tuple[str, str | None]:
+        if self.label is not None:
+            return self.label
+        context = self.context
+        return ("", None) if context is None else (context.request.method, context.routing.name)
+
+    def carry_on(self, context: "RequestContext", earlier: "Life | None") -> None:
+        """Take note that this request resumes the call of an earlier one."""
+        self.context = context
+        if earlier is not None:
+            self.first = earlier.first or earlier
+            self.first.current = self
+
 
 # For all requests whose client cannot change its mind meanwhile: those without a session.
 _THRESHOLDS = {level: LogThreshold(level) for level in (None, *LogLevel)}
@@ -47,6 +104,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         session: Its legacy session, or its shared channel; None for modern and stateless HTTP.
         principal: Whom `authenticate` found.
         head: The HTTP request that carried it alone; None for other transports, and in a batch.
+        life: The record of a watch; None without one.
     """
 
     request: JsonRpcRequest
@@ -58,6 +116,17 @@ class RequestContext(msgspec.Struct, frozen=True):
     session: Session | None = None
     principal: Any = None
     head: "RequestHead | None" = None
+    life: "Life | None" = None
+
+    def note_failure(self, outcome: str, error: str) -> None:
+        """Note for the watch, if there is one, how the request fails.
+
+        Args:
+            outcome: The `Life.outcome` of the request.
+            error: The `Life.error`.
+        """
+        if self.life is not None and self.life.seconds is None:
+            self.life.outcome, self.life.error = outcome, error
 
     @property
     def headers(self) -> Headers:

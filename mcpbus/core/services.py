@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from threading import get_ident
-from typing import Any
+from typing import Any, Protocol
 
 import trio
 from mcpbus_actors import ActorSystem, Address
@@ -32,6 +32,36 @@ from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import MessageKind
 
 _log = logging.getLogger("mcpbus")
+
+
+class BusWatch(Protocol):
+    """Records what a bus does; see `mcpbus.core.watching`."""
+
+    def make_ledger(self) -> Ledger:
+        """Make the ledger of a bus."""
+
+    def make_admission(self, limit: int, budget: MemoryBudget, **options: Any) -> Admission:
+        """Make the admission of a bus; as `Admission`."""
+
+    def watch_backend(self, backend: Any, /) -> Callable[[Any], Any]:
+        """Return what records a request, and begins it as `Backend.begin` does."""
+
+    def attach(self, bus: "BusServices", /) -> None:
+        """Record what this bus does from now on."""
+
+    def opened(self, address: Address[object], described: Any, /) -> None:
+        """Record a session or a listen, which is opened.
+
+        Args:
+            address: Its address.
+            described: The `Session`, or the `RequestContext` of the listen.
+        """
+
+    def progress_of(self, request: Any, /) -> str:
+        """Return how long a `RequestActor` has run, and where it waits: ``for 64 s at shop.py:17 in poll_shelf``; empty if unknown."""
+
+    def closed(self, address: Address[object], /) -> None:
+        """Record that a session or a listen has ended."""
 
 
 class BusServices:
@@ -61,6 +91,7 @@ class BusServices:
         say_in_order: Takes what is said to a session of this process, if older messages to it are still on their way through others;
             returns whether it does.
         lease: By which this process has its sessions; None if there are no others.
+        recorder: Records what the bus does; None where nothing watches it.
     """
 
     def __init__(  # noqa: PLR0917 - made in one place
@@ -73,7 +104,10 @@ class BusServices:
         yielded: Any,
         process: str | None,
         token_seconds_left: Callable[[Any], float],
+        watch: BusWatch | None = None,
     ) -> None:
+        self.recorder = watch
+
         self.auth = auth
         self._token_seconds_left = token_seconds_left
         self.result_suffixes = tails
@@ -85,11 +119,12 @@ class BusServices:
         self.clock: Callable[[], float] = time.perf_counter
         self._thread = get_ident()
         self.from_thread = FromThread()
-        self.ledger = Ledger()
+        self.ledger = Ledger() if watch is None else watch.make_ledger()
         self.client_log = RateLimitedLogger(_log)
         self.limit_monitor = LimitMonitor()
         self.budget = MemoryBudget(limits.memory_bytes, self.limit_monitor)
-        self.admission = Admission(limits.max_requests, self.budget, reached=self.limit_monitor, now=self.now)
+        admission = Admission if watch is None else watch.make_admission
+        self.admission = admission(limits.max_requests, self.budget, reached=self.limit_monitor, now=self.now)
         self.listens = Admission(
             limits.max_listens,
             self.budget,
@@ -168,7 +203,7 @@ class BusServices:
         """Tell a change to sessions and subscriptions, each of which decides what becomes of it. For the bus."""
         receipts = []
         for recipient in recipients:
-            receipt = self.ledger.emit(method)
+            receipt = self.ledger.emit(method, None, recipient)
             recipient.tell(OutboundNotification(kind, receipt, data, key, None, uri))
             receipts.append(receipt)
         return Broadcast(receipts)

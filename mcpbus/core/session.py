@@ -183,6 +183,13 @@ class Session(SessionFeatures, InputRequests):
         self.last_active = trio.current_time()
 
     @property
+    def short_id(self) -> str:
+        """Eight characters of its id, for people: the whole of it is what many clients authenticate with in practice."""
+        parts = self.id.split(".")
+        # Where several processes serve, the first part names one of them; see `mcpbus.cluster.signed_ids`.
+        return (parts[1] if len(parts) > 1 else self.id)[:8]
+
+    @property
     def state(self) -> dict[str, Any]:
         """What handlers keep for this client, as long as the session lasts. Nobody but them reads or writes it."""
         if self._state is None:
@@ -259,6 +266,7 @@ class Session(SessionFeatures, InputRequests):
 
     def pass_on(self, said: OutboundNotification) -> Receipt:
         """Send a notification that is drafted, such as one of another server. For the bus."""
+        said.receipt.aim(self.address)
         said.receipt.emit()
         return self.say(said)
 

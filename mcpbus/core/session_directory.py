@@ -106,6 +106,8 @@ class SessionManager:
         self._backend.opened(session)
         self._bus.system.spawn(SessionActor, session, self, shared, timed)
         self.shares.enter(session.owner, session)
+        if self._bus.recorder is not None:
+            self._bus.recorder.opened(session.address, session)
         return session
 
     def make_room(self, principal: object, peer: Peer) -> Hashable:
@@ -147,6 +149,8 @@ class SessionManager:
     def forget(self, session: Session) -> None:
         """Take a session that has ended out of the directory. For the session."""
         self.shares.leave(session)
+        if self._bus.recorder is not None:
+            self._bus.recorder.closed(session.address)
         departed = session in self._departed
         self._departed.discard(session)
         registered = departed or self._sessions.pop(session.id, None) is not None

@@ -87,6 +87,8 @@ class SubscriptionActor:
         self._granted = granted
         self._bus = bus
         slot.request = self
+        if bus.recorder is not None:
+            bus.recorder.opened(cell.address, context)
         cell.on_stop(self._ended)
         cell.watch(stream.address)
         self._account = bus.budget.account(
@@ -214,6 +216,8 @@ class SubscriptionActor:
 
     def _ended(self, reason: StopReason) -> None:
         self._slot.release()
+        if self._bus.recorder is not None:
+            self._bus.recorder.closed(self._cell.address)
         self._account.close()
         for said in (self._early or {}).values():
             said.receipt.discard(Reason.CANCELLED)

@@ -138,7 +138,7 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
             session.touch()
         size = len(request.text)
         large = size >= LARGE_BYTES and not bus.budget.has_room(size) and _fits(bus, context)
-        handler = bus.backend.begin(context)
+        handler = bus.begin(context)
         if handler is None:
             return _serve_apart(bus, context, open_stream)
         if isinstance(handler, bytes):
@@ -251,7 +251,7 @@ def _retry(
             parked = _claim(bus, state, handler)
         if parked is not None:
             call = parked.call
-            call.context = context
+            call.continue_in(context)
         else:
             if state is not None and bus.rounds is not None:
                 handler = SingleUseHandler(bus.rounds, state, handler)

@@ -34,7 +34,6 @@ from mcpbus.protocol.errors import (
 )
 from mcpbus.protocol.extensions import TaskSupport
 from mcpbus.protocol.messages import ListName
-from mcpbus.protocol.results import Tail
 from mcpbus.protocol.revisions import InvalidArguments
 
 _log = logging.getLogger("mcpbus")
@@ -98,19 +97,22 @@ class ToolCall(msgspec.Struct, frozen=True):
             text = f"Invalid arguments for tool {tool.name}: {error}"
             if revision.invalid_arguments is InvalidArguments.ERROR:
                 raise invalid_params(text) from error
+            call.context.note_failure("tool_error", type(error).__name__)
             return error_result(text, call.result_suffix)
         except BaseException as error:  # noqa: BLE001  # told apart there
-            return self._tell(_failure(error, self.label), call.result_suffix)
+            return self._tell(_failure(error, self.label), call)
 
-    def _tell(self, error: BaseException, tail: Tail) -> bytes:
+    def _tell(self, error: BaseException, call: CallActor) -> bytes:
         """Tell what the tool raised to the model, to the client, or to the log.
 
         Not where it was caught: with a name there, exception and frame would keep each other for the garbage collector.
         """
-        name, cause = self.tool.name, sole_cause(error)
+        name, tail, cause = self.tool.name, call.result_suffix, sole_cause(error)
+        timed_out = isinstance(cause, CallTimeoutError)
+        call.context.note_failure("timeout" if timed_out else "tool_error", type(cause).__name__)
         if isinstance(cause, ToolError) and (text := str(cause)).strip():
             return error_result(text, tail)
-        if isinstance(cause, CallTimeoutError):
+        if timed_out:
             return error_result(f"Tool {name} {cause}", tail)
         if isinstance(cause, ProtocolError):
             try:

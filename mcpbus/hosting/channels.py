@@ -19,7 +19,7 @@ from mcpbus.core.notification import (
     OutboundNotification,
     Progress,
 )
-from mcpbus.core.receipt import Ledger, Receipt
+from mcpbus.core.receipt import Ledger
 from mcpbus.core.session import Session
 from mcpbus.features.input_requests.errors import cannot_ask
 from mcpbus.features.input_requests.requests import InputRequest, OnProgress
@@ -50,7 +50,7 @@ def _draft(
         return notification.relayed(ledger, method, params or {}, in_request=in_request)
     kind = MessageKind.CUSTOM if in_request else MessageKind.SESSION_CUSTOM
     data = encode_notification(method, None if params is None else dict(params))
-    return OutboundNotification(kind, Receipt(method, ledger), data)
+    return OutboundNotification(kind, ledger.receipt(method, ledger), data)
 
 
 def _discard(draft: OutboundNotification | Progress, reason: Reason) -> None:

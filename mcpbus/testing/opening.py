@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcpbus.core.limits import Limits
     from mcpbus.core.stores.protocol import EventStore, TaskStore
     from mcpbus.server import Server
+    from mcpbus.watch import Watch
 
 Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
 
@@ -36,6 +37,7 @@ async def open_bus(
     task_store: "TaskStore | None" = None,
     drain_timeout: float = DRAIN_SECONDS,
     cluster: "Cluster | None" = None,
+    watch: "Watch | None" = None,
     overrides: Overrides | None = None,
 ) -> AsyncIterator["Bus"]:
     """Open a server as `Server.open` does, with its plain functions run on the trio thread, all by trio's clock.
@@ -47,6 +49,7 @@ async def open_bus(
         task_store: Keeps tasks.
         drain_timeout: How long requests may go on when the block ends, in seconds of trio's clock.
         cluster: The others that serve the same, such as those of a `MemoryDirectory`.
+        watch: Records what the bus does.
         overrides: What is called instead of functions that `Depends` names, until the block ends; it may itself depend on others.
 
     Raises:
@@ -68,6 +71,7 @@ async def open_bus(
             task_store=task_store,
             drain_timeout=drain_timeout,
             cluster=cluster,
+            watch=watch,
         )
         async with opening as bus:
             bus.clock = trio.current_time

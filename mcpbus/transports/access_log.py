@@ -98,7 +98,7 @@ class _AccessLine:
 
     def answered(self, answer: HttpResponse) -> HttpResponse:
         """Write the line of a whole answer, and return that. Of a reply it is known what it answers."""
-        self._method = self._method or answer.method
+        self._method = self._method or (answer.context and answer.context.request.method)
         self.write(answer.status, f"{len(answer.body)} bytes")
         return answer
 

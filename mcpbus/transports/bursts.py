@@ -44,7 +44,7 @@ def answer_burst(
     Returns:
         The answer; None if the sink has it written when the store has told what is kept.
     """
-    reply = Receipt(context.request.method, bus.ledger)
+    reply = bus.ledger.draft_reply(context.request.method, context)
     receipts = [*receipts_of(gathered.messages), reply]
     try:
         said = [*data_of(gathered.messages), _encode_reply(context, result)]

@@ -19,6 +19,7 @@ from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request import RequestActor as Admitted
+from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import SessionStage
 from mcpbus.core.session_messages import CloseSession
 from mcpbus.core.signals import InputEnded
@@ -349,36 +350,49 @@ class DuplexChannel:
                 faults.append(encode_error(None, message.refusal))
             return None
         serve = dispatcher.serve if scope is None else dispatcher.admit
-        revision, result = requests.judge(message, serve, alone=alone)
+        context, (revision, result) = None, requests.judge(message, serve, alone=alone)
         if isinstance(result, Admitted):
             assert scope is not None  # noqa: S101 - otherwise it was started
-            outcome = result.run(scope)
+            context, outcome = result.context, result.run(scope)
             if outcome is None or isinstance(outcome, EagerTask):
                 return outcome
             result = outcome
         if isinstance(result, bytes | ProtocolError):
-            self.reply(message, revision, result)
+            self.reply(message, revision, result, context)
         return None
 
-    def reply(self, request: JsonRpcRequest, revision: Revision, result: bytes | ProtocolError) -> None:
+    def reply(
+        self,
+        request: JsonRpcRequest,
+        revision: Revision,
+        result: bytes | ProtocolError,
+        context: RequestContext | None = None,
+    ) -> None:
         """Answer a request on the channel, after all that waits there.
 
         Args:
             request: The request.
             revision: What governs it.
             result: The encoded result object, or the error.
+            context: The request as it was admitted, if it was.
         """
         if isinstance(result, ProtocolError):
             data = encode_error(request.id, revision.admissible(result))
         else:
             data = encode_result(request.id, result)
-        self._answer(request, revision, data)
+        self._answer(request, revision, data, context)
 
-    def _answer(self, request: JsonRpcRequest | None, revision: Revision, data: bytes) -> None:
+    def _answer(
+        self,
+        request: JsonRpcRequest | None,
+        revision: Revision,
+        data: bytes,
+        context: RequestContext | None = None,
+    ) -> None:
         method = "" if request is None else request.method
         request_id: RequestId | None = None if request is None else request.id
         self._bus.flush_mailbox(data)
-        receipt = self._bus.ledger.emit(method)
+        receipt = self._bus.ledger.emit(method, context)
         self._stream.send(
             OutboundMessage(MessageKind.REPLY, revision.era, data, receipt, request_id=request_id)
         )

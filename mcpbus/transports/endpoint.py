@@ -229,8 +229,8 @@ class Endpoint:
 
     def record_response(self, answer: HttpResponse) -> SettleableResponse | None:
         """Enter an answer of `respond` in the books, if it is a reply; whoever writes it settles what became of it."""
-        if answer.method is not None:
-            return self._bus.ledger.emit(answer.method)
+        if answer.context is not None:
+            return self._bus.ledger.emit(answer.context.request.method, answer.context)
         if isinstance(answer, LedgerResponse):
             answer.enter()
             return answer
@@ -238,8 +238,8 @@ class Endpoint:
 
     def record(self, answer: HttpResponse, fate: Fate) -> None:
         """Enter an answer of `respond` in the books, if it is a reply, together with what has become of it."""
-        if answer.method is not None:
-            self._bus.ledger.emit_settled(fate)
+        if answer.context is not None:
+            self._bus.ledger.emit_settled(fate, answer.context)
         elif isinstance(answer, LedgerResponse):
             answer.record(fate)
 

@@ -129,18 +129,18 @@ class _Connection:
 
     def _serve(self, request: JsonRpcRequest, scope: trio.CancelScope | None) -> EagerTask | None:
         channel = self._channel
-        revision, result = channel.requests.judge(request, dispatcher.admit)
+        context, (revision, result) = None, channel.requests.judge(request, dispatcher.admit)
         if isinstance(result, Admitted):
-            outcome = result.run(scope)
+            context, outcome = result.context, result.run(scope)
             if outcome is None or isinstance(outcome, EagerTask):
                 return outcome
             result = outcome
         if isinstance(result, MessageStream):
             return None
         if channel.waiting:
-            channel.reply(request, revision, result)
+            channel.reply(request, revision, result, context)
             return None
-        self._bus.ledger.emit_settled(DELIVERED)
+        self._bus.ledger.emit_settled(DELIVERED, context)
         self.client.answered(
             request.id, revision.admissible(result) if isinstance(result, ProtocolError) else result
         )

@@ -278,18 +278,17 @@ def _open(sink: ResponseSink, form: ResponseFormat, revision: Revision | None, s
 def _failure(context: RequestContext, error: ProtocolError) -> HttpResponse:
     """The answer with an error that was there at once."""
     reply = answers.error_reply(error, context.request.id, context.revision)
-    return HttpResponse(reply.status, reply.headers, reply.body, context.request.method)
+    return HttpResponse(reply.status, reply.headers, reply.body, context)
 
 
 def _reply(
     context: RequestContext, form: ResponseFormat, result: bytes, session_id: str | None = None
 ) -> HttpResponse:
     """The answer with a result that was there at once."""
-    request = context.request
-    data = encode_result(request.id, result)
+    data = encode_result(context.request.id, result)
     headers = JSON_HEADERS
     if not form.json:
         data, headers = encode_event(data), HEADERS
     if session_id is not None:
         headers = [*headers, *answers.session_header(session_id)]
-    return HttpResponse(200, headers, data, request.method)
+    return HttpResponse(200, headers, data, context)

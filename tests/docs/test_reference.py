@@ -18,6 +18,7 @@ PACKAGES = [
     "stores",
     "tasks",
     "testing",
+    "watch",
 ]
 
 

@@ -26,11 +26,10 @@ from server_steps import ServerSteps
 from stream_steps import StreamSteps
 
 from mcpbus import Limits
-from mcpbus.core import notification, request
 from mcpbus.core.receipt import Fate, Ledger, Receipt
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.testing import open_bus, open_probe, wait_until_idle
-from mcpbus.transports import bursts, in_process
+from mcpbus.transports import in_process
 
 LIMITS = Limits(
     outbox_items=4,
@@ -112,9 +111,8 @@ class World(RequestSteps, StreamSteps, ServerSteps):
                 mock.patch.object(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True),
                 mock.patch.object(in_process, "Client", Overheard),
                 mock.patch.object(Ledger, "emit", self._noting(Ledger.emit)),
-                mock.patch.object(notification, "Receipt", self._noting(Receipt)),
-                mock.patch.object(bursts, "Receipt", self._noting(Receipt)),
-                mock.patch.object(request, "Receipt", self._noting(Receipt)),
+                mock.patch.object(Ledger, "receipt", staticmethod(self._noting(Receipt))),
+                mock.patch.object(Ledger, "draft_reply", self._noting(Ledger.draft_reply)),
                 mock.patch.object(Ledger, "emit_settled", _record),
             ):
                 trio.run(self._main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -322,7 +320,7 @@ class World(RequestSteps, StreamSteps, ServerSteps):
         validate_now(self, brief=True)
 
 
-def _record(ledger: Ledger, fate: Fate) -> None:
+def _record(ledger: Ledger, fate: Fate, _context: object = None) -> None:
     """Enter a message that needs no receipt with one, which is kept like the others."""
     ledger.emit("at once").settle(fate)
 

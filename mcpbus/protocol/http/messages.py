@@ -1,7 +1,7 @@
 """What goes into the judgement of one HTTP request, and what comes out of it: values, each for the shell to carry out."""
 
 from collections.abc import Sequence
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -84,13 +84,13 @@ def plain_path(path: str) -> str:
 class HttpResponse(msgspec.Struct, frozen=True, gc=False):
     """The whole response. `Exchange.cors_headers` come on top.
 
-    `method` is that of the request to which it is the reply, if it is one that is still to be entered in the books.
+    `context` is the `RequestContext` of the request to which it is the reply, if it is one that is still to be entered in the books.
     """
 
     status: int
     headers: Sequence[tuple[bytes, bytes]] = ()
     body: bytes = b""
-    method: str | None = None
+    context: Any = None
 
 
 class Proceed(msgspec.Struct, frozen=True, gc=False):

@@ -1,0 +1,227 @@
+"""The records of one bus: what it did lately, counted and kept, within bounds that no client can stretch."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any, Final
+
+import attrs
+
+from mcpbus.core.call import CallActor
+from mcpbus.core.carriers import NullSink, TaskSink
+from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.core.receipt import Fate
+from mcpbus.core.request import RequestActor
+from mcpbus.core.request_context import Life, RequestContext
+from mcpbus.core.services import BusServices
+from mcpbus.core.session import Session
+from mcpbus.core.watching import WatchedReceipt
+from mcpbus.protocol.printable import quoted
+from mcpbus.protocol.routes import Reason
+from mcpbus.watch.naming import LONGEST, PrincipalNames, client_name, session_name
+from mcpbus.watch.tallies import UNKNOWN, Tallies
+from mcpbus.watch.tape import Tape
+
+_log = logging.getLogger("mcpbus")
+
+EVENTS: Final = ("began", "ended", "said", "settled", "replied")
+"""The methods that an observer may have."""
+
+_FINISHED: Final = Reason.FINISHED
+_MESSAGE_BYTES: Final = 250
+_CALL_BYTES: Final = 1_000
+_COUNT_EVERY: Final = 64
+_MOST_ENDED: Final = 200
+"""Sessions and listens whose names are known after their end."""
+
+
+@attrs.frozen
+class Facts:
+    """The texts about a request that a watch keeps after its end; see `RequestView`."""
+
+    id: str
+    session: str | None
+    owner: str
+    client: str
+    revision: str
+    transport: str
+
+
+class BusRecords:
+    """The records of one bus; a `Recorder`.
+
+    Args:
+        messages: How many messages are kept.
+        calls: How many ended requests are kept.
+        names: Names principals.
+        observers: Objects that are called when something happens.
+
+    Attributes:
+        tape: The newest messages.
+        tallies: The counts, and the newest ended requests.
+        observes_starts: Whether an observer wants to know of starts.
+        names: Names principals.
+        epoch: The time of day when `time.perf_counter` was 0, in seconds since 1970.
+        sessions: The names of open sessions and listens, by address.
+    """
+
+    def __init__(self, messages: int, calls: int, names: PrincipalNames, observers: Sequence[object]) -> None:
+        self.tape = Tape(messages)
+        self.tallies = Tallies(calls)
+        self.names = names
+        self.epoch = time.time() - perf_counter()
+        self.sessions: dict[object, str] = {}
+        self._ended: dict[object, str] = {}
+        self._observers: dict[str, list[Callable[..., object]]] = {
+            event: [method for each in observers if (method := getattr(each, event, None)) is not None]
+            for event in EVENTS
+        }
+        self.observes_starts = bool(self._observers["began"])
+        self._on_ended, self._on_said = self._observers["ended"], self._observers["said"]
+        self._on_settled, self._on_replied = self._observers["settled"], self._observers["replied"]
+        self._complaints = RateLimitedLogger(_log)
+        self._account: Any = None
+        self._uncounted = 0
+
+    def attach(self, bus: BusServices) -> None:
+        """Count what it keeps as memory of a bus."""
+        self._account = bus.budget.account("the watch")
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def started(self, life: Life) -> None:
+        """See `Recorder`."""
+        self._tell("began", life)
+
+    def ended(self, life: Life, context: RequestContext, request: Any) -> None:
+        """See `Recorder`."""
+        try:
+            seconds = life.seconds = perf_counter() - life.began
+            name = context.routing.name
+            if request is None:
+                outcome = life.outcome or "ok"
+                if life.error is not None:
+                    name = name and UNKNOWN
+            else:
+                sink = request.call.sink
+                finished = type(sink) is NullSink and sink.reason is _FINISHED
+                outcome = (life.outcome or "ok") if finished else _outcome(life, request)
+            life.outcome = outcome
+            tally = self.tallies.of(context.request.method, name)
+            life.label = tally.label
+            keep = tally.add(life, seconds, outcome)
+            if outcome != "ok":
+                self.tallies.fail(tally, life.error or outcome)
+            if keep:
+                life.facts = self.facts(context)
+                self.tallies.keep(tally, life, outcome)
+                self._count()
+            life.context = None
+            if life.first is not None and life.first.current is life:
+                life.first.current = None
+            if self._on_ended:
+                self._tell("ended", life)
+        except Exception as error:  # noqa: BLE001 - a fault of the watch harms no request
+            life.context = None
+            self.failed(error)
+
+    def facts(self, context: RequestContext) -> Facts:
+        """Return the texts about a request that are kept."""
+        session = context.session
+        return Facts(
+            quoted(context.request.id, LONGEST),
+            None if session is None else session.short_id,
+            self.names.name(context.principal, context.peer),
+            client_name(context),
+            context.revision.name,
+            context.transport.value,
+        )
+
+    def replied(self, life: Life, fate: Fate) -> None:
+        """See `Recorder`."""
+        life.reply = fate
+        if self._on_replied:
+            self._tell("replied", life, fate)
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def emitted(self, receipt: WatchedReceipt) -> None:
+        """See `Recorder`."""
+        self.tape.add(receipt)
+        self._count()
+        if self._on_said:
+            self._tell("said", receipt)
+
+    def settled(self, receipt: WatchedReceipt, fate: Fate) -> None:
+        """See `Recorder`."""
+        life = receipt.life
+        if receipt.reply:
+            if life is not None:
+                self.replied(life, fate)
+            return
+        self.tape.count(receipt.method, life, fate)
+        if self._on_settled:
+            self._tell("settled", receipt, fate)
+
+    def _count(self) -> None:
+        """Count from time to time what is kept."""
+        self._uncounted += 1
+        if self._uncounted >= _COUNT_EVERY and self._account is not None:
+            self._uncounted = 0
+            self._account.hold_now(len(self.tape) * _MESSAGE_BYTES + self.tallies.kept * _CALL_BYTES)
+
+    # -- sessions and listens --------------------------------------------------------------------
+
+    def opened(self, address: object, described: Any) -> None:
+        """See `BusWatch`."""
+        if isinstance(described, Session):
+            self.sessions[address] = session_name(described)
+        elif (life := described.life) is not None:
+            self.sessions[address] = f"listen {life.number}"
+
+    def closed(self, address: object) -> None:
+        """See `BusWatch`."""
+        name = self.sessions.pop(address, None)
+        if name is not None:
+            self._ended[address] = name
+            if len(self._ended) > _MOST_ENDED:
+                del self._ended[next(iter(self._ended))]
+
+    def target_of(self, recipient: object) -> str | None:
+        """See `Recorder`."""
+        return self.sessions.get(recipient) or self._ended.get(recipient)
+
+    # -- observers, and faults -------------------------------------------------------------------
+
+    def _tell(self, event: str, *facts: object) -> None:
+        """Call the observers; one that raises is left out from then on."""
+        for method in tuple(self._observers[event]):
+            try:
+                method(*facts)
+            except Exception:  # noqa: BLE001 - the author's code, and no request's
+                owner = getattr(method, "__self__", None)
+                for methods in self._observers.values():
+                    methods[:] = [each for each in methods if getattr(each, "__self__", each) is not owner]
+                _log.exception("an observer of the watch raised, and is left out from now on: %r", owner)
+
+    def failed(self, error: Exception) -> None:
+        """See `Recorder`."""
+        self._complaints.warn("the watch has failed to record something", exc_info=error)
+
+
+def _outcome(life: Life, request: Any) -> str:
+    """Return how a request has ended that was not simply answered."""
+    if not isinstance(request, RequestActor):
+        return "error"
+    call: CallActor = request.call
+    sink = call.sink
+    if isinstance(sink, TaskSink) or call.task_id is not None:
+        return "task"
+    if not isinstance(sink, NullSink):
+        return "error"
+    if sink.reason is Reason.SUSPENDED:
+        return "suspended"
+    if sink.reason in {Reason.CANCELLED, Reason.SESSION_ENDED}:
+        return "cancelled"
+    return life.outcome or "error"

@@ -74,7 +74,7 @@ interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the of
 
 hosting: $(DEV) $(HOSTING) ## Run the tests of hosted FastMCP servers, then the official SDK's own suite with its servers hosted (ARGS=--newest for its newest release)
 	$(BIN)/python -m pytest tests/fastmcp_servers
-	@$(BIN)/python -m tests.hosting.old_sdk
+	@$(BIN)/python -m tests.hosting.environments
 	@$(BIN)/python -m tests.hosting.holdout $(ARGS)
 
 bench: $(BENCH) ## Run the benchmarks (ARGS=--quick in some seven minutes with its set-up, ARGS="short-call --peer mcpbus" to choose)

@@ -19,6 +19,7 @@ from mcpbus.reachable_buses import BusSet
 from mcpbus.server_arguments import OpenOptions
 
 if TYPE_CHECKING:
+    from mcpbus.asyncio.programs import Program
     from mcpbus.bus import Bus
     from mcpbus.server import Server
     from mcpbus.worker import Worker
@@ -46,6 +47,7 @@ class Hosted(ServerBase[Any]):
         secret_keys: Sequence[bytes | str],
         *,
         routes: bool,
+        program: "Program | None" = None,
     ) -> None:
         self.name = found.name
         self.found = found
@@ -55,6 +57,7 @@ class Hosted(ServerBase[Any]):
         self._loop = loop
         self._stray = stray
         self._routes = routes
+        self._program = program
         self._proxy: Server[Any] | None = None
         self._home: Home | None = None
         self._state: Any = None
@@ -85,14 +88,18 @@ class Hosted(ServerBase[Any]):
 
     @asynccontextmanager
     async def _entered(self) -> AsyncIterator[tuple[Any, Mapping[object, Any]]]:
-        async with self._make_home().enter(self.found.lifespan()) as (home, state):
-            self._home, self._state = home, state
-            try:
+        try:
+            async with self._make_home().enter(self.found.lifespan()) as (home, state):
+                self._home, self._state = home, state
                 yield state, {}
-            finally:
-                self._home = self._state = None
+        finally:
+            self._home = self._state = None
+            if self._program is not None:
+                await self._program.end()
 
     def _make_home(self) -> Home:
+        if self._program is not None:
+            return self._program.home()
         if self._loop == "trio":
             return TrioHome()
         from mcpbus.asyncio.home import AsyncioHome  # noqa: PLC0415 - a server on trio needs no asyncio
@@ -113,6 +120,15 @@ class Hosted(ServerBase[Any]):
 
     def __repr__(self) -> str:
         return f"<Hosted {self.name}: {self.found.family}, on {self._loop}>"
+
+
+def host_program(program: "Program", server: object, options: object) -> Hosted:
+    """Return the server that a program runs as one that is served in the event loop of the program.
+
+    Raises:
+        TypeError: It is one of a version that cannot be hosted.
+    """
+    return Hosted(find(server, options), "asyncio", "adopt", (), routes=True, program=program)
 
 
 @explained

@@ -46,39 +46,80 @@ async def to_asyncio(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
             "to_asyncio() is for what trio runs, such as a handler of a server; in a coroutine of asyncio await the function itself"
         )
     await trio.lowlevel.checkpoint_if_cancelled()
-    loop = loop_of_this_run() or start_loop()
-    wake = partial(
-        trio.lowlevel.current_trio_token().run_sync_soon,
-        trio.lowlevel.reschedule,
-        trio.lowlevel.current_task(),
-    )
-    running: asyncio.Task[T]
+    return await run_in_loop(loop_of_this_run() or start_loop(), function, *args)
 
-    async def run() -> T:
-        try:
-            return await function(*args)
-        except (Exception, asyncio.CancelledError, GeneratorExit):
-            raise
-        except BaseException as error:  # some would end the loop, as is meant where Ctrl-C is pressed
-            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise
-            raise RuntimeError(f"{function!r} raised {error!r}") from error
+
+async def run_in_loop(
+    loop: asyncio.AbstractEventLoop,
+    function: Callable[[*Ts], Awaitable[T]],
+    *args: *Ts,
+    waiting: set[trio.lowlevel.Task] | None = None,
+) -> T:
+    """Await an async function in a certain loop of asyncio, as `to_asyncio`.
+
+    Args:
+        loop: The loop.
+        function: As for `to_asyncio`.
+        *args: As for `to_asyncio`.
+        waiting: Has the task while it waits, for `abandon`; None for a loop that outlasts the trio run.
+
+    Raises:
+        RuntimeError: As for `to_asyncio`; or the loop has ended.
+    """
+    waiting = set() if waiting is None else waiting
+    task = trio.lowlevel.current_task()
+    wake = partial(trio.lowlevel.current_trio_token().run_sync_soon, _wake, waiting, task)
+    running: asyncio.Task[T] | None = None
 
     def start() -> None:
         nonlocal running
-        running = loop.create_task(run())
+        running = loop.create_task(_run(function, args))
         running.add_done_callback(lambda _: wake())
 
+    def cancel() -> None:
+        if running is not None:  # as it is when this runs
+            running.cancel()
+
     def abort(_: object) -> trio.lowlevel.Abort:
-        loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108 - it is there when that runs
+        try:
+            loop.call_soon_threadsafe(cancel)
+        except RuntimeError:  # the loop is closed, and wakes nothing any more
+            waiting.discard(task)
+            return trio.lowlevel.Abort.SUCCEEDED
         return trio.lowlevel.Abort.FAILED
 
     loop.call_soon_threadsafe(start, context=contextvars.copy_context())
+    waiting.add(task)
     await trio.lowlevel.wait_task_rescheduled(abort)
+    if running is None or not running.done():
+        raise RuntimeError("the asyncio loop has ended")
     if running.cancelled():
         await trio.lowlevel.checkpoint_if_cancelled()
         raise RuntimeError(f"{function!r} was cancelled in asyncio")
     return running.result()
+
+
+async def _run(function: Callable[[*Ts], Awaitable[T]], args: tuple[*Ts]) -> T:
+    try:
+        return await function(*args)
+    except (Exception, asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # some would end the loop, as is meant where Ctrl-C is pressed
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
+        raise RuntimeError(f"{function!r} raised {error!r}") from error
+
+
+def _wake(waiting: set[trio.lowlevel.Task], task: trio.lowlevel.Task) -> None:
+    if task in waiting:
+        waiting.remove(task)
+        trio.lowlevel.reschedule(task)
+
+
+def abandon(waiting: set[trio.lowlevel.Task]) -> None:
+    """End the wait of tasks for a loop that has ended. Call it in trio."""
+    while waiting:
+        trio.lowlevel.reschedule(waiting.pop())
 
 
 async def to_trio(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
@@ -122,7 +163,8 @@ async def to_trio(function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
         except Exception as error:  # noqa: BLE001 - raised over there
             settle = partial(done.set_exception, error)
         finally:
-            loop.call_soon_threadsafe(settle)
+            with suppress(RuntimeError):  # the loop is closed, and no coroutine waits
+                loop.call_soon_threadsafe(settle)
 
     trio_run.run_sync_soon(partial(trio.lowlevel.spawn_system_task, run, context=contextvars.copy_context()))
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import trio
 
-from mcpbus.asyncio.crossing import to_asyncio, to_trio
+from mcpbus.asyncio.crossing import abandon, run_in_loop, to_trio
 from mcpbus.asyncio.loop_thread import start_loop
-from mcpbus.asyncio.pairs import loop_of_this_run
+from mcpbus.asyncio.pairs import joined, loop_of_this_run
 from mcpbus.core.containment import ReportErrors
 from mcpbus.hosting.home import Home, log_failure
 
@@ -19,20 +19,29 @@ Ts = TypeVarTuple("Ts")
 
 
 class AsyncioHome:
-    """The asyncio loop beside this trio run: a loop in a thread, or the host of a guest run.
+    """The asyncio loop beside this trio run: a loop in a thread, the host of a guest run, or a loop that runs elsewhere.
 
-    Create it in trio. The loop starts with the first home of a run, and ends with the run.
+    Create it in trio. A loop in a thread starts with the first home of a run, and ends with the run.
+
+    Args:
+        loop: A loop that runs elsewhere; None for that of this run.
     """
 
     name = "asyncio"
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        self._loop = loop_of_this_run() or start_loop()
+        self._loop = loop or loop_of_this_run() or start_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: set[trio.lowlevel.Task] = set()
 
     async def run(self, function: Callable[[*Ts], Awaitable[T]], *args: *Ts) -> T:
-        return await to_asyncio(function, *args)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return await run_in_loop(self._loop, function, *args, waiting=self._waiting)
+
+    def note_end_of_loop(self) -> None:
+        """End all waits for the loop, which has ended. Call it in any thread."""
+        self.post(abandon, self._waiting)
 
     def spawn(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         self._loop.call_soon_threadsafe(lambda: self.spawn_here(function, *args))
@@ -89,23 +98,25 @@ class AsyncioHome:
 
         async def run() -> None:
             try:
-                await to_asyncio(hold)
+                await self.run(hold)
             except Exception as error:  # noqa: BLE001 - raised again below, without a group around it
                 failed.append(error)
             if not closing.is_set():
                 nursery.cancel_scope.cancel()
             entered.set()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(run)
-            await entered.wait()
-            if values and not failed:
-                try:
-                    yield self, values[0]
-                except Exception as error:  # noqa: BLE001 - raised again below; the manager is left in good order first
-                    raised = error
-                finally:
-                    self._loop.call_soon_threadsafe(closing.set)
+        with joined(self._loop):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(run)
+                await entered.wait()
+                if values and not failed:
+                    try:
+                        yield self, values[0]
+                    except Exception as error:  # noqa: BLE001 - raised again below; the manager is left in good order first
+                        raised = error
+                    finally:
+                        with suppress(RuntimeError):  # a loop that ended by itself has left the manager
+                            self._loop.call_soon_threadsafe(closing.set)
         for failure in (raised, *failed):
             if failure is not None:
                 raise failure

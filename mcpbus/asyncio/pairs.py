@@ -1,4 +1,4 @@
-"""Which asyncio loop and which trio run belong together: a run has one loop at most, and a loop one run."""
+"""Which asyncio loop and which trio run belong together: a run has one loop of its own at most, and a loop one run."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,12 +15,23 @@ _runs: dict[asyncio.AbstractEventLoop, trio.lowlevel.TrioToken] = {}
 def paired(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Pair a loop with the run that this is called in, while the block lasts."""
     _LOOP.set(loop)
+    try:
+        with joined(loop):
+            yield
+    finally:
+        _LOOP.set(None)
+
+
+@contextmanager
+def joined(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let code of a loop find the run that this is called in, while the block lasts."""
+    before = _runs.get(loop)
     _runs[loop] = trio.lowlevel.current_trio_token()
     try:
         yield
     finally:
-        del _runs[loop]
-        _LOOP.set(None)
+        if before is None:
+            del _runs[loop]
 
 
 def loop_of_this_run() -> asyncio.AbstractEventLoop | None:

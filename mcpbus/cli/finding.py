@@ -1,13 +1,18 @@
-"""Which server a file or a module has: `weather.py`, `weather.py:server`, `weather` or `weather:server`."""
+"""Which server a file, a module or an installed program has: `weather.py`, `weather:server`, `weather:main` or `mcp-server-time`."""
 
+import inspect
 import logging
 import os
 import re
+import shlex
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from mcpbus.cli.importing import load_file, load_module
 from mcpbus.hosting.detect import is_foreign
@@ -21,31 +26,63 @@ if TYPE_CHECKING:
 Target: TypeAlias = "Server | Hosted"
 """A server that a command serves: one of mcpbus, or one of another SDK that runs on it."""
 
+_T = TypeVar("_T")
+
 STDIO: Final = "stdio:"
 
 _log = logging.getLogger("mcpbus")
 
 
 def load_named_server(target: str) -> Target:
-    """Import the server that a file or a module has; a module is searched in the current directory first.
+    """Import the server that a file or a module has, or that a program runs; a module is searched in the current directory first.
 
     A server of another SDK is hosted in this process, which the log reports. Output of the file while it is imported goes to
     standard error, because standard output may be the protocol's.
 
     Args:
         target: A file or a module; with a colon and a name after it if it has several servers, besides those that are mounted in
-            another one of them.
+            another one of them. The name may be that of a function, which returns or runs the server. Or the name of a program
+            that is installed beside mcpbus. A program and a function may have arguments after them, as in a shell.
 
     Raises:
         LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
     """
-    place, name = split_target(target)
+    first, arguments = split_arguments(target)
+    script = find_script(first)
+    if script is not None and (arguments or not all(part.isidentifier() for part in first.split("."))):
+        return _run_program(first, script.load, arguments)
+    place, name = split_target(first)
     if name:
-        return _named(_load(place), place, name)
+        return _named(place, name, arguments)
+    if arguments:
+        raise LookupError(_fault(target) or f"{first} takes no arguments: only a program or a function does")
     if target.endswith(":"):
         place = target.removesuffix(":") or "weather.py"
         raise LookupError(f"{target!r} names no server: write {place}, or {place}:NAME")
-    return _only(_load(target), target)
+    try:
+        return _only(_load(target), target)
+    except LookupError:
+        if script is None:
+            raise
+    return _run_program(first, script.load, ())
+
+
+def split_arguments(target: str) -> tuple[str, list[str]]:
+    """Return the file, module or program that a target names, and the arguments after it."""
+    if " " not in target or Path(split_target(target)[0]).exists():
+        return target, []
+    try:
+        first, *arguments = shlex.split(target)
+    except ValueError:
+        return target, []
+    is_program = find_script(first) is not None or bool(split_target(first)[1])
+    return (first, arguments) if is_program else (target, [])
+
+
+def find_script(name: str) -> EntryPoint | None:
+    """Return a program that is installed in this environment, by its name; None if there is none."""
+    found = entry_points(group="console_scripts", name=name)
+    return next(iter(found), None)
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -59,15 +96,58 @@ def is_file(place: str) -> bool:
     return place.endswith(".py") or os.sep in place
 
 
-def _named(module: ModuleType, place: str, name: str) -> Target:
+def _named(place: str, name: str, arguments: Sequence[str]) -> Target:
+    module = _load(place)
     found = getattr(module, name, None)
     if _is_server(found):
+        if arguments:
+            raise LookupError(f"{place}:{name} is a server, which takes no arguments: only a function does")
         return _serve(found, f"{place}:{name}")
+    if found is not None and _is_function(found):
+        function: Callable[[], Any] = found
+        return _run_program(f"{place}:{name}", lambda: function, arguments)
     servers = _servers(module, place)
-    hint = f"it has {', '.join(servers)}" if servers else _MAKE_ONE
+    hint = f"it has {', '.join(servers)}" if servers else _hint(module, place)
     if found is None:
         raise LookupError(f"{place} has no {name!r}; {hint}")
     raise LookupError(f"{place}:{name} is of type {type(found).__name__}, not a mcpbus.Server; {hint}")
+
+
+def _is_function(found: object) -> bool:
+    """Whether it can be called without arguments, as a function that returns or runs a server is."""
+    if not callable(found) or isinstance(found, type):
+        return False
+    try:
+        inspect.signature(found).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _hint(module: ModuleType, place: str) -> str:
+    """Say what to write where a module has no server."""
+    if _is_function(getattr(module, "main", None)):
+        return f"if its function main runs one, write {place}:main"
+    return _MAKE_ONE
+
+
+def _run_program(name: str, load: Callable[[], Callable[[], Any]], arguments: Sequence[str]) -> Target:
+    """Run a program until it has a server, which is hosted if it is one of another SDK."""
+    from mcpbus.asyncio.programs import Program  # noqa: PLC0415 - few targets are programs
+
+    program = Program(name, partial(_loading, name, load), arguments)
+    found = program.start()
+    if not found.runs:
+        return _serve(found.server, name)
+    from mcpbus.hosted import host_program  # noqa: PLC0415 - as above
+
+    hosted = host_program(program, found.server, found.options)
+    _log.info(
+        "%s runs a %s: mcpbus hosts it in this process, on the asyncio loop of the program",
+        name,
+        hosted.found.family,
+    )
+    return hosted
 
 
 def _only(module: ModuleType, place: str) -> Target:
@@ -79,7 +159,7 @@ def _only(module: ModuleType, place: str) -> Target:
         return _serve(servers[name], name)
     if servers:
         raise LookupError(f"{place} has several servers: name one of {', '.join(servers)}")
-    raise LookupError(f"{place} has no server; {_MAKE_ONE}")
+    raise LookupError(f"{place} has no server; {_hint(module, place)}")
 
 
 def _parts(server: Any) -> list[object]:
@@ -111,10 +191,17 @@ def _serve(server: Any, name: str) -> Target:
 def _load(place: str) -> ModuleType:
     if (fault := _fault(place)) is not None:
         raise LookupError(fault)
+    with redirect_stdout(sys.stderr):
+        return _loading(
+            place, partial(load_file, Path(place)) if is_file(place) else partial(load_module, place)
+        )
+
+
+def _loading(place: str, load: Callable[[], _T]) -> _T:
+    """Import a file, a module or a program, so that it does not serve meanwhile."""
     token = LOADING.set(place)
     try:
-        with redirect_stdout(sys.stderr):
-            return load_file(Path(place)) if is_file(place) else load_module(place)
+        return load()
     finally:
         LOADING.reset(token)
 
@@ -138,8 +225,13 @@ def _fault(place: str) -> str | None:
         way_out = "; a URL begins with http:// or https://"
     elif " " in place:
         way_out = f": a program is written {STDIO + place!r}"
+    elif _SCRIPT.fullmatch(place):
+        way_out = (
+            f", nor a program that is installed beside mcpbus: one of elsewhere is written {STDIO + place!r}"
+        )
     return f"{place!r} is neither a file nor a module{way_out}"
 
 
 _ADDRESS = re.compile(r"[^/]+:\d+(/|$)")
+_SCRIPT = re.compile(r"[\w.]+(-[\w.]+)+")
 _MAKE_ONE = "make one with: server = mcpbus.Server('name')"

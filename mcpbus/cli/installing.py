@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import click
 
 from mcpbus.cli.client_files import CLIENT_FILES, ClientFile, Entry, merge_entry
-from mcpbus.cli.finding import STDIO, is_file, split_target
+from mcpbus.cli.finding import STDIO, is_file, split_arguments, split_target
 from mcpbus.cli.header_option import header_option
-from mcpbus.cli.targets import command_of, complete_target, is_list, is_url, load_server
+from mcpbus.cli.targets import command_of, is_list, is_url, load_server, target_argument, with_arguments
 from mcpbus.cli.terminal import echo, echo_data
 
 _MCP_JSON: Final = ClientFile("mcp.json", lambda: None)
@@ -32,7 +32,7 @@ def _read_env(_: click.Context, option: click.Parameter, values: tuple[str, ...]
 
 @click.command()
 @click.argument("client", type=click.Choice([*CLIENT_FILES, "mcp-json"]))
-@click.argument("target", shell_complete=complete_target)
+@target_argument
 @click.option(
     "--name", help="What the client calls the server. [default: the server's own name, or the host's]"
 )
@@ -115,13 +115,14 @@ def _describe(target: str, env: dict[str, str], headers: dict[str, str], *, urls
         server = load_server(target)
     except LookupError as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error
-    place, suffix = split_target(target)
+    first, arguments = split_arguments(target)
+    place, suffix = split_target(first)
     if is_file(place):
         place = str(Path(place).absolute())
     elif _is_here(place):
         # The client starts it in a folder of its own.
         env = {"PYTHONPATH": str(Path.cwd()), **env}
-    target = f"{place}:{suffix}" if suffix else place
+    target = with_arguments(f"{place}:{suffix}" if suffix else place, arguments)
     return server.name, _program(sys.executable, ["-m", "mcpbus", "stdio", target], env)
 
 

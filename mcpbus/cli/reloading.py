@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from mcpbus.cli.finding import is_file, split_target
+from mcpbus.cli.finding import is_file, split_arguments, split_target
 from mcpbus.cli.targets import is_list
 from mcpbus.cli.terminal import echo
 
@@ -52,9 +52,12 @@ def _serve_anew(target: str) -> None:
         import watchfiles  # noqa: PLC0415 - an extra
     except ImportError:
         raise click.UsageError("--reload needs watchfiles: pip install 'mcpbus-server[reload]'") from None
-    place, _ = split_target(target)
+    place, _ = split_target(split_arguments(target)[0])
     folder = Path(place).resolve().parent if is_file(place) else Path.cwd()
-    start = partial(subprocess.Popen, [sys.executable, "-m", "mcpbus", *sys.argv[1:], "--no-reload"])
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)  # arguments of a program follow
+    command = [sys.executable, "-m", "mcpbus", *words[:end], "--no-reload", *words[end:]]
+    start = partial(subprocess.Popen, command)
     echo(f"serving anew whenever a Python file in {folder} changes", err=True)
     with _told_to_end() as ended:
         process = start()

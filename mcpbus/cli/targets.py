@@ -1,10 +1,11 @@
-"""Which server a command line means: `weather.py`, `weather.py:server`, `weather` or `weather:server`; or one elsewhere, by its URL or command."""
+"""Which server a command line means: a file, a module or an installed program; or one elsewhere, by its URL or command."""
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -21,7 +22,32 @@ def complete_target(_: click.Context, __: click.Parameter, typed: str) -> list[C
     return [CompletionItem(typed, type="file")]
 
 
-target_argument = click.argument("target", shell_complete=complete_target)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def target_argument(command: _Command) -> _Command:
+    """Give a command the argument TARGET, and the arguments of a program after it; it gets both as one target."""
+
+    @wraps(command)
+    def targeting_command(*args: Any, target: str, arguments: tuple[str, ...], **given: Any) -> Any:
+        return command(*args, target=with_arguments(target, arguments), **given)
+
+    several = click.argument("arguments", nargs=-1, metavar="[-- ARGUMENT...]")
+    named = click.argument("target", shell_complete=complete_target)
+    return named(several(targeting_command))  # type: ignore[return-value]  # click gives it what it takes
+
+
+def with_arguments(target: str, arguments: Sequence[str]) -> str:
+    """Return a target with the arguments of its program after it.
+
+    Raises:
+        click.UsageError: There are some, and the target is no program here.
+    """
+    if not arguments:
+        return target
+    if is_url(target) or is_list(target) or target.startswith(STDIO):
+        raise click.UsageError("arguments after TARGET are for a program or a function here")
+    return f"{target} {shlex.join(arguments)}"
 
 
 _URL: Final = ("http://", "https://")
@@ -123,8 +149,7 @@ def load_server(target: str) -> Target:
     What it prints while it is imported goes to standard error, because standard output may be the protocol's.
 
     Args:
-        target: A file or a module; with a colon and a name after it if it has several servers, besides those that are mounted in
-            another one of them. Or a file whose name ends in ``.json`` or ``.toml``.
+        target: As for `load_named_server`. Or a file whose name ends in ``.json`` or ``.toml``.
 
     Raises:
         LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.

@@ -20,6 +20,9 @@ _LOWLEVEL: Final[Mapping[str, str]] = {
 }
 """The classes of other SDKs, and the attribute in which each has its low-level server; none where it is one itself."""
 
+AUTHOR_CLASSES: Final = tuple(name for name, attribute in _LOWLEVEL.items() if attribute)
+"""The classes that have a low-level server in them."""
+
 _FAMILIES: Final[Mapping[str, str]] = {
     "mcp.server.mcpserver": "MCPServer of the official SDK",
     "mcp.server.fastmcp": "FastMCP of the official SDK",
@@ -47,6 +50,7 @@ class FoundServer:
         lowlevel: The low-level server in it, which all transports of its SDK serve.
         name: What clients call it.
         version: Its version.
+        options: The initialization options with which its program runs it; None if it has none of its own.
     """
 
     author: Any
@@ -54,6 +58,11 @@ class FoundServer:
     lowlevel: Any
     name: str
     version: str
+    options: Any = None
+
+    def initialization_options(self) -> Any:
+        """Return what its SDK answers `initialize` with."""
+        return self.lowlevel.create_initialization_options() if self.options is None else self.options
 
     def lifespan(self) -> AbstractAsyncContextManager[Any]:
         """Return the lifespan of the whole server. With version 1 of the SDK each connection enters one of its own."""
@@ -110,8 +119,18 @@ def is_foreign(candidate: object) -> bool:
     return class_of(candidate) is not None
 
 
-def find(candidate: object) -> FoundServer:
+def author_of(lowlevel: object) -> object:
+    """Return the FastMCP that a low-level server belongs to; itself if it belongs to none, or does not say so."""
+    author: object = getattr(lowlevel, "fastmcp", None)
+    return lowlevel if author is None or not is_foreign(author) else author
+
+
+def find(candidate: object, options: Any = None) -> FoundServer:
     """Find what of an object is served.
+
+    Args:
+        candidate: The object.
+        options: The initialization options with which its program runs it; None if the SDK makes them.
 
     Raises:
         TypeError: It is no server of another SDK, or has no low-level server where this version of mcpbus looks for it.
@@ -129,5 +148,6 @@ def find(candidate: object) -> FoundServer:
             f"{candidate!r} has no {attribute!r}, in which {name} has its low-level server: this version of it cannot be hosted"
         )
     family = next(text for module, text in _FAMILIES.items() if name.startswith(f"{module}."))
-    version = getattr(lowlevel, "version", None) or "0.0.0"
-    return FoundServer(candidate, family, lowlevel, str(lowlevel.name), str(version))
+    called = getattr(options, "server_name", None) or lowlevel.name
+    version = getattr(options, "server_version", None) or getattr(lowlevel, "version", None) or "0.0.0"
+    return FoundServer(candidate, family, lowlevel, str(called), str(version), options)

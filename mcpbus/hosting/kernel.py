@@ -81,6 +81,7 @@ class KernelBackend(HostedBackend):
         serves_routes: bool = True,
     ) -> None:
         super().__init__(found, home, auth, serves_routes=serves_routes)
+        self._found = found
         self._server = found.lowlevel
         self._mark_call: Callable[[TransportKind], AbstractContextManager[None]] = lambda _: nullcontext()
         if found.is_fastmcp:
@@ -147,7 +148,7 @@ class KernelBackend(HostedBackend):
         if session is not None:
             hosted: HostedSession = session.backend_state
             return hosted.result
-        options = self._server.create_initialization_options()
+        options = self._found.initialization_options()
         result = InitializeResult(
             protocol_version=revision.name,
             capabilities=options.capabilities,
@@ -264,7 +265,8 @@ class KernelBackend(HostedBackend):
         method: str,
         params: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
-        return await ServerRunner(self._server, connection, self._state).on_request(outbound, method, params)
+        runner = ServerRunner(self._server, connection, self._state, init_options=self._found.options)
+        return await runner.on_request(outbound, method, params)
 
     def _error(self, method: str, error: Exception, revision: Revision) -> ProtocolError:
         """Return the error to answer with, as the SDK maps exceptions; one that it does not know is logged."""

@@ -80,7 +80,7 @@ class PipeBackend(HostedBackend):
         serves_routes: bool = True,
     ) -> None:
         super().__init__(found, home, auth, serves_routes=serves_routes)
-        self._server = found.lowlevel
+        self._found = found
         self._adopts = stray == "adopt"
         self._hub: Hub | None = None
         self._described: dict[str, Any] = {}
@@ -128,7 +128,7 @@ class PipeBackend(HostedBackend):
     # -- in the home -----------------------------------------------------------------------------
 
     async def _start(self, session: SessionChannel | None) -> HostedPipe:
-        pipe = HostedPipe(self._server, session, adopts=self._adopts, unclaimed=self._take_unclaimed)
+        pipe = HostedPipe(self._found, session, adopts=self._adopts, unclaimed=self._take_unclaimed)
         self._open.add(pipe)
         self._home.spawn_here(pipe.run)
         return pipe

@@ -22,6 +22,7 @@ from mcp.types import (
 from mcpbus.core.notification import PROGRESS
 from mcpbus.features.input_requests.errors import InputRequestError
 from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel
+from mcpbus.hosting.detect import FoundServer
 from mcpbus.protocol.errors import INVALID_REQUEST, ProtocolError, internal_error
 from mcpbus.protocol.jsonrpc import RequestId
 
@@ -66,16 +67,16 @@ class HostedPipe:
     variable of the SDK, since the SDK writes each message in the task of its sender.
 
     Args:
-        server: The low-level server.
+        found: The server.
         session: The channel of a legacy session; None for a pipe that is lent to single requests.
         adopts: Whether requests adopt such messages.
         unclaimed: Takes notifications that no channel takes.
     """
 
     def __init__(
-        self, server: Any, session: SessionChannel | None, *, adopts: bool, unclaimed: Unclaimed
+        self, found: FoundServer, session: SessionChannel | None, *, adopts: bool, unclaimed: Unclaimed
     ) -> None:
-        self._server = server
+        self._found = found
         self._session = session
         self._adopts = adopts
         self._unclaimed = unclaimed
@@ -90,8 +91,8 @@ class HostedPipe:
         """Run the server until the pipe is closed."""
         try:
             async with anyio.create_task_group() as self._tasks:
-                options = self._server.create_initialization_options()
-                await self._server.run(self._receive, _Writer(self), options)
+                options = self._found.initialization_options()
+                await self._found.lowlevel.run(self._receive, _Writer(self), options)
                 self._tasks.cancel_scope.cancel()
         finally:
             self.broken = True

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import shlex
 import tomllib
 
 import pytest
@@ -78,9 +79,11 @@ def test_every_command_is_there(command):
         case ["pip", "install", "'.[auth]'" as extra]:
             project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
             assert extra.strip("'.[]") in project["optional-dependencies"]
-        case ["mcpbus", name, _, *options]:
+        case ["mcpbus", name, _, *_]:
             from mcpbus.cli import main
 
+            # Behind the dashes come the options of another program.
+            options = shlex.split(command.partition(" -- ")[0])[3:]
             known = {option for parameter in main.get_command(None, name).params for option in parameter.opts}
             assert {option for option in options if option.startswith("--")} <= known
         case ["hypercorn", "-k", "trio", target]:

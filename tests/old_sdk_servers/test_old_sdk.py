@@ -1,10 +1,11 @@
-"""Servers of version 1 of the official SDK, of FastMCP 3 and of fastapi_mcp, hosted: each of them in both eras."""
+"""Servers of version 1 of the official SDK, of FastMCP 2 or 3 and of fastapi_mcp, hosted: each of them in both eras."""
 
 import logging
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import fastmcp
 import pytest
 import trio
 
@@ -87,7 +88,9 @@ async def test_stray_messages_progress_and_elicitations_come_within_the_call(rev
         assert len(client.bus.parked_calls) == 0
 
 
-async def test_fastmcp_3(revision, loop):
+async def test_fastmcp(revision, loop):
+    if loop == "trio" and fastmcp.__version__.startswith("2."):
+        pytest.skip("the lifespan of FastMCP 2 needs asyncio")
     async with hosted(old.third, revision, loop) as client:
         assert await text(client, "plus", a=1, b=2) == "3"
         assert await text(client, "ask_third") == "Ada"

@@ -1,0 +1,89 @@
+"""Runs the tests of hosted servers that need packages of other versions: ``python -m tests.hosting.environments``.
+
+Each environment is in a folder of its own in `.venv`, since all versions of the SDK have one name. The names of some choose those:
+``python -m tests.hosting.environments fastmcp-2``.
+"""
+
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+# What the tests themselves need, without the version of the SDK that the extra `test` takes.
+NEEDS = [
+    "coredis>=6.9,<7",
+    "h11",
+    "httpx",
+    "hypothesis",
+    "hypothesis-trio",
+    "joserfc",
+    "lupa",
+    "pytest<9.2",
+    "pytest-trio",
+    "pytest-xdist",
+]
+
+# The packages of each environment, and the tests that run there.
+ENVIRONMENTS = {
+    "old-sdk": (["mcp==1.30.0", "fastmcp>=3,<4", "fastapi_mcp==0.4.0"], ["tests/old_sdk_servers"]),
+    "fastmcp-2": (
+        [
+            "mcp==1.30.0",
+            "fastmcp>=2.14,<3",
+            "fastapi_mcp==0.4.0",
+            "mcp-server-calculator==0.2.1",
+            "mcp-server-sqlite==2025.4.25",
+            "random-number-mcp==0.1.3",
+            "unit-converter-mcp==0.1.2",
+        ],
+        ["tests/old_sdk_servers", "tests/public_servers"],
+    ),
+    "public-servers": (
+        [
+            "mcp==2.3.0",
+            "fastmcp>=4.2,<5",
+            "excel-mcp-server==2.2.2",
+            "fastmcp-sample-server==0.4.1",
+            "mcp-server-fetch==2026.10.24",
+            "mcp-server-git==2026.10.19",
+            "mcp-server-time==2026.10.19",
+            "office-word-mcp-server==1.1.11",
+        ],
+        ["tests/public_servers"],
+    ),
+}
+
+
+def run(*command):
+    """Run a program to its end, and exit with its status if that is not 0."""
+    done = subprocess.run([str(word) for word in command], cwd=ROOT, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def main():
+    """Make the environments, and run the tests in them."""
+    for name in sys.argv[1:] or ENVIRONMENTS:
+        packages, tests = ENVIRONMENTS[name]
+        python = ROOT / ".venv" / name / "bin" / "python"
+        if not python.exists():
+            venv.create(python.parents[1], with_pip=True)
+        started = time.monotonic()
+        run(
+            python,
+            *("-m", "pip", "--disable-pip-version-check", "install", "--quiet"),
+            *("--editable", ROOT, *packages, *NEEDS),
+        )
+        installed = time.monotonic()
+        # These libraries warn of much that is their own affair.
+        quiet = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--numprocesses=auto", "--maxprocesses=4"]
+        run(python, "-m", "pytest", *quiet, *tests)
+        now = time.monotonic()
+        sys.stderr.write(f"{name}: {installed - started:.0f} s to install, {now - installed:.0f} s to test\n")
+
+
+if __name__ == "__main__":
+    main()

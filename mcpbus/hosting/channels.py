@@ -94,19 +94,20 @@ class SessionChannel:
             subscriptions sends them to all clients.
 
     Attributes:
+        session: The session.
         requests: The requests of the session that run, by progress token.
     """
 
     def __init__(self, home: Home, session: Session, *, filtered: bool) -> None:
         self._home = home
-        self._session = session
+        self.session = session
         self._filtered = filtered
         self._posted = 0
         self.requests: dict[RequestId, RequestChannel] = {}
 
     async def send(self, method: str, params: Params) -> None:
         """Send a notification to the client."""
-        draft = _draft(self._session.bus.ledger, method, params, in_request=False)
+        draft = _draft(self.session.bus.ledger, method, params, in_request=False)
         self._home.post(self._send, method, params or {}, draft)
         self._posted += 1
         if self._posted % _MOST_IN_A_ROW == 0:
@@ -114,7 +115,7 @@ class SessionChannel:
 
     def _send(self, method: str, params: Mapping[str, Any], draft: OutboundNotification | Progress) -> None:
         """Send a notification by the rules of the session. Runs in trio."""
-        session = self._session
+        session = self.session
         if method in _LISTS:
             session.list_changed(_LISTS[method])
         elif method == RESOURCE_UPDATED and self._filtered:
@@ -142,7 +143,7 @@ class SessionChannel:
         Raises:
             InputRequestError: The client refused it, cannot be asked, or did not respond in time.
         """
-        return await _ask(self._home, self._session.relay_questions, method, params, timeout, on_progress)
+        return await _ask(self._home, self.session.relay_questions, method, params, timeout, on_progress)
 
 
 class RequestChannel:

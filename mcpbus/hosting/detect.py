@@ -95,6 +95,14 @@ class FoundServer:
         return None
 
     @property
+    def has_like_sessions(self) -> bool:
+        """Whether each run of a server of version 1 begins with the same state: it has no lifespan and no tasks of its own for each."""
+        lifespan = self.lowlevel.lifespan
+        place = f"{getattr(lifespan, '__module__', '')}.{getattr(lifespan, '__name__', '')}"
+        tasks = getattr(getattr(self.lowlevel, "_experimental_handlers", None), "task_support", None)
+        return tasks is None and (self.is_fastmcp or place == "mcp.server.lowlevel.server.lifespan")
+
+    @property
     def is_fastmcp(self) -> bool:
         """Whether it is a FastMCP of the package `fastmcp`."""
         return self.family == "FastMCP"

@@ -1,11 +1,12 @@
 """A backend that answers with a server of version 1 of the official SDK, or one that is built on it: FastMCP 2 and 3, fastapi_mcp."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
+import anyio
 import attrs
 import msgspec
 import trio
@@ -16,6 +17,7 @@ from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.context import Context
 from mcpbus.core.hub import Hub, hub_of
 from mcpbus.core.notification import LIST_CHANGED, RESOURCE_UPDATED
+from mcpbus.core.nursery import background
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
@@ -27,8 +29,10 @@ from mcpbus.hosting.eras import MODERN_METHODS, discovery, newer_result, older_p
 from mcpbus.hosting.home import Home
 from mcpbus.hosting.pipes import HostedPipe
 from mcpbus.hosting.web import request_of
+from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era, Revision
+from mcpbus.protocol.routes import TransportKind
 
 _DISCOVER: Final = "server/discover"
 _INITIALIZED: Final = "notifications/initialized"
@@ -44,22 +48,37 @@ _LEGACY_METHODS: Final = MODERN_METHODS | {
 }
 _MOST_IDLE: Final = 32
 """The number of pipes without a request that are kept open for requests without a session."""
+_SWEEP_SECONDS: Final = 150.0
+"""The time between two looks for idle pipes. A pipe without a message between two looks is closed."""
 _CLIENT: Final = {"name": "mcpbus", "version": "1"}
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class _PipeSession:
-    """The pipe of a legacy session; its `backend_state`."""
+    """The pipe of a legacy session; its `backend_state`.
 
-    pipe: HostedPipe
+    Attributes:
+        session: The session.
+        channel: Its channel.
+        pipe: Its pipe, which may be closed because it was idle.
+        result: The encoded result of `initialize`.
+        opening: Lets one request at a time open the pipe again.
+        ended: Whether the session has ended.
+    """
+
+    session: Session
     channel: SessionChannel
+    pipe: HostedPipe
     result: bytes
+    opening: anyio.Lock = attrs.field(factory=anyio.Lock)
+    ended: bool = False
 
 
 class PipeBackend(HostedBackend):
     """Answers with a server that serves one client over two streams; see `mcpbus.core.backend.Backend`.
 
-    Each legacy session has a pipe. Requests without a session share pipes: one pipe has one request at a time, and only those of one
+    Each legacy session has a pipe. A pipe of a session over HTTP that is idle for long is closed, and opened again by its next message,
+    unless the server may store state in it. Requests without a session share pipes: one pipe has one request at a time, and only those of one
     client with the same capabilities. Such a server knows no revision 2026-07-28, so it is shown the one before.
 
     Args:
@@ -93,7 +112,10 @@ class PipeBackend(HostedBackend):
         self._hub = hub_of(bus)
         try:
             await self._home.run(self._describe)
-            yield
+            async with background() as nursery:
+                nursery.start_soon(self._sweep_forever)
+                yield
+                nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
                 await self._home.run(self._close_all)
@@ -123,7 +145,12 @@ class PipeBackend(HostedBackend):
 
     def session_end_hook(self, session: Session) -> Callable[[], Awaitable[None]] | None:
         state: _PipeSession | None = session.backend_state
-        return None if state is None else partial(self._home.run, self._close, state.pipe)
+        return None if state is None else partial(self._home.run, self._end_session, state)
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await trio.sleep(_SWEEP_SECONDS)
+            await self._home.run(self._sweep)
 
     # -- in the home -----------------------------------------------------------------------------
 
@@ -149,28 +176,87 @@ class PipeBackend(HostedBackend):
         finally:
             await self._close(pipe)
 
+    async def _sweep(self) -> None:
+        """Close the pipes that had no message since the last call."""
+        for pipe in [*self._open]:
+            if pipe.busy or pipe.used or not (pipe.session is None or self._may_close(pipe.session)):
+                pipe.used = False
+            else:
+                await self._close(pipe)
+
+    def _may_close(self, channel: SessionChannel) -> bool:
+        """Whether a session is the same for the server if it begins again."""
+        return channel.session.transport is not TransportKind.DUPLEX and self._found.has_like_sessions
+
     async def _open_session(self, session: Session, context: RequestContext | None) -> _PipeSession:
-        assert session.revision is not None  # noqa: S101 - it registers
         resources = self._described.get("capabilities", {}).get("resources") or {}
         channel = SessionChannel(self._home, session, filtered=bool(resources.get("subscribe")))
+        if context is None:  # another process got `initialize`
+            pipe, result = await self._open_pipe(channel, {}, None)
+            await self._restore(pipe, session)
+        else:
+            params = read_params(context.request.params) or {}
+            pipe, result = await self._open_pipe(channel, params, _metadata(context))
+        assert session.revision is not None  # noqa: S101 - it registers
+        return _PipeSession(
+            session, channel, pipe, encode({**result, "protocolVersion": session.revision.name})
+        )
+
+    async def _open_pipe(
+        self, channel: SessionChannel, params: Mapping[str, Any], metadata: ServerMessageMetadata | None
+    ) -> tuple[HostedPipe, dict[str, Any]]:
+        """Open a pipe for a session, and return it with the result of `initialize`."""
+        session = channel.session
+        assert session.revision is not None  # noqa: S101 - it registers
         pipe = await self._start(channel)
         try:
-            params = None if context is None else read_params(context.request.params)
             hello = _hello(session.revision.name, session.client_capabilities, session.client_info)
-            metadata = None if context is None else _metadata(context)
-            result = await pipe.request("initialize", {**(params or {}), **hello}, metadata=metadata)
-            if context is None:  # another process got it
-                await pipe.notify(_INITIALIZED, None)
+            return pipe, await pipe.request("initialize", {**params, **hello}, metadata=metadata)
         except BaseException:
             await self._close(pipe)
             raise
-        return _PipeSession(pipe, channel, encode({**result, "protocolVersion": session.revision.name}))
+
+    async def _restore(self, pipe: HostedPipe, session: Session) -> None:
+        """Tell a new run of the server what the client of a session has told before."""
+        await pipe.notify(_INITIALIZED, None)
+        capabilities = self._described.get("capabilities", {})
+        requests = [("resources/subscribe", {"uri": uri}) for uri in session.subscriptions]
+        level = session.log_level
+        if level is not None and session.threshold.chosen and "logging" in capabilities:
+            requests.append(("logging/setLevel", {"level": level.value}))
+        for method, params in requests:
+            with suppress(ProtocolError):  # the server refuses what it took before
+                await pipe.request(method, params)
+
+    async def _pipe_of(
+        self, state: _PipeSession, metadata: ServerMessageMetadata | None = None
+    ) -> HostedPipe:
+        """Return the pipe of a session, which is opened again if it was closed or broke.
+
+        Raises:
+            ProtocolError: The session has ended, or the server refuses to begin again.
+        """
+        if state.pipe.broken:
+            async with state.opening:
+                if state.ended:
+                    raise internal_error()
+                if state.pipe.broken:
+                    await self._close(state.pipe)
+                    state.pipe, _ = await self._open_pipe(state.channel, {}, metadata)
+                    await self._restore(state.pipe, state.session)
+        return state.pipe
+
+    async def _end_session(self, state: _PipeSession) -> None:
+        state.ended = True
+        async with state.opening:
+            await self._close(state.pipe)
 
     async def _notify(self, told: ClientNotification) -> None:
         """Give a notification to the server; without a session there is none that it could belong to."""
         if told.session is not None:
             state: _PipeSession = told.session.backend_state
-            await state.pipe.notify(told.method, told.params or None)
+            pipe = await self._pipe_of(state)
+            await pipe.notify(told.method, told.params or None)
 
     async def _serve(self, context: Context, rounds: bool) -> bytes:
         """Run a request in the pipe of its session, or in one that is lent to it."""
@@ -187,7 +273,8 @@ class PipeBackend(HostedBackend):
         params, metadata = read_params(asked.request.params), _metadata(asked)
         try:
             if state is not None:
-                return encode(await state.pipe.request(method, params, channel, token, metadata))
+                pipe = await self._pipe_of(state, metadata)
+                return encode(await pipe.request(method, params, channel, token, metadata))
             async with self._lend(asked) as pipe:
                 result = await pipe.request(method, older_params(params), channel, token, metadata)
         finally:

@@ -71,13 +71,18 @@ class HostedPipe:
         session: The channel of a legacy session; None for a pipe that is lent to single requests.
         adopts: Whether requests adopt such messages.
         unclaimed: Takes notifications that no channel takes.
+
+    Attributes:
+        session: The channel of its legacy session; None without one.
+        broken: Whether it takes no messages any more.
+        used: Whether a message has gone through it, set again by who looks for idle pipes.
     """
 
     def __init__(
         self, found: FoundServer, session: SessionChannel | None, *, adopts: bool, unclaimed: Unclaimed
     ) -> None:
         self._found = found
-        self._session = session
+        self.session = session
         self._adopts = adopts
         self._unclaimed = unclaimed
         self._send, self._receive = anyio.create_memory_object_stream[SessionMessage](_BUFFER)
@@ -86,6 +91,12 @@ class HostedPipe:
         self._ended = anyio.Event()
         self._tasks: TaskGroup | None = None
         self.broken = False
+        self.used = True
+
+    @property
+    def busy(self) -> bool:
+        """Whether the server has a request of it."""
+        return bool(self._pending)
 
     async def run(self) -> None:
         """Run the server until the pipe is closed."""
@@ -103,6 +114,7 @@ class HostedPipe:
 
     async def close(self) -> None:
         """End the run, and wait until the lifespan of the server is left."""
+        self.broken = True
         self._send.close()
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
             await self._ended.wait()
@@ -146,6 +158,7 @@ class HostedPipe:
             return
 
     async def _write(self, message: Any, metadata: ServerMessageMetadata | None = None) -> None:
+        self.used = True
         try:
             await self._send.send(SessionMessage(JSONRPCMessage(message), metadata))  # type: ignore[operator]
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -156,6 +169,7 @@ class HostedPipe:
     async def take(self, message: Any) -> None:
         """Take a message that the server writes, in the task of its sender."""
         sent, metadata = message.message.root, message.metadata
+        self.used = True
         if isinstance(sent, JSONRPCResponse | JSONRPCError):
             self._settle(sent)
             return
@@ -188,7 +202,7 @@ class HostedPipe:
         if related is None and self._adopts:
             related = _request_of_task()
         pending = None if related is None else self._pending.get(str(related))
-        return self._session if pending is None or pending.channel is None else pending.channel
+        return self.session if pending is None or pending.channel is None else pending.channel
 
     async def _ask(self, channel: RequestChannel | SessionChannel | None, asked: Any) -> None:
         """Send an input request to the client, and its response to the server."""

@@ -1,11 +1,15 @@
 """Servers of version 1 of the official SDK, and of what is built on it: one of each kind, with the same tools."""
 
+from contextlib import nullcontext
+
 import anyio
 from fastapi import FastAPI
 from fastapi_mcp import FastApiMCP
 from fastmcp import Context as FastContext
 from fastmcp import FastMCP as Fast
 from mcp.server.fastmcp import Context, FastMCP
+from mcp.server.lowlevel import Server
+from mcp.server.session import ServerSession
 from pydantic import BaseModel
 
 
@@ -60,6 +64,31 @@ async def boom() -> str:
 
 
 cancelled: list[bool] = []
+
+told: list[object] = []
+
+lowlevel = Server("lowlevel")
+with_lifespan = Server("with lifespan", lifespan=lambda _: nullcontext({}))
+
+
+@lowlevel.subscribe_resource()
+async def subscribe(uri) -> None:
+    told.append(str(uri))
+
+
+@lowlevel.set_logging_level()
+async def set_level(level) -> None:
+    told.append(level)
+
+
+@lowlevel.list_tools()
+@with_lifespan.list_tools()
+async def no_tools():
+    kept.append(lowlevel.request_context.session)
+    return []
+
+
+kept: list[ServerSession] = []
 
 third = Fast("third")
 

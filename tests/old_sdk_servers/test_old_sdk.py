@@ -3,6 +3,7 @@
 import logging
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import fastmcp
@@ -160,3 +161,63 @@ async def test_the_pipe_of_a_session_ends_with_it(loop):
         with trio.fail_after(10):
             while bus.backend._open:
                 await trio.lowlevel.checkpoint()
+
+
+async def idle(bus):
+    """Look for idle pipes twice, as after five minutes."""
+    for _ in range(2):
+        await bus.backend._home.run(bus.backend._sweep)
+
+
+async def test_an_idle_session_begins_again_with_what_its_client_has_told(loop):
+    async with mcpbus.host(old.lowlevel, loop=loop).open() as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize()
+        stream = session.get()
+        await session.request("resources/subscribe", {"uri": "note://a"}).reply()
+        await session.request("logging/setLevel", {"level": "error"}).reply()
+        await session.request("tools/list").reply()
+        old.told.clear()
+        await idle(bus)
+        assert not bus.backend._open
+        line = partial(old.kept[-1].send_log_message, "error", "from a session that was kept")
+        await bus.backend._home.run(line)
+        assert (await stream.message())["params"]["data"] == "from a session that was kept"
+        assert (await session.request("tools/list").reply())["result"] == {"tools": []}
+        assert old.told == ["note://a", "error"]
+        assert len(bus.backend._open) == 1
+
+
+async def test_a_session_stays_open_whose_server_may_store_state_in_it():
+    assert find(old.official).has_like_sessions
+    assert find(old.third).has_like_sessions
+    async with mcpbus.host(old.with_lifespan).open() as bus, open_probe(bus.asgi()) as probe:
+        await probe.initialize()
+        await idle(bus)
+        assert len(bus.backend._open) == 1
+    async with hosted(old.official, LEGACY, "asyncio") as client:  # a connection that is the session
+        await idle(client.bus)
+        assert len(client.bus.backend._open) == 1
+
+
+@pytest.mark.parametrize("used", [False, True])
+async def test_a_pipe_is_idle_after_150_to_300_seconds(autojump_clock, used):
+    async with mcpbus.host(old.official, loop="trio").open() as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize()
+        add = {"name": "add", "arguments": {"a": 1, "b": 2}}
+        [pipe] = bus.backend._open
+        for _ in range(4):
+            await trio.sleep(76)
+            if used:
+                await session.request("tools/call", add).reply()
+        assert (pipe in bus.backend._open) is used
+        assert (await session.request("tools/call", add).reply())["result"]["content"][0]["text"] == "3"
+        assert len(bus.backend._open) == 1
+
+
+async def test_a_session_whose_server_exited_begins_again(caplog):
+    async with mcpbus.host(old.official).open() as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize()
+        for tool in ("boom", "add"):
+            call = {"name": tool, "arguments": {"a": 1, "b": 2}}
+            reply = await session.request("tools/call", call).reply()
+        assert reply["result"]["content"][0]["text"] == "3"

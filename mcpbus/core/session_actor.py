@@ -37,6 +37,7 @@ from mcpbus.core.session_messages import (
 )
 from mcpbus.core.signals import (
     Cancel,
+    CloseConnection,
     DropRequest,
     ExpireIn,
     FailRequest,
@@ -201,6 +202,10 @@ class SessionActor:
         if self._delivery.get is not None:
             self._delivery.get.address.tell(Finish())
 
+    def _close_connection(self, message: CloseConnection) -> None:
+        if self._delivery.get is not None:
+            self._delivery.get.address.tell(message)
+
     def _returned(self, message: UnsentReturned) -> None:
         self._delivery.take_back(message)
         self._departure.depart_if_returned()
@@ -297,6 +302,7 @@ class SessionActor:
         InputWithdrawn: _on_question,
         OpenGet: _open_get,
         EndGet: _end_get,
+        CloseConnection: _close_connection,
         UnsentReturned: _returned,
         Initialized: _initialized,
         Unsubscribed: _unsubscribed,

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from mcpbus.core import notification
 from mcpbus.core.context import Context
+from mcpbus.core.hub import hub_of
 from mcpbus.core.notification import (
     ELICITATION_COMPLETE,
     LIST_CHANGED,
@@ -21,6 +22,7 @@ from mcpbus.core.notification import (
 )
 from mcpbus.core.receipt import Ledger
 from mcpbus.core.session import Session
+from mcpbus.core.signals import CloseConnection
 from mcpbus.features.input_requests.errors import cannot_ask
 from mcpbus.features.input_requests.requests import InputRequest, OnProgress
 from mcpbus.hosting.home import Home
@@ -38,6 +40,7 @@ _Relay: TypeAlias = Callable[..., Awaitable[list[Any]]]
 _OF_SESSION: Final = frozenset({*LIST_CHANGED.values(), RESOURCE_UPDATED, ELICITATION_COMPLETE})
 """Notifications that never belong to a request, though a server may send them within one."""
 _LISTS: Final[Mapping[str, ListName]] = {method: name for name, method in LIST_CHANGED.items()}  # type: ignore[misc]
+_RETRY_SECONDS: Final = 1.0
 _MOST_IN_A_ROW: Final = 32
 """The number of notifications that one sender posts before it waits until trio has taken them."""
 
@@ -131,6 +134,10 @@ class SessionChannel:
         else:
             session.pass_on(draft)
 
+    async def close_get_stream(self) -> None:
+        """Close the connection of the GET stream, so that the client reconnects."""
+        self._home.post(self.session.address.tell, CloseConnection(_RETRY_SECONDS))
+
     async def ask(
         self,
         method: str,
@@ -205,6 +212,17 @@ class RequestChannel:
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report the progress of the request."""
         await self._post(notification.progress(self._context.bus.ledger, progress, total, message))
+
+    @property
+    def close_callbacks(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Return the functions that close the streams of the request and of its session, if the client could resume them."""
+        hub, revision = hub_of(self._context.bus), self._context.revision
+        if self._session is None or hub.event_store is None or not revision.priming:
+            return {}
+        return {
+            "close_sse_stream": partial(self._home.ask, self._context.close_stream, _RETRY_SECONDS),
+            "close_standalone_sse_stream": self._session.close_get_stream,
+        }
 
     @property
     def may_ask(self) -> bool:

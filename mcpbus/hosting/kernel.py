@@ -25,7 +25,6 @@ from mcp.server.subscriptions import (
     ToolsListChanged,
 )
 from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
-from mcp.shared.message import ServerMessageMetadata
 from mcp_types import Implementation, InitializeResult
 from mcp_types import methods as sdk_methods
 
@@ -44,7 +43,7 @@ from mcpbus.hosting.connections import HostedSession, enveloped_connection
 from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.home import Home
 from mcpbus.hosting.outbound import NoOutbound, RequestOutbound, SessionOutbound, StrayOutbound
-from mcpbus.hosting.web import as_principal, request_of
+from mcpbus.hosting.web import as_principal, metadata_of
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.meta import PROTOCOL_VERSION
@@ -176,7 +175,7 @@ class KernelBackend(HostedBackend):
         params = hosted.initialize_params() if context is None else read_params(context.request.params)
         outbound = hosted.outbound
         outbound.request_id = None if context is None else context.request.id
-        outbound.message_metadata = None if context is None else _metadata(context)
+        outbound.message_metadata = None if context is None else metadata_of(context)
         try:
             with self._within_call(session.principal, session.transport):
                 result = await self._run(hosted.connection, outbound, "initialize", params)
@@ -226,8 +225,8 @@ class KernelBackend(HostedBackend):
             of_session,
             can_ask=can_ask(context, rounds=rounds),
             is_listen=request.method == LISTEN,
-            metadata=_metadata(asked),
         )
+        outbound.message_metadata = metadata_of(asked, outbound)
         stray = StrayOutbound(outbound, of_session, adopts=self._adopts)
         params = read_params(request.params)
         if hosted is None:
@@ -277,14 +276,6 @@ class KernelBackend(HostedBackend):
         if revision.era is Era.MODERN:
             return ProtocolError(INTERNAL_ERROR, "Internal server error")
         return ProtocolError(_UNKNOWN_ERROR, str(error))
-
-
-def _metadata(context: RequestContext) -> ServerMessageMetadata | None:
-    """Return what the SDK's own transport attaches to a request over HTTP."""
-    head = context.head
-    if head is None:
-        return None
-    return ServerMessageMetadata(request_context=request_of(head, context.peer, context.principal))
 
 
 class _ListenEnd:

@@ -95,7 +95,9 @@ class RequestOutbound(RequestChannel):
         session: The channel of its session.
         can_ask: Whether input requests are allowed within it.
         is_listen: Whether it is a listen.
-        metadata: The HTTP request and the like, for the SDK.
+
+    Attributes:
+        message_metadata: The HTTP request and the like, for the SDK.
     """
 
     def __init__(
@@ -106,11 +108,10 @@ class RequestOutbound(RequestChannel):
         *,
         can_ask: bool,
         is_listen: bool = False,
-        metadata: ServerMessageMetadata | None = None,
     ) -> None:
         super().__init__(home, context, session, can_ask=can_ask, is_listen=is_listen)
         self.request_id: RequestId | None = context.request_id
-        self.message_metadata = metadata
+        self.message_metadata: ServerMessageMetadata | None = None
         self.cancel_requested = anyio.Event()
         self.transport = TransportContext(kind="mcpbus", can_send_request=can_ask)
 

@@ -28,7 +28,7 @@ from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.eras import MODERN_METHODS, discovery, newer_result, older_params
 from mcpbus.hosting.home import Home
 from mcpbus.hosting.pipes import HostedPipe
-from mcpbus.hosting.web import request_of
+from mcpbus.hosting.web import metadata_of
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.revisions import LATEST_LEGACY, Era, Revision
@@ -196,7 +196,7 @@ class PipeBackend(HostedBackend):
             await self._restore(pipe, session)
         else:
             params = read_params(context.request.params) or {}
-            pipe, result = await self._open_pipe(channel, params, _metadata(context))
+            pipe, result = await self._open_pipe(channel, params, metadata_of(context))
         assert session.revision is not None  # noqa: S101 - it registers
         return _PipeSession(
             session, channel, pipe, encode({**result, "protocolVersion": session.revision.name})
@@ -270,7 +270,7 @@ class PipeBackend(HostedBackend):
             can_ask=can_ask(context, rounds=rounds),
         )
         token = asked.routing.meta.progress_token
-        params, metadata = read_params(asked.request.params), _metadata(asked)
+        params, metadata = read_params(asked.request.params), metadata_of(asked, channel)
         try:
             if state is not None:
                 pipe = await self._pipe_of(state, metadata)
@@ -334,11 +334,3 @@ def _hello(revision: str, capabilities: Any, info: Any) -> dict[str, Any]:
         "capabilities": msgspec.to_builtins(capabilities),
         "clientInfo": known,
     }
-
-
-def _metadata(context: RequestContext) -> ServerMessageMetadata | None:
-    """Return what the SDK's own transport attaches to a request over HTTP."""
-    head = context.head
-    if head is None:
-        return None
-    return ServerMessageMetadata(request_context=request_of(head, context.peer, context.principal))

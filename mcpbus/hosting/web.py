@@ -11,12 +11,15 @@ from typing import Any, Final, TypeAlias
 import attrs
 from mcp.server.auth.middleware.auth_context import auth_context_var
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, RequireAuthMiddleware
+from mcp.shared.message import ServerMessageMetadata
 from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import Request
 from starlette.routing import Route
 
+from mcpbus.core.request_context import RequestContext
+from mcpbus.hosting.channels import RequestChannel
 from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.home import Home
 from mcpbus.protocol.http.authentication import ForeignRefusalError
@@ -85,6 +88,26 @@ def request_of(head: RequestHead, peer: Peer, principal: object) -> Request:
     if isinstance(principal, HostedPrincipal):
         scope["user"], scope["auth"] = principal.user, principal.credentials
     return Request(scope)
+
+
+def metadata_of(
+    context: RequestContext, channel: RequestChannel | None = None
+) -> ServerMessageMetadata | None:
+    """Return what the SDK's own transport attaches to a request over HTTP; None over other transports.
+
+    Args:
+        context: The request.
+        channel: Its channel; None for `initialize`.
+    """
+    head = context.head
+    if head is None:
+        return None
+    request = request_of(head, context.peer, context.principal)
+    can_close = channel is not None and hasattr(
+        ServerMessageMetadata, "close_sse_stream"
+    )  # since 1.23 of the SDK
+    callbacks: dict[str, Any] = channel.close_callbacks if can_close and channel is not None else {}
+    return ServerMessageMetadata(request_context=request, **callbacks)
 
 
 @contextmanager

@@ -113,6 +113,7 @@ class Bus(Hub, Generic[StateT]):
         response: "ResponseMode" = "auto",
         options: "ServeOptions | None" = None,
         metrics: str | None = None,
+        inspect: str | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
         **http: "Unpack[HttpFields]",
@@ -125,6 +126,8 @@ class Bus(Hub, Generic[StateT]):
             options: All else about serving: TLS, deadlines, the drain.
             metrics: Where Prometheus finds what the bus has done and holds, at ``/metrics``: one more ``HOST:PORT``. With several
                 workers the first one is there, and each other one at the next port.
+            inspect: Where the inspector is, for programs on this machine: a loopback ``HOST:PORT`` or ``unix:PATH``; see `Bus.watch`. With several
+                workers as `metrics`.
             shutdown: Set it to drain the bus, with all that is attached to it, and return.
             task_status: Reports the URLs of the endpoint.
             **http: The fields of `HttpOptions`.
@@ -150,7 +153,7 @@ class Bus(Hub, Generic[StateT]):
         counters = ServerCounters() if options.server == "mcpbus" else None
         if metrics in options.bind and not metrics.endswith(":0"):
             raise CannotListenError(f"metrics: cannot listen on {metrics}: the endpoint is there")
-        async with self._measured(metrics, counters):
+        async with self._measured(metrics, counters), self._inspected(inspect):
             await serve(
                 app,
                 options,
@@ -170,6 +173,17 @@ class Bus(Hub, Generic[StateT]):
 
         number = 0 if self.sharing is None else self.sharing.board.number
         return metrics_served(self, counters, metrics, number)
+
+    def _inspected(self, inspect: str | None) -> AbstractAsyncContextManager[None]:
+        """Have the inspector at an address, if that is wanted."""
+        if inspect is None:
+            return nullcontext()
+        from mcpbus.inspector.serving import inspector_served  # noqa: PLC0415 - as said above
+        from mcpbus.metrics_address import check_inspect  # noqa: PLC0415
+
+        check_inspect(inspect)
+        number = 0 if self.sharing is None else self.sharing.board.number
+        return inspector_served(self, self.watch, inspect, number)
 
     @explained
     async def stdio(

@@ -47,8 +47,9 @@ SERVING: Final[Elsewhere] = {
             "json_response": 'response="json"',
             "streamable_http_path": 'path="/mcp"',
             "metrics": 'metrics="127.0.0.1:9464"',
+            "inspect": 'inspect="127.0.0.1:9474"',
             **dict.fromkeys(
-                ("bind", "limits", "event_store", "task_store", "cluster", "response", "options")
+                ("bind", "limits", "event_store", "task_store", "cluster", "watch", "response", "options")
             ),
             **dict.fromkeys(("drain_timeout", "workers")),
         }.items()

@@ -74,4 +74,4 @@ def begin_worker(workers: int, options: dict[str, Any]) -> "Worker | None":
         return Worker.begin()
     listens = options.get("options") or ServeOptions()
     listens = attrs.evolve(listens, bind=options.get("bind") or listens.bind)
-    sys.exit(run_workers(workers, listens, options.get("metrics")))
+    sys.exit(run_workers(workers, listens, options.get("metrics"), options.get("inspect")))

@@ -24,7 +24,7 @@ from mcpbus.protocol.errors import sole_cause
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.request_state import StateSealer
 from mcpbus.reachable_buses import BusSet
-from mcpbus.server_arguments import OpenOptions, check_running, check_serving
+from mcpbus.server_arguments import OpenOptions, check_running, check_serving, read_watch
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
@@ -247,12 +247,14 @@ class ServerBase(Generic[StateT]):
         response: "ResponseMode" = "auto",
         options: "ServeOptions | None" = None,
         metrics: str | None = None,
+        inspect: str | None = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
         **http: "Unpack[HttpFields]",
     ) -> None:
         """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
-        check_serving("server.serve()", http, self.serve, metrics=metrics)
+        check_serving("server.serve()", http, self.serve, metrics=metrics, inspect=inspect)
+        watch = read_watch(watch, inspect)
         opening = OpenOptions(
             limits=limits, event_store=event_store, task_store=task_store, cluster=cluster, watch=watch
         )
@@ -262,6 +264,7 @@ class ServerBase(Generic[StateT]):
             response=response,
             options=options,
             metrics=metrics,
+            inspect=inspect,
             shutdown=shutdown,
             task_status=task_status,
             **http,
@@ -302,6 +305,7 @@ class ServerBase(Generic[StateT]):
             program = partial(until_input_ends, partial(self._serve_stdio, **options), drain)
         else:
             worker = begin_worker(workers, options)
+            options["watch"] = read_watch(options.get("watch"), options.get("inspect"))
             own = {name: options.pop(name) for name in attrs.fields_dict(OpenOptions) if name in options}
             serve = partial(self._serve, OpenOptions(**own), worker, **options)
             drain = getattr(options.get("options"), "drain_timeout", DRAIN_SECONDS)

@@ -68,6 +68,15 @@ class OpenOptions:
         check_not_negative("Server", drain_timeout=self.drain_timeout)
 
 
+def read_watch(watch: "Watch | None", inspect: object) -> "Watch | None":
+    """Return the watch that a server is opened with: what needs one implies it."""
+    if watch is not None or inspect is None:
+        return watch
+    from mcpbus.watch import Watch  # noqa: PLC0415 - it is for those who have it
+
+    return Watch()
+
+
 def check_watch(watch: object) -> None:
     """Refuse what records nothing.
 
@@ -102,6 +111,7 @@ def check_serving(
     http: Mapping[str, object],
     *called: Callable[..., Any],
     metrics: object = None,
+    inspect: object = None,
     workers: int = 1,
 ) -> None:
     """Refuse what a server cannot be served with over HTTP, before anything is opened.
@@ -111,6 +121,7 @@ def check_serving(
         http: The keywords that are not its own: the fields of `HttpOptions`.
         *called: What takes those that are.
         metrics: Where the figures are to be, if they have an address of their own.
+        inspect: Where the inspector is to be, if there is to be one.
         workers: How many processes serve.
 
     Raises:
@@ -124,6 +135,10 @@ def check_serving(
         from mcpbus.metrics_address import addresses_of  # noqa: PLC0415 - few servers have one
 
         addresses_of(metrics, workers)
+    if inspect is not None:
+        from mcpbus.metrics_address import check_inspect  # noqa: PLC0415 - as above
+
+        check_inspect(inspect, workers)
 
 
 def check_running(
@@ -161,7 +176,15 @@ def check_running(
     elif transport == "http":
         own = inspect.signature(serve).parameters
         http = {name: options[name] for name in options if name not in own}
-        check_serving("server.run()", http, serve, run, metrics=options.get("metrics"), workers=workers)
+        check_serving(
+            "server.run()",
+            http,
+            serve,
+            run,
+            metrics=options.get("metrics"),
+            inspect=options.get("inspect"),
+            workers=workers,
+        )
     else:
         raise ValueError(
             f"transport is {transport!r}: it must be 'http', which is Streamable HTTP, HTTP+SSE and WebSocket at once, "

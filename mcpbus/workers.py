@@ -42,13 +42,16 @@ _SLOW_SECONDS: Final = 30.0
 """Who has not begun to serve, or has not ended after its drain, for as long is spoken of; and the latter killed."""
 
 
-def run_workers(count: int, options: ServeOptions, metrics: str | None = None) -> int:
+def run_workers(
+    count: int, options: ServeOptions, metrics: str | None = None, inspect: str | None = None
+) -> int:
     """Serve with several processes, each of which is this one's command line again, until a signal comes.
 
     Args:
         count: How many.
         options: Where to listen.
         metrics: Where the first of them has its figures, if they have any.
+        inspect: Where the first of them has its inspector, likewise.
 
     Returns:
         The exit status: 0, that of a worker that could not begin to serve, or 1 where one has not ended in order.
@@ -66,6 +69,8 @@ def run_workers(count: int, options: ServeOptions, metrics: str | None = None) -
     ):
         if metrics is not None:
             check_free(metrics, count)
+        if inspect is not None:
+            check_free(inspect, count, option="inspect")
         keeper = _Supervisor(count, folder, board, sockets, options.drain_timeout)
         trio.run(keeper.run)
         return keeper.status

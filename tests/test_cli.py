@@ -389,7 +389,7 @@ def test_a_command_that_there_is_not_is_told_which_there_are():
     status, output = run("start", "weather:server")
     assert status == 2
     assert (
-        "No such command 'start'. There are call, demo, inspect, install, list, login, logout, read, routes, serve, stdio, watch."
+        "No such command 'start'. There are call, demo, inspect, install, list, login, logout, read, routes, serve, stdio, tape, top, watch."
         in output
     )
 

@@ -1,6 +1,6 @@
 """The command line.
 
-`mcpbus serve | stdio | demo | routes` of a server, `mcpbus inspect | list | call | read | watch | login | logout | install` of a client.
+`mcpbus serve | stdio | demo | routes | top | tape` of a server, `mcpbus inspect | list | call | read | watch | login | logout | install` of a client.
 """
 
 import click
@@ -20,6 +20,8 @@ _COMMANDS = {
     "routes": "routes.routes",
     "serve": "serving.serve",
     "stdio": "stdio.stdio",
+    "tape": "tops.tape",
+    "top": "tops.top",
     "watch": "watching.watch",
 }
 """Where each command is: who asks for one does not wait for the others."""

@@ -122,6 +122,12 @@ _OPTIONS: Final = (
         help="Where Prometheus finds figures, at /metrics; with several workers the first one is there, each other one at "
         "the next port. [default: nowhere]",
     ),
+    click.option(
+        "--inspect",
+        metavar="HOST:PORT",
+        help="Where the inspector is, on this machine alone: what is in flight, where it waits, and what became of messages; "
+        "with several workers as --metrics. [default: nowhere]",
+    ),
     click.option("--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."),
     click.option("--keyfile", type=click.Path(dir_okay=False), help="PEM private key of the certificate."),
     click.option(

@@ -17,7 +17,7 @@ from mcpbus.cli.logs import log_options
 from mcpbus.cli.reloading import reload_option
 from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import find_server, target_argument
-from mcpbus.metrics_address import addresses_of
+from mcpbus.metrics_address import addresses_of, check_inspect
 from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.worker import is_worker
@@ -86,19 +86,23 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     isolation = given.pop("isolation", None)
     http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
-    asked: dict[str, Any] = {name: given[name] for name in ("response", "metrics") if name in given}
+    asked: dict[str, Any] = {
+        name: given[name] for name in ("response", "metrics", "inspect") if name in given
+    }
     try:
         HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs
         options = ServeOptions(**serving)
         if "metrics" in given:
             addresses_of(given["metrics"], workers)
+        if "inspect" in given:
+            check_inspect(given["inspect"], workers)
         cluster = _cluster(given, workers)
     except ValueError as error:
         raise click.UsageError(str(error.args[0])) from error
     try:
         if workers > 1 and not is_worker():
             # They load the server, and this process does not.
-            sys.exit(run_workers(workers, options, given.get("metrics")))
+            sys.exit(run_workers(workers, options, given.get("metrics"), given.get("inspect")))
         server = find_server(target, headers, revision, account, isolation=isolation, follow=follow)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
         server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)

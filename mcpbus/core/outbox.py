@@ -161,6 +161,11 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._queue)
 
+    @property
+    def oldest(self) -> OutboundMessage | None:
+        """The message that has waited for the longest, if one waits."""
+        return self._queue[0] if self._queue else None
+
     def put(self, message: OutboundMessage) -> str | None:
         """Queue a message, or discard it where there is no room; other notifications may go in its favour.
 

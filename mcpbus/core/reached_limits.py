@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType, TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
@@ -16,20 +16,29 @@ QUIET_SECONDS: Final = 60.0
 _LONGEST_NAME: Final = 100
 
 
+class LimitRecorder(Protocol):
+    """Records the limits that were reached."""
+
+    def limit_reached(self, limit: str, whom: object, consequence: str, /) -> None:
+        """Record one; see `LimitMonitor.note`. Never waits, nor raises."""
+
+
 class LimitMonitor:
     """What the limits of one server had to keep out, or to end, by the name of each limit.
 
     Attributes:
         counts: How often each was reached, by the name of the option that sets it.
+        recorder: Records each time; None for nothing.
     """
 
-    __slots__ = ("_counts", "_quiet_until", "_unsaid", "counts")
+    __slots__ = ("_counts", "_quiet_until", "_unsaid", "counts", "recorder")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._quiet_until: dict[str, float] = {}
         self._unsaid: dict[str, int] = {}
         self.counts: Mapping[str, int] = MappingProxyType(self._counts)
+        self.recorder: LimitRecorder | None = None
 
     def note(self, limit: str, whom: object, consequence: str, *, usual: bool = False) -> None:
         """Count that a limit was reached. From trio's thread only; it never waits.
@@ -42,6 +51,8 @@ class LimitMonitor:
             usual: Whether that is how such things end, such as a session whose client has gone: worth no warning in the log.
         """
         self._counts[limit] = self._counts.get(limit, 0) + 1
+        if self.recorder is not None:
+            self.recorder.limit_reached(limit, whom, consequence)
         now = trio.current_time()
         if now < self._quiet_until.get(limit, now):
             self._unsaid[limit] = self._unsaid.get(limit, 0) + 1

@@ -60,6 +60,9 @@ class BusWatch(Protocol):
     def progress_of(self, request: Any, /) -> str:
         """Return how long a `RequestActor` has run, and where it waits: ``for 64 s at shop.py:17 in poll_shelf``; empty if unknown."""
 
+    def limit_reached(self, limit: str, whom: object, consequence: str, /) -> None:
+        """See `LimitRecorder`."""
+
     def closed(self, address: Address[object], /) -> None:
         """Record that a session or a listen has ended."""
 
@@ -122,6 +125,7 @@ class BusServices:
         self.ledger = Ledger() if watch is None else watch.make_ledger()
         self.client_log = RateLimitedLogger(_log)
         self.limit_monitor = LimitMonitor()
+        self.limit_monitor.recorder = watch
         self.budget = MemoryBudget(limits.memory_bytes, self.limit_monitor)
         admission = Admission if watch is None else watch.make_admission
         self.admission = admission(limits.max_requests, self.budget, reached=self.limit_monitor, now=self.now)

@@ -120,6 +120,21 @@ class SubscriptionActor:
             bus.tasks.follow(task_id, Follow(cell.address))
 
     @property
+    def context(self) -> RequestContext:
+        """The listen, without the text of its request."""
+        return self._context
+
+    @property
+    def granted(self) -> SubscriptionFilter:
+        """What it is notified of."""
+        return self._granted
+
+    @property
+    def stream(self) -> MessageStream:
+        """Its stream."""
+        return self._stream
+
+    @property
     def address(self) -> Address[object]:
         """Where it can be reached."""
         return self._cell.address

@@ -196,6 +196,11 @@ def owner_stored(digest: bytes) -> Hashable:
     return _Content("somebody before the restart", digest.hex())
 
 
+def is_digest(owner: object) -> bool:
+    """Whether an owner is the digest of a principal, which is safe to show."""
+    return isinstance(owner, _Content)
+
+
 class _Content(msgspec.Struct, frozen=True):
     """A principal that is told from others by what it holds, which is nobody's to read."""
 

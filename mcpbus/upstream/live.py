@@ -35,7 +35,7 @@ from mcpbus.upstream.hearing import NotificationRelay
 from mcpbus.upstream.mirror import LOOK_SECONDS, FeatureMirror
 from mcpbus.upstream.pauses import Pauses
 from mcpbus.upstream.pipe import PLAIN, ConnectionKey, UpstreamConnection
-from mcpbus.upstream.pool import Isolation, Requester, UpstreamPool
+from mcpbus.upstream.pool import Isolation, PoolState, Requester, UpstreamPool
 from mcpbus.upstream.relay import CallRelay
 from mcpbus.upstream.subscriptions import Subscriptions
 from mcpbus.upstream.target import Upstream
@@ -147,6 +147,10 @@ class ProxyRuntime:
             updated=clients.updated,
             relisted=self._relisted,
         )
+
+    def state(self) -> PoolState:
+        """Return the state of its connections."""
+        return self._pool.state()
 
     async def run(self) -> None:
         """Be connected until cancelled; `begun` tells how that begins."""

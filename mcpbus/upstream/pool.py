@@ -129,6 +129,27 @@ class _Failure:
     until: float
 
 
+@attrs.frozen
+class PoolState:
+    """The connections to an upstream server at one moment.
+
+    Attributes:
+        open: How many are open.
+        opening: How many are about to be.
+        in_use: How many carry a call.
+        waiting: How many calls wait until there may be one more.
+        failure: Why the last one could not be opened, while none is tried.
+        retry_seconds: In how many seconds one is tried again.
+    """
+
+    open: int
+    opening: int
+    in_use: int
+    waiting: int
+    failure: str | None
+    retry_seconds: float | None
+
+
 class UpstreamPool:
     """The connections of one opened proxy.
 
@@ -173,6 +194,22 @@ class UpstreamPool:
         async with trio.open_nursery() as nursery:
             async for pipe, wanted in self._receiver:
                 nursery.start_soon(self._run, pipe, wanted)
+
+    def state(self) -> PoolState:
+        """Return the state of the connections."""
+        now = trio.current_time()
+        pipes = [pipe for same in self._pipes.values() for pipe in same if not pipe.closing]
+        failure = max(self._failures.values(), key=lambda each: each.until, default=None)
+        if failure is not None and failure.until <= now:
+            failure = None
+        return PoolState(
+            open=sum(pipe.is_open for pipe in pipes),
+            opening=sum(not pipe.is_open for pipe in pipes),
+            in_use=sum(pipe.borrow_count > 0 for pipe in pipes),
+            waiting=self._places.waiting,
+            failure=None if failure is None else told(failure.why),
+            retry_seconds=None if failure is None else failure.until - now,
+        )
 
     # -- lending ---------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
-from mcpbus.protocol.principals import Peer, digest_of
+from mcpbus.protocol.principals import LOCAL, Peer, digest_of, is_digest
 from mcpbus.protocol.printable import quoted
 
 _log = logging.getLogger("mcpbus")
@@ -39,6 +39,12 @@ class PrincipalNames:
     def __init__(self, given: NamePrincipal | None) -> None:
         self._given = given
         self._names: dict[bytes, str] = {}
+
+    def owner(self, owner: object) -> str | None:
+        """Return the name of an owner: a principal, a digest of one, or a peer; None for None."""
+        if owner is None or isinstance(owner, Peer) or is_digest(owner):
+            return None if owner is None else str(owner)
+        return self.name(owner, LOCAL)
 
     def name(self, principal: Any, peer: Peer) -> str:
         """Return the name of a principal, or of the peer where there is none. A fault of the author's function is logged."""

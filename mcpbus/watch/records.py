@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, Final
@@ -22,6 +23,7 @@ from mcpbus.protocol.routes import Reason
 from mcpbus.watch.naming import LONGEST, PrincipalNames, client_name, session_name
 from mcpbus.watch.tallies import UNKNOWN, Tallies
 from mcpbus.watch.tape import Tape
+from mcpbus.watch.views import LimitView
 
 _log = logging.getLogger("mcpbus")
 
@@ -33,7 +35,7 @@ _MESSAGE_BYTES: Final = 250
 _CALL_BYTES: Final = 1_000
 _COUNT_EVERY: Final = 64
 _MOST_ENDED: Final = 200
-"""Sessions and listens whose names are known after their end."""
+"""Sessions and listens whose names are known after their end, and limits that were reached."""
 
 
 @attrs.frozen
@@ -64,6 +66,7 @@ class BusRecords:
         names: Names principals.
         epoch: The time of day when `time.perf_counter` was 0, in seconds since 1970.
         sessions: The names of open sessions and listens, by address.
+        limits: The last limits that were reached, oldest first.
     """
 
     def __init__(self, messages: int, calls: int, names: PrincipalNames, observers: Sequence[object]) -> None:
@@ -73,6 +76,7 @@ class BusRecords:
         self.epoch = time.time() - perf_counter()
         self.sessions: dict[object, str] = {}
         self._ended: dict[object, str] = {}
+        self.limits: deque[LimitView] = deque(maxlen=_MOST_ENDED)
         self._observers: dict[str, list[Callable[..., object]]] = {
             event: [method for each in observers if (method := getattr(each, event, None)) is not None]
             for event in EVENTS
@@ -191,6 +195,13 @@ class BusRecords:
     def target_of(self, recipient: object) -> str | None:
         """See `Recorder`."""
         return self.sessions.get(recipient) or self._ended.get(recipient)
+
+    def limit_reached(self, limit: str, whom: object, consequence: str) -> None:
+        """See `BusWatch`."""
+        try:
+            self.limits.append(LimitView(time.time(), limit, self.names.owner(whom), consequence))
+        except Exception as error:  # noqa: BLE001 - a fault of the watch harms nobody
+            self.failed(error)
 
     # -- observers, and faults -------------------------------------------------------------------
 

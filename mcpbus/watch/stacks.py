@@ -32,12 +32,6 @@ def _folders() -> tuple[str, ...]:
 _FOREIGN: Final = _folders()
 
 
-def stack_of(task: Task | None) -> list[StackFrame]:
-    """Return the frames of a handler's task, outermost first; none of a task that has ended."""
-    coroutine = _coroutine_of(task)
-    return [] if coroutine is None else list(_walk(coroutine, 0))[:MOST_FRAMES]
-
-
 def where(frames: list[StackFrame]) -> StackFrame | None:
     """Return the innermost frame of the author's code in the handler's own task, or else the innermost of all."""
     own = [frame for frame in frames if frame.own]
@@ -45,18 +39,34 @@ def where(frames: list[StackFrame]) -> StackFrame | None:
     return (near or own or frames or [None])[-1]  # type: ignore[list-item]  # None for no frame
 
 
-def _coroutine_of(task: Task | None) -> Any:
-    if isinstance(task, EagerTask):
-        return None if task.outcome is not None else task.coroutine
-    if task is None or task.owner is None:
-        return None
-    # A task that an actor started does not name its trio task, which has it as an argument.
+class Coroutines:
+    """The coroutines of tasks at one moment, in trio's thread; found once for all that look."""
+
+    def __init__(self) -> None:
+        self._started: dict[int, Any] | None = None
+
+    def stack_of(self, task: Task | None) -> list[StackFrame]:
+        """Return the frames of a handler's task, outermost first; none of a task that has ended."""
+        coroutine = self._find(task)
+        return [] if coroutine is None else list(_walk(coroutine, 0))[:MOST_FRAMES]
+
+    def _find(self, task: Task | None) -> Any:
+        if task is None:
+            return None
+        if isinstance(task, EagerTask):
+            return None if task.outcome is not None else task.coroutine
+        if self._started is None:
+            self._started = dict(_started_tasks())
+        return self._started.get(id(task))
+
+
+def _started_tasks() -> Iterator[tuple[int, Any]]:
+    """Yield the tasks that actors have started, which do not name their trio tasks: these have them as an argument."""
     root = trio.lowlevel.current_root_task()
     for each in () if root is None else _tasks_below(root):
         frame = getattr(each.coro, "cr_frame", None)
-        if frame is not None and frame.f_code.co_name == "_run" and frame.f_locals.get("task") is task:
-            return each.coro
-    return None
+        if frame is not None and frame.f_code.co_name == "_run" and "task" in frame.f_locals:
+            yield id(frame.f_locals["task"]), each.coro
 
 
 def _tasks_below(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:

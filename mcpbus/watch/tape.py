@@ -45,6 +45,11 @@ class Tape:
         found.sort(key=_number, reverse=True)
         return iter(found)
 
+    @property
+    def first(self) -> int | None:
+        """The number of the oldest message on the common ring: it has all since then but for floods."""
+        return self._common[0].number if self._common else None
+
     def add(self, receipt: WatchedReceipt) -> None:
         """Add a message that was just emitted."""
         life = receipt.life

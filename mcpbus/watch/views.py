@@ -76,6 +76,22 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
     where: str | None = None
 
 
+class LimitView(msgspec.Struct, frozen=True):
+    """A limit that was reached.
+
+    Attributes:
+        time: When, in seconds since 1970.
+        limit: The name of the option that sets it.
+        owner: The client that reached it; None for no client in particular.
+        consequence: What followed, for people.
+    """
+
+    time: float
+    limit: str
+    owner: str | None
+    consequence: str
+
+
 class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     """A message to a client, as it is now.
 

@@ -1,6 +1,7 @@
 """The watch as authors hold it: its options, and the questions that it answers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from time import perf_counter
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from mcpbus.protocol.printable import printable
 from mcpbus.protocol.validators import check_positive
 from mcpbus.watch.naming import NamePrincipal, PrincipalNames
 from mcpbus.watch.records import BusRecords, Facts
-from mcpbus.watch.stacks import stack_of, where
+from mcpbus.watch.stacks import Coroutines, where
 from mcpbus.watch.views import MessageView, RequestView, StackFrame, State
 
 _LONGEST_QUESTION = 200
@@ -102,12 +103,16 @@ class Watch:
         """See `BusWatch`."""
         self.records.closed(address)
 
+    def limit_reached(self, limit: str, whom: object, consequence: str) -> None:
+        """See `BusWatch`."""
+        self.records.limit_reached(limit, whom, consequence)
+
     def progress_of(self, request: Any) -> str:
         """See `BusWatch`."""
         if not isinstance(request, RequestActor) or (life := request.context.life) is None:
             return ""
         try:
-            line = where(stack_of(request.call.task))
+            line = where(Coroutines().stack_of(request.call.task))
         except Exception as error:  # noqa: BLE001 - a fault of the watch harms no drain
             self.records.failed(error)
             line = None
@@ -124,13 +129,12 @@ class Watch:
         if ended:
             lives = sorted(self.records.tallies, key=_end_of, reverse=True)
             return [self._view(life, life.facts, "ended") for life in lives]
-        return [self._live_view(life, context, call) for life, context, call in self._live()]
+        return [view for view, _ in self.look()]
 
     def request(self, number: int) -> RequestView | None:
         """Return a request by its number, be it in flight or ended; None if it is not known."""
-        for life, context, call in self._live():
-            if life.number == number:
-                return self._live_view(life, context, call)
+        for view, _ in self.look(number):
+            return view
         for life in self.records.tallies:
             if life.number == number:
                 return self._view(life, life.facts, "ended")
@@ -145,7 +149,7 @@ class Watch:
         Returns:
             The frames; none of a request that has ended, or is not known.
         """
-        return next((stack_of(call.task) for life, _, call in self._live() if life.number == number), [])
+        return next((frames for _, frames in self.look(number)), [])
 
     def tape(
         self,
@@ -186,7 +190,29 @@ class Watch:
 
     # -- how ---------------------------------------------------------------------------------------
 
-    def _live(self) -> Iterator[tuple[Life, RequestContext, CallActor]]:
+    def look(
+        self, number: int | None = None, limit: int | None = None, *, suspended: bool = False
+    ) -> list[tuple[RequestView, list[StackFrame]]]:
+        """Return the requests of `requests` with their stacks, oldest first.
+
+        Args:
+            number: Only that of this number.
+            limit: How many at most.
+            suspended: Whether only suspended calls are wanted.
+        """
+        coroutines = Coroutines()
+        found = ((life, context, call) for life, context, call in self.in_flight())
+        if number is not None:
+            found = (each for each in found if each[0].number == number)
+        if suspended:
+            found = (each for each in found if each[0].seconds is not None)
+        shown: list[tuple[RequestView, list[StackFrame]]] = []
+        for life, context, call in islice(found, limit):
+            frames = coroutines.stack_of(call.task)
+            shown.append((self._live_view(life, context, call, frames), frames))
+        return shown
+
+    def in_flight(self) -> Iterator[tuple[Life, RequestContext, CallActor]]:
         """Iterate over the requests that have not ended, and the calls that go on after theirs, oldest first."""
         bus = self._bus
         if bus is None:
@@ -200,8 +226,9 @@ class Watch:
             if isinstance(call, CallActor) and call.context.life is not None:
                 yield call.context.life, call.context, call
 
-    def _live_view(self, life: Life, context: RequestContext, call: CallActor) -> RequestView:
-        frames = stack_of(call.task)
+    def _live_view(
+        self, life: Life, context: RequestContext, call: CallActor, frames: list[StackFrame]
+    ) -> RequestView:
         question = _question(call)
         state: State = "running" if any(frame.thread for frame in frames) else "waiting"
         if question is not None:

@@ -5,6 +5,7 @@ import importlib.util
 import re
 import shlex
 import tomllib
+from urllib.parse import urlsplit
 
 import pytest
 from doc_blocks import DOCUMENTS, ROOT, Reader, fenced, in_docstrings
@@ -86,6 +87,10 @@ def test_every_command_is_there(command):
             options = shlex.split(command.partition(" -- ")[0])[3:]
             known = {option for parameter in main.get_command(None, name).params for option in parameter.opts}
             assert {option for option in options if option.startswith("--")} <= known
+        case ["curl", "-H", *_, target]:
+            from mcpbus.inspector.answers import PATHS
+
+            assert urlsplit(target).path in PATHS
         case ["hypercorn", "-k", "trio", target]:
             module, _, name = target.partition(":")
             assert module == "weather"

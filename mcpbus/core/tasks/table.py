@@ -4,7 +4,7 @@ How it is found out which tasks another process has reported failed, since it to
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from contextvars import Context
 from functools import partial
 from secrets import token_urlsafe
@@ -165,6 +165,10 @@ class TaskTable:
 
     def __len__(self) -> int:
         return len(self._tasks)
+
+    def __iter__(self) -> Iterator[TaskEntry]:
+        """Iterate over the tasks, oldest first."""
+        return iter(tuple(self._tasks.values()))
 
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._tasks

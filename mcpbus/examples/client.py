@@ -127,7 +127,7 @@ async def exchange(
         response = Response(stream)
         while response.status is None:
             await response.receive()
-        streamed = response.headers.get("content-type") == _SSE
+        streamed = response.headers.get("content-type", "").partition(";")[0] == _SSE
         yield Answer(response.status, response.headers, Events(response, streamed=streamed))
 
 
@@ -171,8 +171,8 @@ class Response:
         self.status = self._parser.get_status_code()
 
     def on_body(self, data: bytes) -> None:
-        """Take a piece of the body."""
-        self.body += data
+        """Take a piece of the body. Some servers end lines of events with CR LF."""
+        self.body += data.replace(b"\r", b"")
 
     def on_message_complete(self) -> None:
         """Take the end."""

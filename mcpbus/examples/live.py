@@ -9,6 +9,8 @@ What must hold: a notification leaves while its handler still runs, one turn of 
 the answer goes with it. Where the handler says nothing for a while, comments keep the stream alive.
 
 Here a script logs its steps, and another one says nothing; keep-alive comments are due every 0.2 s instead of every 15 s.
+
+The second act, with software of others before and after, is examples/hosted/live.py.
 """
 
 import trio

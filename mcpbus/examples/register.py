@@ -11,6 +11,8 @@ place. Nothing is written to a stream that does not exist, and nothing but its o
 
 Here a gateway adds tools while the client registers, then a thousand more that nobody listens to, and the client goes on
 making requests.
+
+The second act, with software of others before and after, is examples/hosted/register.py.
 """
 
 import attrs

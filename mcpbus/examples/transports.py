@@ -12,6 +12,8 @@ does not matter which other clients are connected, over which transports, and no
 Here one bus serves three clients: one calls over Streamable HTTP, one calls over HTTP+SSE while the first call runs, and one
 only watches, over Streamable HTTP, with its GET stream open. In the end everybody is told that the tools have changed, so that
 whoever had been sent anything by mistake would have it before that.
+
+The second act, with software of others before and after, is examples/hosted/transports.py.
 """
 
 from collections.abc import AsyncIterable

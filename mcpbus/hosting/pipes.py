@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -32,6 +33,9 @@ _BUFFER: Final = 64
 """The number of messages to a server that wait until it reads them; then their senders wait."""
 _CANCELLED: Final = "notifications/cancelled"
 _CLOSE_SECONDS: Final = 5.0
+
+_ids: Final = count(1)
+"""The ids of requests, of all pipes: code of one pipe may write to another one, whose requests it must not be taken for."""
 
 Unclaimed: TypeAlias = Callable[[str, Params], None]
 """Takes a notification that belongs to no request and no session."""
@@ -87,7 +91,6 @@ class HostedPipe:
         self._unclaimed = unclaimed
         self._send, self._receive = anyio.create_memory_object_stream[SessionMessage](_BUFFER)
         self._pending: dict[str, _Pending] = {}  # FastMCP names related requests by the text of their ids
-        self._last = 0
         self._ended = anyio.Event()
         self._tasks: TaskGroup | None = None
         self.broken = False
@@ -132,8 +135,7 @@ class HostedPipe:
         Raises:
             ProtocolError: The server answered with an error, or has ended.
         """
-        self._last += 1
-        number = str(self._last)
+        number = str(next(_ids))
         pending = self._pending[number] = _Pending(channel, token)
         try:
             await self._write(

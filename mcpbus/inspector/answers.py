@@ -141,7 +141,7 @@ class Answers:
             **_fields(view),
             "stack": self._watch.stack(number),
             "stream": _stream_of(calls[number]) if number in calls else None,
-            "messages": self._watch.tape(request=number, limit=MOST),
+            "tape": self._watch.tape(request=number, limit=MOST),
         }
 
     def _suspended(self, query: Mapping[str, str]) -> dict[str, Any]:

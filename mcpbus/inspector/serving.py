@@ -16,7 +16,8 @@ import msgspec
 from mcpbus.core.hub import Hub
 from mcpbus.core.nursery import background
 from mcpbus.inspector.answers import Answers, BadQueryError
-from mcpbus.inspector.guards import refusal
+from mcpbus.inspector.guards import UNGUARDED, refusal
+from mcpbus.inspector.page import read_page
 from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
@@ -28,6 +29,7 @@ TOKEN_VARIABLE: Final = "MCPBUS_INSPECT_TOKEN"  # noqa: S105 - its name
 MOST_READERS: Final = 64
 _TOKEN_BYTES: Final = 32
 _JSON: Final = b"application/json"
+_HTML: Final = b"text/html; charset=utf-8"
 FIELDS: Final = (
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
@@ -52,12 +54,17 @@ def inspector_app(answers: Answers, names: set[str], token: str) -> AsgiApp:
         if scope["type"] != "http":
             return
         refused = refusal(scope["method"], scope["path"], scope["headers"], names, token)
-        if refused is None:
-            status, body = _answer(answers, scope["path"], scope.get("query_string", b"").decode("latin-1"))
+        if refused is None and scope["path"] == UNGUARDED:
+            page = read_page()
+            status, data, policy, kind = HTTPStatus.OK, page.data, page.policy, _HTML
         else:
-            status, body = refused[0], {"error": refused[1]}
-        data = msgspec.json.encode(body) + b"\n"
-        fields = [*FIELDS, (b"content-security-policy", _NOTHING), (b"content-type", _JSON)]
+            if refused is None:
+                query = scope.get("query_string", b"").decode("latin-1")
+                status, body = _answer(answers, scope["path"], query)
+            else:
+                status, body = refused[0], {"error": refused[1]}
+            data, policy, kind = msgspec.json.encode(body) + b"\n", _NOTHING, _JSON
+        fields = [*FIELDS, (b"content-security-policy", policy), (b"content-type", kind)]
         fields.append((b"content-length", b"%d" % len(data)))
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
             fields.append((b"allow", b"GET, HEAD"))

@@ -31,6 +31,7 @@ EVENTS: Final = ("began", "ended", "said", "settled", "replied")
 """The methods that an observer may have."""
 
 _FINISHED: Final = Reason.FINISHED
+_NO_FAILURES: Final = frozenset({"ok", "suspended", "task"})
 _MESSAGE_BYTES: Final = 250
 _CALL_BYTES: Final = 1_000
 _COUNT_EVERY: Final = 64
@@ -115,7 +116,7 @@ class BusRecords:
             tally = self.tallies.of(context.request.method, name)
             life.label = tally.label
             keep = tally.add(life, seconds, outcome)
-            if outcome != "ok":
+            if outcome not in _NO_FAILURES:
                 self.tallies.fail(tally, life.error or outcome)
             if keep:
                 life.facts = self.facts(context)

@@ -78,7 +78,7 @@ async def test_each_path_shows_a_busy_bus_and_nothing_secret(autojump_clock):
         assert found["/all"]["live"]["requests"] != []
         number = found["/requests"]["requests"][0]["number"]
         one = json.loads(msgspec.json.encode(answers.answer(f"/requests/{number}", {})))
-        assert [message["method"] for message in one["messages"]] == ["notifications/message"]
+        assert [message["method"] for message in one["tape"]] == ["notifications/message"]
         nursery.cancel_scope.cancel()
 
 

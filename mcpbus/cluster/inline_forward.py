@@ -5,11 +5,13 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from mcpbus.cluster.forwarded_request import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import FrameKind, decode_answered
 from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.receipt import DELIVERED, Fate
+from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
 from mcpbus.transports.entered_answer import LedgerResponse
 from mcpbus.transports.sinks import HttpRequest, ResponseSink
 
@@ -92,7 +94,9 @@ class RelayedAnswer(LedgerResponse, frozen=True, gc=False, kw_only=True):
 
     link: Link
     number: int
+    receipts: list[Receipt] = msgspec.field(default_factory=list)
+    lost: Fate | None = LOST
 
     def settle(self, fate: Fate) -> None:
-        """Tell that process what has become of it."""
+        """Report to that process what has become of it."""
         self.link.send_with_next(FrameKind.WRITTEN if fate is DELIVERED else FrameKind.GONE, self.number)

@@ -47,10 +47,6 @@ from mcpbus.core.signals import (
 from mcpbus.core.speaker import DRAWN_UP, MessageBuilder
 from mcpbus.core.stream import MessageStream
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, internal_error
-from mcpbus.protocol.jsonrpc import (
-    encode_error,
-    encode_result,
-)
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import ASKING, MessageKind, Reason, StreamKind, StreamState, route
 
@@ -404,16 +400,11 @@ class RequestActor(MessageBuilder, kw_only=True, eq=False):
     def _draw_up_reply(self, result: bytes | ProtocolError, stream: MessageStream) -> OutboundMessage:
         """Make the reply, with an encoded result object or an error; it is drafted."""
         request, revision = self.context.request, self.context.revision
-        error = None
-        if isinstance(result, ProtocolError):
-            error = result
-            data = encode_error(request.id, revision.admissible(error))
-        else:
-            data = encode_result(request.id, result)
+        error = result if isinstance(result, ProtocolError) else None
         return OutboundMessage(
             MessageKind.REPLY,
             revision.era,
-            data,
+            revision.encode_reply(request.id, result),
             self.call.bus.ledger.draft_reply(request.method, self.context),
             request_id=request.id,
             final=stream.kind is _RESPONSE,

@@ -26,6 +26,7 @@ from mcpbus.protocol.errors import (
     ProtocolError,
     unsupported_protocol_version,
 )
+from mcpbus.protocol.jsonrpc import RequestId, encode_error, encode_result
 
 
 class Era(IdentityEnum):
@@ -140,6 +141,17 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """The error as it may be sent under this revision: itself, or the same under the code that replaces its own."""
         code = self.replaced_codes.get(error.code)
         return error if code is None else ProtocolError(code, error.message, error.data)
+
+    def encode_reply(self, request_id: RequestId, outcome: bytes | ProtocolError) -> bytes:
+        """Encode the reply to a request, on one line.
+
+        Args:
+            request_id: The id of the request.
+            outcome: The encoded result object, or the error, which is made admissible.
+        """
+        if isinstance(outcome, ProtocolError):
+            return encode_error(request_id, self.admissible(outcome))
+        return encode_result(request_id, outcome)
 
 
 _V2024_11_05: Final = Revision(

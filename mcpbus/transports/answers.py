@@ -13,7 +13,7 @@ from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.http.headers import AcceptHeader
 from mcpbus.protocol.http.messages import NO_STORE, HttpResponse, answer, refusal, status_of
 from mcpbus.protocol.http.sse import HEADERS
-from mcpbus.protocol.jsonrpc import RequestId, encode_error
+from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind, TransportKind
 
@@ -101,7 +101,7 @@ def whole_batch(replies: list[OutboundMessage]) -> HttpResponse:
 
 def error_reply(error: ProtocolError, request_id: RequestId, revision: Revision) -> HttpResponse:
     """Return the answer of a request that was refused, or failed before it said anything."""
-    return _error(error, encode_error(request_id, revision.admissible(error)), revision)
+    return _error(error, revision.encode_reply(request_id, error), revision)
 
 
 def _error(error: ProtocolError, body: bytes, revision: Revision) -> HttpResponse:

@@ -32,7 +32,7 @@ from mcpbus.protocol.http.messages import (
     Serve,
     answer,
 )
-from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error, encode_result
+from mcpbus.protocol.jsonrpc import RequestId, Undecodable, encode_error
 from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind, Reason, StreamKind, TransportKind
@@ -117,13 +117,13 @@ class _Origin:
         context = RequestContext(
             request, member.routing, revision, transport, self.peer, None, member.session, self.principal
         )
+        result: bytes | MessageStream | ProtocolError
         try:
             result = dispatcher.serve(self.bus, context, lambda _kind, _session: self.stream)
         except ProtocolError as error:
-            self.answer(request.id, request.method, encode_error(request.id, revision.admissible(error)))
-        else:
-            if isinstance(result, bytes):
-                self.answer(request.id, request.method, encode_result(request.id, result))
+            result = error
+        if isinstance(result, bytes | ProtocolError):
+            self.answer(request.id, request.method, revision.encode_reply(request.id, result))
 
     def answer(self, request_id: RequestId | None, method: str, data: bytes) -> None:
         """Put a reply that is there at once among the others."""

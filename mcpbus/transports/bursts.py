@@ -16,9 +16,8 @@ from mcpbus.core.session import Session
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.http.sse import HEADERS, encode_event, encode_events, encode_numbered
-from mcpbus.protocol.jsonrpc import encode_error, encode_result
 from mcpbus.protocol.routes import StreamKind
-from mcpbus.transports.entered_answer import ResponseWithNotifications, StoredResponse
+from mcpbus.transports.entered_answer import LedgerResponse
 from mcpbus.transports.sinks import ResponseSink
 
 
@@ -47,20 +46,14 @@ def answer_burst(
     reply = bus.ledger.draft_reply(context.request.method, context)
     receipts = [*receipts_of(gathered.messages), reply]
     try:
-        said = [*data_of(gathered.messages), _encode_reply(context, result)]
+        said = [*data_of(gathered.messages), context.revision.encode_reply(context.request.id, result)]
         if not keeps:
-            return ResponseWithNotifications(200, HEADERS, encode_events(said), receipts=receipts)
+            return LedgerResponse(200, HEADERS, encode_events(said), receipts=receipts)
         burst = _open_burst(bus, context, sink, said, receipts)
     except Exception:  # there is no memory for it
         enter_settled(receipts, LOST)
         raise
     return burst.keep()
-
-
-def _encode_reply(context: RequestContext, result: bytes | ProtocolError) -> bytes:
-    if isinstance(result, ProtocolError):
-        return encode_error(context.request.id, context.revision.admissible(result))
-    return encode_result(context.request.id, result)
 
 
 def _open_burst(
@@ -133,7 +126,7 @@ class _StoredInlineNotifications:
             settle_all(receipts, lost)
             return
         try:
-            self._answer = StoredResponse(200, HEADERS, self._encode(first), receipts=receipts, lost=lost)
+            self._answer = LedgerResponse(200, HEADERS, self._encode(first), receipts=receipts, lost=lost)
         except Exception as failure:  # there is no memory: others that wait for the store are not to blame
             settle_all(receipts, lost)
             if not self._waits:

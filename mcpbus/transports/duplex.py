@@ -38,7 +38,6 @@ from mcpbus.protocol.jsonrpc import (
     decode,
     decode_batch,
     encode_error,
-    encode_result,
 )
 from mcpbus.protocol.principals import IN_PROCESS, Peer
 from mcpbus.protocol.revisions import ASSUMED, Revision
@@ -376,11 +375,7 @@ class DuplexChannel:
             result: The encoded result object, or the error.
             context: The request as it was admitted, if it was.
         """
-        if isinstance(result, ProtocolError):
-            data = encode_error(request.id, revision.admissible(result))
-        else:
-            data = encode_result(request.id, result)
-        self._answer(request, revision, data, context)
+        self._answer(request, revision, revision.encode_reply(request.id, result), context)
 
     def _answer(
         self,

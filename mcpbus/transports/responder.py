@@ -33,7 +33,6 @@ from mcpbus.protocol.http.messages import (
     Serve,
 )
 from mcpbus.protocol.http.sse import HEADERS, encode_event
-from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import StreamKind
@@ -285,7 +284,7 @@ def _reply(
     context: RequestContext, form: ResponseFormat, result: bytes, session_id: str | None = None
 ) -> HttpResponse:
     """The answer with a result that was there at once."""
-    data = encode_result(context.request.id, result)
+    data = context.revision.encode_reply(context.request.id, result)
     headers = JSON_HEADERS
     if not form.json:
         data, headers = encode_event(data), HEADERS

@@ -14,6 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus import Context, Limits
 from mcpbus.core.event_log import lost_request, parse_event_id
 from mcpbus.core.receipt import DELIVERED, STORED, Fate, Location
+from mcpbus.protocol import revisions
 from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import reactor
@@ -276,18 +277,22 @@ async def test_where_there_is_no_memory_for_the_answer_it_is_stored(kind, autoju
 
 @ONE_PIECE
 @pytest.mark.parametrize(
-    ("kind", "encoder"),
-    [(None, "encode_events"), (None, "encode_result"), (MemoryEventStore, "encode_result")],
+    ("kind", "module", "encoder"),
+    [
+        (None, bursts, "encode_events"),
+        (None, revisions, "encode_result"),
+        (MemoryEventStore, revisions, "encode_result"),
+    ],
 )
 async def test_where_there_is_no_memory_before_it_is_kept_it_is_lost(
-    kind, encoder, autojump_clock, monkeypatch
+    kind, module, encoder, autojump_clock, monkeypatch
 ):
     def encode(*_):
         raise MemoryError
 
     async with staged(monkeypatch, kind and kind()) as stage:
         with monkeypatch.context() as scarce:
-            scarce.setattr(bursts, encoder, encode)
+            scarce.setattr(module, encoder, encode)
             await stage.call("said")
             assert (await stage.client.answer())[0] == 500
         assert stage.fates == [LOST] * 3

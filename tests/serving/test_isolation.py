@@ -22,6 +22,7 @@ from mcpbus.core.budget import MemoryAccount, MemoryBudget
 from mcpbus.core.containment import ReportErrors, WrapBaseExceptions, run_forever
 from mcpbus.dispatch import dispatcher
 from mcpbus.features.catalogue import FeatureSet
+from mcpbus.protocol import revisions
 from mcpbus.protocol.jsonrpc import encode_result
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import LifespanError, ServeOptions, serve
@@ -32,7 +33,7 @@ from mcpbus.serving.lifespan import lifespan
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.testing import open_bus, open_client
-from mcpbus.transports import duplex, responder
+from mcpbus.transports import duplex
 from mcpbus.transports.lines import run_channel
 from tests.at_home import IN_TURN, ONE_PIECE
 
@@ -249,7 +250,7 @@ async def test_no_memory_for_the_answer_of_a_handler_that_has_waited_ends_its_co
         for client in (one, other):
             await client.say(call("wait"))
             await wait_all_tasks_blocked()
-        monkeypatch.setattr(responder, "encode_result", fails_once(MemoryError(), encode_result))
+        monkeypatch.setattr(revisions, "encode_result", fails_once(MemoryError(), encode_result))
         house.server.go_on.set()
         statuses = sorted([(await client.answer())[0] for client in (one, other)])
         assert statuses == [200, 500]

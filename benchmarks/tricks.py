@@ -15,7 +15,7 @@ from mcpbus.core.from_thread import FromThread
 from mcpbus.core.writer import Writer
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.protocol.recurring_cache import RecurringCache
-from mcpbus.serving import acceptor
+from mcpbus.serving import reactor
 from mcpbus.serving.http1 import heads
 from mcpbus.serving.http1.head_templates import HeadTemplates
 from mcpbus.serving.http1.parser import Http1Parser
@@ -126,8 +126,8 @@ def _take_out_direct() -> None:
     _replace(Writer, "direct", property(lambda _: None, lambda *_: None))
 
 
-def _take_out_turns() -> None:
-    _replace(acceptor, "AVAILABLE", False)
+def _take_out_epoll() -> None:
+    _replace(reactor, "AVAILABLE", False)
 
 
 def _replace(owner: Any, name: str, value: object) -> None:
@@ -191,7 +191,7 @@ TRICKS: Final = {
             _take_out_direct,
             "notifications-1ms-apart",
         ),
-        Trick("turns", "requests that are served without a task for their connection", _take_out_turns),
+        Trick("epoll", "one wait for all connections, and not a task for each", _take_out_epoll),
     )
 }
 """All tricks, by name."""

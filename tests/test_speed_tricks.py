@@ -27,7 +27,7 @@ OF_WIRES = {
     "whole": "spelling or (cut and half)",
     "gathering": "spelling or two",
     "direct": "call and steps and not as",
-    "turns": "spelling or asked",
+    "epoll": "spelling or asked",
 }
 """The exchanges that each trick is there for, as pytest selects them."""
 

@@ -19,7 +19,7 @@ from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.reactor import AVAILABLE, Reactor
+from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, reject_connection
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import HttpServer
@@ -200,7 +200,7 @@ class Acceptor:
         self.nursery = nursery
         self.counters = counters
         self.tls = tls
-        self.service = HttpServer(app, options, Reactor(copy_context()) if AVAILABLE else None, counters)
+        self.service = HttpServer(app, options, Reactor(copy_context()), counters)
         self.retired = False
         self._board = board
         self._open: set[AcceptedConnection] = set()

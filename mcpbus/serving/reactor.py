@@ -38,7 +38,7 @@ _MOST_WRITES: Final = 8
 """How many answers are written together."""
 
 AVAILABLE: Final = hasattr(select, "epoll")
-"""Whether this system has what it takes; otherwise each connection waits in a task of its own."""
+"""Whether this system has epoll. Otherwise each connection is waited for by a task of its own, which takes no turns."""
 
 
 class Pollable(Protocol):
@@ -77,30 +77,46 @@ class Reactor:
         self._last: list[CoalescedWriter] = []
         self._write_by = math.inf
         self._epoll = select.epoll() if AVAILABLE else None
+        # Without epoll: the tasks that wait for a connection, and those whose turn is due, or was taken.
+        self._waits: dict[int, trio.CancelScope] = {}
+        self._come = trio.lowlevel.ParkingLot()
+        self._taken = trio.lowlevel.ParkingLot()
         self._leader = Leader(self._wait, partial(self._take, self._due), self._due, _MOST_AT_REST)
 
     def watch(self, connection: Pollable, turn: Turn) -> None:
         """Take this turn whenever the connection has something to read, or has ended."""
-        self._register(connection.descriptor, turn, select.EPOLLIN)
+        descriptor = connection.descriptor
+        if self._epoll is not None:
+            self._epoll.register(descriptor, select.EPOLLIN)
+        else:
+            self._waits[descriptor] = scope = trio.CancelScope()
+            if self._nursery is not None:
+                self._nursery.start_soon(self._wait_for, descriptor, turn, scope)
+        self._turns[descriptor] = turn
 
     def watch_end(self, connection: Pollable, turn: Turn) -> None:
-        """Take this turn once the peer has closed the connection, or half of it, whatever it has sent that was not read."""
-        self._register(connection.descriptor, turn, select.EPOLLRDHUP)
+        """Take this turn once the peer has closed the connection, or half of it, whatever it has sent that was not read.
 
-    def _register(self, descriptor: int, turn: Turn, events: int) -> None:
-        assert self._epoll is not None  # noqa: S101 - nobody watches where there is no epoll
-        self._epoll.register(descriptor, events)
-        self._turns[descriptor] = turn
+        Without epoll no turn is taken: only reading all that the peer has sent would tell of its end.
+        """
+        if self._epoll is not None:
+            self._epoll.register(connection.descriptor, select.EPOLLRDHUP)
+        self._turns[connection.descriptor] = turn
 
     def forget(self, connection: Pollable) -> None:
         """Watch it no longer. A turn that is due already is not taken any more.
 
         To be called before it is closed, or before anything else happens: the next one to be opened gets its descriptor.
         """
-        assert self._epoll is not None  # noqa: S101 - as above
-        self._drop(self._turns.pop(connection.descriptor))
+        descriptor = connection.descriptor
+        self._drop(self._turns.pop(descriptor))
+        if self._epoll is None:
+            scope = self._waits.pop(descriptor, None)
+            if scope is not None:
+                scope.cancel()
+            return
         with suppress(OSError):  # of one that is closed the kernel has forgotten it
-            self._epoll.unregister(connection.descriptor)
+            self._epoll.unregister(descriptor)
 
     def _drop(self, turn: Turn) -> None:
         if turn in self._due:
@@ -158,6 +174,8 @@ class Reactor:
         """Take turns until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._leader.run)
+            for descriptor, scope in self._waits.items():
+                self._nursery.start_soon(self._wait_for, descriptor, self._turns[descriptor], scope)
 
     async def _take_one(self, turn: Turn) -> None:
         with trio.CancelScope() as scope:
@@ -197,14 +215,25 @@ class Reactor:
         if due:
             return True
         if self._epoll is None:
-            await trio.sleep_forever()
-            return False
+            self._taken.unpark_all()
+            while not due:
+                await self._come.park()
+            return True
         await trio.lowlevel.wait_readable(self._epoll.fileno())
         for descriptor, _ in self._epoll.poll(0, _MOST_AT_ONCE):
             turn = self._turns.get(descriptor)
             if turn is not None:  # otherwise it was closed here, and is still open in some other process
                 due.append(turn)
         return True
+
+    async def _wait_for(self, descriptor: int, turn: Turn, scope: trio.CancelScope) -> None:
+        """Wait for one connection, without epoll, and have its turn taken, again and again until it is forgotten or closed."""
+        with scope, suppress(trio.ClosedResourceError):
+            while not scope.cancel_called:
+                await trio.lowlevel.wait_readable(descriptor)
+                self._due.append(turn)
+                self._come.unpark_all()
+                await self._taken.park()
 
     def close(self) -> None:
         """Give the kernel's list back."""

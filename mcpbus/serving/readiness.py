@@ -15,7 +15,7 @@ class Readiness:
     Args:
         service: What all connections of a server share.
         stream: The connection.
-        reactor: Waits for it; None where the system has no epoll.
+        reactor: Waits for it.
 
     Attributes:
         watched: Whether it is waited for until something comes.
@@ -23,7 +23,7 @@ class Readiness:
 
     __slots__ = ("_reactor", "_service", "_stream", "_watches_end", "watched")
 
-    def __init__(self, service: HttpServer, stream: trio.abc.Stream, reactor: Reactor | None) -> None:
+    def __init__(self, service: HttpServer, stream: trio.abc.Stream, reactor: Reactor) -> None:
         self._service = service
         self._stream: Any = stream  # whoever gave a reactor knows that it can be polled
         self._reactor = reactor
@@ -32,7 +32,7 @@ class Readiness:
 
     def watch(self, turn: Turn) -> bool:
         """Have a turn taken whenever something has come, and return True; if that cannot be, return False."""
-        if self._reactor is not None and not self.watched:
+        if not self.watched:
             self.forget()
             try:
                 self._reactor.watch(self._stream, turn)
@@ -45,21 +45,20 @@ class Readiness:
     def watch_end(self, turn: Turn) -> None:
         """Have a turn taken when the client leaves, while nothing more is read of what it sends."""
         self.forget()
-        if self._reactor is not None:
-            with suppress(OSError):
-                self._reactor.watch_end(self._stream, turn)
-                self._watches_end = True
+        with suppress(OSError):
+            self._reactor.watch_end(self._stream, turn)
+            self._watches_end = True
 
     def forget(self) -> None:
         """Have no turn taken any more."""
-        if self._reactor is not None and self.watched:
+        if self.watched:
             self.watched = False
             self._reactor.forget(self._stream)
         self.forget_end()
 
     def forget_end(self) -> None:
         """Have none taken when the client leaves."""
-        if self._reactor is not None and self._watches_end:
+        if self._watches_end:
             self._watches_end = False
             self._reactor.forget(self._stream)
 

@@ -25,7 +25,7 @@ class HttpServer:
     Args:
         app: The application.
         options: How it is served.
-        reactor: Waits for connections that can be polled, and takes their turns; None where the system has nothing to do it with.
+        reactor: Waits for connections, and takes their turns.
         counters: What has happened to all connections.
 
     Attributes:
@@ -43,7 +43,7 @@ class HttpServer:
         self,
         app: ServedApp,
         options: ServeOptions,
-        reactor: Reactor | None = None,
+        reactor: Reactor,
         counters: ServerCounters | None = None,
     ) -> None:
         self.app = app
@@ -71,13 +71,11 @@ class HttpServer:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run_forever, self.coalescer.run, "what writes for connections")
-                if self.reactor is not None:
-                    nursery.start_soon(run_forever, self.reactor.run, "what waits for connections")
+                nursery.start_soon(run_forever, self.reactor.run, "what waits for connections")
                 await self.deadlines.run()
         finally:
             self.deadlines.lose_all()
-            if self.reactor is not None:
-                self.reactor.close()
+            self.reactor.close()
 
     def facts(self, head: RememberedHead) -> HeadCacheEntry | None:
         """Who serves a request, and how; None: the application does, through ASGI."""

@@ -24,13 +24,13 @@ class WriteCoalescer:
     at once has its head written with what follows.
 
     Args:
-        reactor: Takes the turns of connections; None where each has a task.
+        reactor: Takes the turns of connections.
 
     Attributes:
         clock: Tells trio's time, for whoever asks how long ago something was written.
     """
 
-    def __init__(self, reactor: Reactor | None) -> None:
+    def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self.clock: Callable[[], float] = trio.lowlevel.current_clock().current_time
         self._writers: list[CoalescedWriter] = []
@@ -39,12 +39,12 @@ class WriteCoalescer:
     @property
     def in_turn(self) -> bool:
         """Whether a turn of some connection is under way."""
-        return self._reactor is not None and self._reactor.in_turn
+        return self._reactor.in_turn
 
     @property
     def in_brief_turn(self) -> bool:
         """Whether one is that is about to end, so that what is said in it is one write."""
-        return self._reactor is not None and self._reactor.in_brief_turn
+        return self._reactor.in_brief_turn
 
     def add(self, writer: CoalescedWriter) -> None:
         """Have this one write in the next turn of the scheduler."""
@@ -54,14 +54,14 @@ class WriteCoalescer:
 
     def add_in_turn(self, writer: CoalescedWriter) -> None:
         """Have it write together with what others say in the turn that is under way; if there is none, as `add`."""
-        if self._reactor is not None and self._reactor.in_turn:
+        if self._reactor.in_turn:
             self._reactor.write_soon(writer)
         else:
             self.add(writer)
 
     def add_last(self, writer: CoalescedWriter) -> None:
         """Have it write once no turn is due any more; if none is under way, as `add`."""
-        if self._reactor is not None and self._reactor.in_turn:
+        if self._reactor.in_turn:
             self._reactor.write_last(writer)
         else:
             self.add(writer)

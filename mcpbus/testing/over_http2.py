@@ -16,7 +16,7 @@ from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.service import HttpServer
-from mcpbus.testing.over_http1 import StrictApp
+from mcpbus.testing.over_http1 import StrictApp, WireReactor
 from mcpbus.testing.recording import Recording, SentRequest
 
 _LARGEST_WINDOW = 2**30
@@ -33,7 +33,9 @@ class OverHttp2:
     def __init__(self, app: DirectApp, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         # A test says itself what comes too late.
-        self._service = HttpServer(StrictApp(app, nursery), ServeOptions(keep_alive_timeout=math.inf))
+        self._reactor = WireReactor()
+        options = ServeOptions(keep_alive_timeout=math.inf)
+        self._service = HttpServer(StrictApp(app, nursery), options, self._reactor)
         self._free: list[_Http2Wire] = []
         nursery.start_soon(self._service.run)
 
@@ -43,8 +45,8 @@ class OverHttp2:
         wire.send(sent, recording)
 
     def _connect(self) -> "_Http2Wire":
-        wire = _Http2Wire(self._free, self._service.options.write_deadline)
-        self._nursery.start_soon(Http2Connection(self._service, wire, wire).run)
+        wire = _Http2Wire(self._free, self._reactor, self._service.options.write_deadline)
+        self._nursery.start_soon(Http2Connection(self._service, wire, wire, self._reactor).run)
         return wire
 
 
@@ -55,15 +57,17 @@ class _Http2Wire(trio.abc.Stream):
 
     Args:
         free: Where the connection is put while no exchange goes on.
+        reactor: Waits for it.
         seconds: How long a client has to accept something.
     """
 
     peer = Peer.at("127.0.0.1")
 
-    def __init__(self, free: "list[_Http2Wire]", seconds: float) -> None:
+    def __init__(self, free: "list[_Http2Wire]", reactor: WireReactor, seconds: float) -> None:
         self._free = free
+        self._reactor = reactor
         self._seconds = seconds
-        self._said = trio.lowlevel.ParkingLot()
+        self._pending = b""
         self._client = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=None))
         self._client.initiate_connection()
         self._client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: _LARGEST_WINDOW})
@@ -110,7 +114,7 @@ class _Http2Wire(trio.abc.Stream):
             last = self._ends and size == len(self._unsaid)
             client.send_data(stream_id, self._unsaid[:size], end_stream=last)
             self._unsaid = self._unsaid[size:]
-        self._said.unpark_all()
+        self._reactor.look()
 
     def _leave(self) -> None:
         """Leave the exchange, and not the connection; a client that accepts nothing leaves both."""
@@ -122,7 +126,7 @@ class _Http2Wire(trio.abc.Stream):
         else:
             self._client.reset_stream(self._stream_id, h2.errors.ErrorCodes.CANCEL)
             self._end()
-        self._said.unpark_all()
+        self._reactor.look()
 
     def _end(self) -> None:
         self._unsaid = memoryview(b"")
@@ -145,7 +149,7 @@ class _Http2Wire(trio.abc.Stream):
                         self._end()
         if self._unsaid and self._recording is not None:
             self._say_body()
-        self._said.unpark_all()
+        self._reactor.look()
 
     def _begin(self, fields: Any) -> None:
         if self._recording is not None:
@@ -166,15 +170,36 @@ class _Http2Wire(trio.abc.Stream):
 
     # -- the server's side -----------------------------------------------------------------------
 
+    @property
+    def readable(self) -> bool:
+        """Whether there is something to read, if only the end."""
+        self._pending += self._client.data_to_send()
+        return bool(self._pending) or self._left
+
+    @property
+    def ended(self) -> bool:
+        """Whether the client has left, whatever there is to read."""
+        return self._left
+
+    @property
+    def descriptor(self) -> int:
+        """See `Pollable`; nobody asks."""
+        raise NotImplementedError
+
+    def receive_now(self, max_bytes: int = 64 * 1024) -> bytes | None:
+        """See `DeadlineStream`."""
+        if self._closed:
+            raise trio.ClosedResourceError
+        if not self.readable:
+            return None
+        data, self._pending = self._pending[:max_bytes], self._pending[max_bytes:]
+        return data
+
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """See `trio.abc.ReceiveStream`."""
         await trio.lowlevel.checkpoint()
-        while not (data := self._client.data_to_send(max_bytes)):
-            if self._closed:
-                raise trio.ClosedResourceError
-            if self._left:
-                return b""
-            await self._said.park()
+        while (data := self.receive_now(max_bytes or 64 * 1024)) is None:
+            await self._reactor.changed()
         return data
 
     def send_now(self, data: bytes | bytearray | memoryview) -> int:
@@ -215,7 +240,7 @@ class _Http2Wire(trio.abc.Stream):
             self._free.remove(self)
         if self._recording is not None:
             self._recording.abort()
-        self._said.unpark_all()
+        self._reactor.look()
 
     def blame(self, fault: Exception) -> None:
         """See `Http2ConnectionOwner`. No test breaks a connection in this way."""

@@ -3,7 +3,6 @@
 import h2.settings
 import pytest
 import trio
-import trio.testing
 from several import open_buses, quiet
 
 from mcpbus import DELIVERED, Limits, ServeOptions, Server
@@ -13,7 +12,9 @@ from mcpbus.protocol.principals import Peer
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.served_app import ServedApp
 from mcpbus.serving.service import HttpServer
+from mcpbus.testing.over_http1 import WireReactor
 from tests.serving.peers import Http2
+from tests.serving.wires import Wire
 
 WRITE_DEADLINE = 30.0
 SLICES = 7
@@ -74,16 +75,17 @@ class Owner:
         self._stream = stream
 
     def close(self):
-        self._stream.send_stream.close()
-        self._stream.receive_stream.close()
+        self._stream.close()
 
 
 async def connect_http2(app, nursery):
     """Return a client of HTTP/2 whose streams have a window of 1,000 bytes, which it opens by itself alone."""
-    service = HttpServer(ServedApp(app), ServeOptions(write_deadline=WRITE_DEADLINE))
-    near, far = trio.testing.memory_stream_pair()
+    reactor = WireReactor()
+    service = HttpServer(ServedApp(app), ServeOptions(write_deadline=WRITE_DEADLINE), reactor)
+    far = Wire(reactor)
+    near = far.near
     nursery.start_soon(service.run)
-    nursery.start_soon(Http2Connection(service, far, Owner(far)).run)
+    nursery.start_soon(Http2Connection(service, far, Owner(far), reactor).run)
     client = await Http2(near).start()
     client.acknowledges = False
     client.connection.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1000})

@@ -58,12 +58,6 @@ DIFFERENCES: Final = (
         "An expectation is for the HTTP server, which answers 417; ASGI applications have none.",
     ),
     Difference(
-        "expect: *refused by its head",
-        "http1 behind",
-        _parts("framing"),
-        "A task refuses a request before it reads the body, and a client that expects 100 (Continue) may or may not send it.",
-    ),
-    Difference(
         "GET stream: *",
         "*",
         _parts("g.events", "h.events"),

@@ -73,7 +73,7 @@ async def open_house(*, limits=None, authenticate=None, event_store=None, http=N
     server.authenticate = authenticate
     async with (
         server.open(limits=limits, event_store=event_store) as bus,
-        open_lane(turns=True, app=bus.asgi(**(http or {})), **options) as house,
+        open_lane(app=bus.asgi(**(http or {})), **options) as house,
     ):
         house.bus, house.server = bus, server
         yield house

@@ -231,12 +231,8 @@ class House:
         self._nursery = nursery
 
     async def connect(self):
-        if self.lane.reactor is None:
-            near, far = trio.testing.memory_stream_pair()
-        else:
-            far = Wire(self.lane.reactor)
-            near = far.near
-        client = Client(near)
+        far = Wire(self.lane.reactor)
+        client = Client(far.near)
         client.wire = far
         client.owner = Owner(client, far, self._nursery)
         client.connection = Http1Connection(self.lane, far, client.owner, self.lane.reactor)
@@ -259,11 +255,7 @@ class Owner:
         self._nursery.start_soon(function, *args)
 
     def close(self):
-        if isinstance(self._stream, Wire):
-            self._stream.close()
-        else:
-            self._stream.send_stream.close()
-            self._stream.receive_stream.close()
+        self._stream.close()
         self._client.over.set()
 
     async def serve_http2(self, data):
@@ -272,12 +264,12 @@ class Owner:
 
 
 @asynccontextmanager
-async def open_lane(*, turns=False, app=None, limits=None, **options):
-    """Open a lane, whose connections have tasks or, if they can be polled, `turns`."""
+async def open_lane(*, app=None, limits=None, **options):
+    """Open a lane, whose connections are in memory."""
     endpoint = Endpoint() if app is None else app
     if limits is not None:
         endpoint.limits = limits
-    lane = HttpServer(ServedApp(endpoint), ServeOptions(**options), WireReactor() if turns else None)
+    lane = HttpServer(ServedApp(endpoint), ServeOptions(**options), WireReactor())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lane.run)
         with trio.fail_after(2 * 3600):

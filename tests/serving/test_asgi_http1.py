@@ -10,11 +10,6 @@ from trio.testing import wait_all_tasks_blocked
 DISCONNECT = {"type": "http.disconnect"}
 
 
-@pytest.fixture(params=[False, True], ids=["tasks", "turns"])
-def turns(request):
-    return request.param
-
-
 def start(status=200, *headers):
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
@@ -34,8 +29,8 @@ def answers(*messages):
     return app
 
 
-async def ask(app, request, turns, *, bodiless=False):
-    async with open_lane(app=app, turns=turns) as house:
+async def ask(app, request, *, bodiless=False):
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(request)
         return await client.answer(bodiless=bodiless)
@@ -45,10 +40,10 @@ async def ask(app, request, turns, *, bodiless=False):
 
 
 @pytest.mark.parametrize("target", ["/a%20b/c/?q=%20&r", "http://localhost/a%20b/c/?q=%20&r"])
-async def test_the_scope_tells_the_application_what_the_head_said(target, turns, autojump_clock):
+async def test_the_scope_tells_the_application_what_the_head_said(target, autojump_clock):
     app = answers(start(), body())
     lines = b"X-One: a", b"x-two: b", b"x-ONE: c"
-    await ask(app, get(target, *lines), turns)
+    await ask(app, get(target, *lines))
     assert app.scope == {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -67,9 +62,9 @@ async def test_the_scope_tells_the_application_what_the_head_said(target, turns,
     }
 
 
-async def test_a_target_without_a_path(turns, autojump_clock):
+async def test_a_target_without_a_path(autojump_clock):
     app = answers(start(), body())
-    await ask(app, get("http://localhost?q"), turns)
+    await ask(app, get("http://localhost?q"))
     assert (app.scope["raw_path"], app.scope["query_string"]) == (b"/", b"q")
 
 
@@ -94,9 +89,9 @@ def request(data=b"", *, more=False):
     return {"type": "http.request", "body": data, "more_body": more}
 
 
-async def test_a_body_in_pieces(turns, autojump_clock):
+async def test_a_body_in_pieces(autojump_clock):
     app = Reads(3)
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(post(b"one two three")[:-10])
         for piece in (b" two", b" three"):
@@ -106,16 +101,16 @@ async def test_a_body_in_pieces(turns, autojump_clock):
     assert app.got == [request(b"one", more=True), request(b" two", more=True), request(b" three")]
 
 
-async def test_no_body_is_a_message_too(turns, autojump_clock):
+async def test_no_body_is_a_message_too(autojump_clock):
     app = Reads(1)
-    await ask(app, get("/"), turns)
+    await ask(app, get("/"))
     assert app.got == [request()]
 
 
-async def test_a_client_that_waits_for_100_continue_is_told_when_the_body_is_wanted(turns, autojump_clock):
+async def test_a_client_that_waits_for_100_continue_is_told_when_the_body_is_wanted(autojump_clock):
     app = Reads(1)
     app.go_on = trio.Event()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(post(b"x", b"expect: 100-continue")[:-1])
         await wait_all_tasks_blocked()
@@ -127,7 +122,7 @@ async def test_a_client_that_waits_for_100_continue_is_told_when_the_body_is_wan
     assert app.got == [request(b"x")]
 
 
-async def test_100_continue_is_never_said_within_an_answer(turns, autojump_clock):
+async def test_100_continue_is_never_said_within_an_answer(autojump_clock):
     async def app(scope, receive, send):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(receive)
@@ -137,7 +132,7 @@ async def test_100_continue_is_never_said_within_an_answer(turns, autojump_clock
             await send(body(b"two"))
             nursery.cancel_scope.cancel()
 
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         for _ in range(16):  # who is first is up to trio
             client = await house.connect()
             await client.say(post(b"x", b"expect: 100-continue")[:-1])
@@ -146,7 +141,7 @@ async def test_100_continue_is_never_said_within_an_answer(turns, autojump_clock
             assert await client.all() == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
 
 
-async def test_who_listens_after_the_answer_does_not_take_the_next_requests_body(turns, autojump_clock):
+async def test_who_listens_after_the_answer_does_not_take_the_next_requests_body(autojump_clock):
     listeners, got = [], []
 
     async def app(scope, receive, send):
@@ -155,7 +150,7 @@ async def test_who_listens_after_the_answer_does_not_take_the_next_requests_body
         await send(start())
         await send(body())
 
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         for said in (get("/"), post(b"mine")):
             await client.say(said)
@@ -163,9 +158,9 @@ async def test_who_listens_after_the_answer_does_not_take_the_next_requests_body
     assert got == [DISCONNECT, request(b"mine")]
 
 
-async def test_a_client_that_leaves_does_not_take_its_request_with_it(turns, autojump_clock):
+async def test_a_client_that_leaves_does_not_take_its_request_with_it(autojump_clock):
     app = Reads(3)
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(post(b"body"))
         await client.leave()
@@ -185,7 +180,7 @@ class Impatient:
 
 async def test_a_write_is_not_cancelled_in_its_middle(autojump_clock):
     """The client would take what follows for the rest of it."""
-    async with open_lane(app=Impatient(), turns=True) as house:
+    async with open_lane(app=Impatient()) as house:
         client = await house.connect()
         client.wire.room = 50_000
         await client.say(get())
@@ -194,9 +189,9 @@ async def test_a_write_is_not_cancelled_in_its_middle(autojump_clock):
         assert (await client.answer())[::2] == (200, b"a" * 100_000 + b"b")
 
 
-async def test_a_cut_body_ends_in_a_disconnect(turns, autojump_clock):
+async def test_a_cut_body_ends_in_a_disconnect(autojump_clock):
     app = Reads(2)
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(post(b"body")[:-2])
         await client.leave()
@@ -204,20 +199,20 @@ async def test_a_cut_body_ends_in_a_disconnect(turns, autojump_clock):
     assert app.got == [request(b"bo", more=True), DISCONNECT]
 
 
-async def test_what_is_no_body_is_refused(turns, autojump_clock):
+async def test_what_is_no_body_is_refused(autojump_clock):
     app = Reads(1)
-    assert (await ask(app, post(None, b"transfer-encoding: chunked") + b"nonsense\r\n", turns))[0] == 400
+    assert (await ask(app, post(None, b"transfer-encoding: chunked") + b"nonsense\r\n"))[0] == 400
     assert app.got == [DISCONNECT]
 
 
-async def test_what_is_no_body_cuts_an_answer_that_has_begun(turns, autojump_clock):
+async def test_what_is_no_body_cuts_an_answer_that_has_begun(autojump_clock):
     async def app(scope, receive, send):
         await send(start())
         await send(body(b"begun", more=True))
         app.got = await receive()
         await send(body(b"never", more=False))
 
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(post(None, b"transfer-encoding: chunked") + b"nonsense\r\n")
         await client.head()
@@ -225,9 +220,7 @@ async def test_what_is_no_body_cuts_an_answer_that_has_begun(turns, autojump_clo
     assert app.got == DISCONNECT
 
 
-async def test_once_the_answer_is_out_whoever_listens_is_told_so_and_the_connection_goes_on(
-    turns, autojump_clock
-):
+async def test_once_the_answer_is_out_whoever_listens_is_told_so_and_the_connection_goes_on(autojump_clock):
     got = []
 
     async def app(scope, receive, send):
@@ -243,7 +236,7 @@ async def test_once_the_answer_is_out_whoever_listens_is_told_so_and_the_connect
             await send(body(b"done"))
         got.append(await receive())
 
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         for _ in range(2):
             await client.say(get("/"))
@@ -267,8 +260,8 @@ FRAMED = {
 
 
 @pytest.mark.parametrize(("said", "expected", "fields"), FRAMED.values(), ids=FRAMED)
-async def test_how_a_body_is_framed(said, expected, fields, turns, autojump_clock):
-    async with open_lane(app=answers(*said), turns=turns) as house:
+async def test_how_a_body_is_framed(said, expected, fields, autojump_clock):
+    async with open_lane(app=answers(*said)) as house:
         client = await house.connect()
         for _ in range(2):
             await client.say(get("/"))
@@ -276,23 +269,23 @@ async def test_how_a_body_is_framed(said, expected, fields, turns, autojump_cloc
             assert (data, {name: told[name] for name in told if name != "date"}) == (expected, fields)
 
 
-async def test_head_has_no_body(turns, autojump_clock):
+async def test_head_has_no_body(autojump_clock):
     app = answers(start(200, (b"content-length", b"4")), body(b"body"))
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(post(None, verb="HEAD") + get("/"))
         assert (await client.answer(bodiless=True))[1]["content-length"] == "4"
         assert (await client.answer())[2] == b"body"
 
 
-async def test_a_client_of_http_1_0_reads_to_the_end_of_the_connection(turns, autojump_clock):
+async def test_a_client_of_http_1_0_reads_to_the_end_of_the_connection(autojump_clock):
     app = answers(start(), body(b"one", more=True), body(b"two"))
-    assert (await ask(app, get("/", version="1.0"), turns))[2] == b"onetwo"
+    assert (await ask(app, get("/", version="1.0")))[2] == b"onetwo"
 
 
-async def test_what_is_the_servers_to_say_the_application_does_not(turns, autojump_clock):
+async def test_what_is_the_servers_to_say_the_application_does_not(autojump_clock):
     mine = [(b"Date", b"then"), (b"Transfer-Encoding", b"gzip"), (b"Connection", b"upgrade"), (b"X", b"y")]
-    async with open_lane(app=answers(start(200, *mine), body()), turns=turns) as house:
+    async with open_lane(app=answers(start(200, *mine), body())) as house:
         client = await house.connect()
         await client.say(get("/"))
         lines = (await client.until(b"\r\n\r\n")).lower().split(b"\r\n")
@@ -320,9 +313,9 @@ WRONG = {
 
 @pytest.mark.parametrize(("said", "status"), WRONG.values(), ids=WRONG)
 async def test_an_application_that_does_it_wrong_ends_its_own_connection(
-    said, status, turns, caplog, autojump_clock
+    said, status, caplog, autojump_clock
 ):
-    async with open_lane(app=answers(*said), turns=turns) as house:
+    async with open_lane(app=answers(*said)) as house:
         client = await house.connect()
         await client.say(get("/"))
         assert (await client.head())[0] == status
@@ -332,9 +325,7 @@ async def test_an_application_that_does_it_wrong_ends_its_own_connection(
 
 
 @pytest.mark.parametrize("length", [(), ((b"content-length", b"5"),)], ids=["chunks", "a length"])
-async def test_an_application_may_say_another_head_in_place_of_one_that_cannot_be(
-    length, turns, autojump_clock
-):
+async def test_an_application_may_say_another_head_in_place_of_one_that_cannot_be(length, autojump_clock):
     async def app(scope, receive, send):
         with pytest.raises(ValueError, match="header field"):
             await send(start(200, (b"x", b"a\r\nb")))
@@ -343,7 +334,7 @@ async def test_an_application_may_say_another_head_in_place_of_one_that_cannot_b
         await send(start(400, *length))
         await send(body(b"sorry"))
 
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         for _ in range(2):
             await client.say(get("/"))
@@ -351,22 +342,22 @@ async def test_an_application_may_say_another_head_in_place_of_one_that_cannot_b
             assert (status, data) == (400, b"sorry")
 
 
-async def test_what_a_client_asks_for_is_one_line_in_the_log(turns, caplog, autojump_clock):
-    await ask(answers(), get("/a%0D%0AERROR%1b[2J"), turns)
+async def test_what_a_client_asks_for_is_one_line_in_the_log(caplog, autojump_clock):
+    await ask(answers(), get("/a%0D%0AERROR%1b[2J"))
     (record,) = caplog.records
     assert record.getMessage() == "the application raised while it served GET '/a\\r\\nERROR\\x1b[2J'"
 
 
-async def test_nobody_answers_twice(turns, autojump_clock):
+async def test_nobody_answers_twice(autojump_clock):
     app = answers(start(), body(b"one"), start(), body(b"two"))
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(get("/") + get("/"))
         assert [(await client.answer())[2] for _ in range(2)] == [b"one", b"one"]
         assert client.data == b""
 
 
-async def test_a_loop_that_says_something_to_nobody_lets_others_run(turns, autojump_clock):
+async def test_a_loop_that_says_something_to_nobody_lets_others_run(autojump_clock):
     others = trio.Event()
 
     async def app(scope, receive, send):
@@ -375,7 +366,7 @@ async def test_a_loop_that_says_something_to_nobody_lets_others_run(turns, autoj
             await send(body(b"x", more=True))
         await send(body())
 
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client, other = await house.connect(), await house.connect()
         await client.say(get("/loop"))
         await client.leave()

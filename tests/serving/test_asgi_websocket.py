@@ -17,11 +17,6 @@ UPGRADE = (
 ACCEPT = {"type": "websocket.accept"}
 
 
-@pytest.fixture(params=[False, True], ids=["tasks", "turns"])
-def turns(request):
-    return request.param
-
-
 class App:
     """An application that accepts, says this, and takes what comes to the end."""
 
@@ -63,9 +58,9 @@ async def said(client):
     return frames(await client.all())
 
 
-async def test_the_scope_tells_the_application_what_the_upgrade_said(turns, autojump_clock):
+async def test_the_scope_tells_the_application_what_the_upgrade_said(autojump_clock):
     app = App({"type": "websocket.accept", "subprotocol": "b", "headers": [(b"X-One", b"1")]})
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         _, fields = await opened(house, b"sec-websocket-protocol: a, b")
     assert (fields["sec-websocket-protocol"], fields["x-one"]) == ("b", "1")
     told = {name: app.scope[name] for name in ("type", "scheme", "http_version", "path", "subprotocols")}
@@ -79,9 +74,9 @@ async def test_the_scope_tells_the_application_what_the_upgrade_said(turns, auto
     assert "method" not in app.scope
 
 
-async def test_text_and_bytes_go_both_ways_whole(turns, autojump_clock):
+async def test_text_and_bytes_go_both_ways_whole(autojump_clock):
     app = App()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client, _ = await opened(house)
         await client.say(frame(TEXT, "ø".encode()) + frame(BINARY, b"\xff") + frame(TEXT, b"in ", fin=False))
         await client.say(frame(PING, b"there?") + frame(CONTINUATION, b"two"))
@@ -99,9 +94,9 @@ async def test_text_and_bytes_go_both_ways_whole(turns, autojump_clock):
     assert (app.got, app.left) == (["ø", b"\xff", "in two"], 1001)
 
 
-async def test_the_application_closes_with_what_it_says(turns, autojump_clock):
+async def test_the_application_closes_with_what_it_says(autojump_clock):
     app = App(ACCEPT, {"type": "websocket.close", "code": 4001, "reason": "enough"})
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client, _ = await opened(house)
         await wait_all_tasks_blocked()
         await client.say(frame(CLOSE, close(4001)))
@@ -109,16 +104,16 @@ async def test_the_application_closes_with_what_it_says(turns, autojump_clock):
     assert app.left == 4001
 
 
-async def test_a_client_that_does_not_answer_a_close_is_not_waited_for(turns, autojump_clock):
-    async with open_lane(app=App(ACCEPT, ends=True), turns=turns) as house:
+async def test_a_client_that_does_not_answer_a_close_is_not_waited_for(autojump_clock):
+    async with open_lane(app=App(ACCEPT, ends=True)) as house:
         client, _ = await opened(house)
         assert await said(client) == [(CLOSE, close(1011))]
         assert 0 < trio.current_time() <= asgi.FAREWELL_SECONDS
 
 
-async def test_a_client_that_leaves_without_a_word(turns, autojump_clock):
+async def test_a_client_that_leaves_without_a_word(autojump_clock):
     app = App()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client, _ = await opened(house)
         await client.leave()
         await client.over.wait()
@@ -140,8 +135,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("said", "status", "body"), REFUSED.values(), ids=REFUSED)
-async def test_the_application_refuses(said, status, body, turns, autojump_clock):
-    async with open_lane(app=App(*said, ends=True), turns=turns) as house:
+async def test_the_application_refuses(said, status, body, autojump_clock):
+    async with open_lane(app=App(*said, ends=True)) as house:
         client = await upgraded(house)
         told, fields, data = await client.answer()
         assert (told, fields["connection"], data) == (status, "close", body)
@@ -155,19 +150,17 @@ WRONG = {
 
 
 @pytest.mark.parametrize("said", WRONG.values(), ids=WRONG)
-async def test_what_cannot_be_said_in_http_is_a_failure(said, turns, caplog, autojump_clock):
-    async with open_lane(app=App(said), turns=turns) as house:
+async def test_what_cannot_be_said_in_http_is_a_failure(said, caplog, autojump_clock):
+    async with open_lane(app=App(said)) as house:
         client = await upgraded(house)
         assert (await client.answer())[0] == 500
     assert "this cannot be a header field" in caplog.text
 
 
-async def test_a_refusal_that_does_not_say_its_length_in_one_number_is_a_failure(
-    turns, caplog, autojump_clock
-):
+async def test_a_refusal_that_does_not_say_its_length_in_one_number_is_a_failure(caplog, autojump_clock):
     lengths = [(b"content-length", b"2"), (b"content-length", b"1")]
     said = {"type": "websocket.http.response.start", "status": 418, "headers": lengths}
-    async with open_lane(app=App(said), turns=turns) as house:
+    async with open_lane(app=App(said)) as house:
         client = await upgraded(house)
         assert (await client.answer())[0] == 500
     assert "Content-Length is not one number" in caplog.text
@@ -185,11 +178,11 @@ UNFINISHED = {
 
 @pytest.mark.parametrize(("rest", "said"), UNFINISHED.values(), ids=UNFINISHED)
 async def test_a_refusal_whose_body_is_not_what_was_said_of_it_is_a_failure(
-    rest, said, turns, caplog, autojump_clock
+    rest, said, caplog, autojump_clock
 ):
     fields = [(b"content-length", b"3")]
     begun = {"type": "websocket.http.response.start", "status": 418, "headers": fields}
-    async with open_lane(app=App(begun, *rest, ends=True), turns=turns) as house:
+    async with open_lane(app=App(begun, *rest, ends=True)) as house:
         client = await upgraded(house)
         told, fields, _ = await client.answer()
         assert (told, fields["connection"]) == (500, "close")
@@ -197,13 +190,13 @@ async def test_a_refusal_whose_body_is_not_what_was_said_of_it_is_a_failure(
     assert said in caplog.text
 
 
-async def test_a_refusal_that_breaks_off_ends_the_connection(turns, caplog, autojump_clock):
+async def test_a_refusal_that_breaks_off_ends_the_connection(caplog, autojump_clock):
     fields = [(b"content-length", b"3")]
     begun = {"type": "websocket.http.response.start", "status": 418, "headers": fields}
     pieces = [
         {"type": "websocket.http.response.body", "body": b"n", "more_body": more} for more in (True, False)
     ]
-    async with open_lane(app=App(begun, *pieces), turns=turns) as house:
+    async with open_lane(app=App(begun, *pieces)) as house:
         client = await upgraded(house)
         said = await client.all()
     assert said.startswith(b"HTTP/1.1 418 ")
@@ -212,14 +205,14 @@ async def test_a_refusal_that_breaks_off_ends_the_connection(turns, caplog, auto
 
 
 @pytest.mark.parametrize("early", [frame(PING, b"there?"), frame(CLOSE, close(1000)), b"no frame at all"])
-async def test_what_comes_while_it_is_refused_is_not_answered(early, turns, autojump_clock):
+async def test_what_comes_while_it_is_refused_is_not_answered(early, autojump_clock):
     app = App(
         {"type": "websocket.http.response.start", "status": 418, "headers": []},
         {"type": "websocket.http.response.body", "body": b"no ", "more_body": True},
         ends=True,
     )
     app.go_on = trio.Event()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await upgraded(house)
         await wait_all_tasks_blocked()
         await client.say(early)
@@ -228,9 +221,9 @@ async def test_what_comes_while_it_is_refused_is_not_answered(early, turns, auto
         assert (await client.all()).endswith(b"\r\n\r\nno ")
 
 
-async def test_what_is_no_handshake_the_application_does_not_see(turns, autojump_clock):
+async def test_what_is_no_handshake_the_application_does_not_see(autojump_clock):
     app = App()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await house.connect()
         await client.say(get("/", *UPGRADE[:2]))
         assert (await client.answer())[0] == 426
@@ -238,10 +231,10 @@ async def test_what_is_no_handshake_the_application_does_not_see(turns, autojump
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_a_client_that_speaks_before_it_is_answered_is_refused(together, turns, autojump_clock):
+async def test_a_client_that_speaks_before_it_is_answered_is_refused(together, autojump_clock):
     app = App(ends=False)
     app.said = ()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await upgraded(house, rest=frame(TEXT, b"x") if together else b"")
         if not together:
             await wait_all_tasks_blocked()
@@ -253,13 +246,13 @@ async def test_a_client_that_speaks_before_it_is_answered_is_refused(together, t
 
 
 @pytest.mark.parametrize(("accepts", "status"), [(False, 500), (True, 101)])
-async def test_an_application_that_raises(accepts, status, turns, caplog, autojump_clock):
+async def test_an_application_that_raises(accepts, status, caplog, autojump_clock):
     async def app(scope, receive, send):
         if accepts:
             await send(ACCEPT)
         raise RuntimeError("a mistake of the application's")
 
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client = await upgraded(house)
         assert (await client.head())[0] == status
         assert (await said(client) if accepts else await client.all()) == (
@@ -268,10 +261,10 @@ async def test_an_application_that_raises(accepts, status, turns, caplog, autoju
     assert "a mistake of the application's" in caplog.text
 
 
-async def test_a_message_that_is_too_long(turns, monkeypatch, autojump_clock):
+async def test_a_message_that_is_too_long(monkeypatch, autojump_clock):
     monkeypatch.setattr(asgi, "_MAX_BYTES", 10)
     app = App()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client, _ = await opened(house)
         await client.say(frame(TEXT, b"x" * 11))
         await wait_all_tasks_blocked()
@@ -281,9 +274,9 @@ async def test_a_message_that_is_too_long(turns, monkeypatch, autojump_clock):
     assert (app.got, app.left) == ([], 1009)
 
 
-async def test_a_client_that_answers_no_ping_is_given_up(turns, autojump_clock):
+async def test_a_client_that_answers_no_ping_is_given_up(autojump_clock):
     app = App()
-    async with open_lane(app=app, turns=turns, websocket_ping_interval=10) as house:
+    async with open_lane(app=app, websocket_ping_interval=10) as house:
         client, _ = await opened(house)
         await trio.sleep(11)
         await client.say(frame(PONG))
@@ -292,12 +285,10 @@ async def test_a_client_that_answers_no_ping_is_given_up(turns, autojump_clock):
     assert app.left == 1006
 
 
-def unread(client, turns):
+def unread(client):
     """How many bytes the server has not read."""
-    if turns:
-        assert client.wire.readable
-        return len(client.wire._data)
-    return len(client.wire.receive_stream._incoming._data)
+    assert client.wire.readable
+    return len(client.wire._data)
 
 
 async def test_a_write_is_not_cancelled_in_its_middle(autojump_clock):
@@ -311,7 +302,7 @@ async def test_a_write_is_not_cancelled_in_its_middle(autojump_clock):
             await send({"type": "websocket.send", "text": "a" * 100_000})
         await send({"type": "websocket.send", "text": "b"})
 
-    async with open_lane(app=app, turns=True) as house:
+    async with open_lane(app=app) as house:
         client, _ = await opened(house)
         client.wire.room = 50_000
         full.set()
@@ -321,16 +312,16 @@ async def test_a_write_is_not_cancelled_in_its_middle(autojump_clock):
         assert texts == [b"a" * 100_000, b"b"]
 
 
-async def test_no_more_is_read_than_the_application_takes(turns, autojump_clock):
+async def test_no_more_is_read_than_the_application_takes(autojump_clock):
     app = App()
     app.go_on = trio.Event()
-    async with open_lane(app=app, turns=turns) as house:
+    async with open_lane(app=app) as house:
         client, _ = await opened(house)
         for n in range(40):
             await client.say(frame(TEXT, b"%d" % n))
             await wait_all_tasks_blocked()
         assert len(app.got) == 0
-        assert unread(client, turns) > 100
+        assert unread(client) > 100
         app.go_on.set()
         await client.say(frame(CLOSE, close(1000)))
         await said(client)

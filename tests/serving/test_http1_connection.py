@@ -7,13 +7,11 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Limits
 
-pytestmark = pytest.mark.parametrize("turns", [False, True], ids=["tasks", "turns"])
-
 CHUNKED = b"transfer-encoding: chunked"
 
 
-async def test_a_connection_carries_one_request_after_the_other(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_connection_carries_one_request_after_the_other(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         for body in (b"one", b"", b"three"):
             await client.say(post(body))
@@ -24,8 +22,8 @@ async def test_a_connection_carries_one_request_after_the_other(turns, autojump_
             assert "date" in fields
 
 
-async def test_requests_sent_in_one_go_are_answered_in_order(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_requests_sent_in_one_go_are_answered_in_order(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"1") + get("/wait") + post(b"2") + get("/stream") + post(b"3"))
         assert (await client.answer())[2] == b"1"
@@ -37,8 +35,8 @@ async def test_requests_sent_in_one_go_are_answered_in_order(turns, autojump_clo
         assert [(await client.answer())[2] for _ in range(4)] == [b"waited", b"2", b"firstlast", b"3"]
 
 
-async def test_a_body_in_chunks_is_read(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_body_in_chunks_is_read(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         head = b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\n" % CHUNKED
         for piece in (
@@ -54,8 +52,8 @@ async def test_a_body_in_chunks_is_read(turns, autojump_clock):
         assert (await client.answer())[2] == b"next"
 
 
-async def test_a_stream_goes_out_in_chunks_its_head_with_the_first(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_stream_goes_out_in_chunks_its_head_with_the_first(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/stream"))
         assert b"first" in await client.stream.receive_some()  # one write
@@ -66,8 +64,8 @@ async def test_a_stream_goes_out_in_chunks_its_head_with_the_first(turns, autoju
         assert (await client.answer())[2] == b"next"
 
 
-async def test_head_gets_the_head_of_the_answer(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_head_gets_the_head_of_the_answer(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/").replace(b"GET", b"HEAD") + post(b"next"))
         status, fields, _ = await client.answer(bodiless=True)
@@ -75,8 +73,8 @@ async def test_head_gets_the_head_of_the_answer(turns, autojump_clock):
         assert (await client.answer())[2] == b"next"
 
 
-async def test_an_answer_without_a_body_has_no_length(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_an_answer_without_a_body_has_no_length(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/empty") + post(b"next"))
         status, fields, _ = await client.answer()
@@ -85,8 +83,8 @@ async def test_an_answer_without_a_body_has_no_length(turns, autojump_clock):
         assert (await client.answer())[2] == b"next"
 
 
-async def test_what_cross_origin_pages_need_is_added(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_what_cross_origin_pages_need_is_added(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         house.endpoint.go_on.set()
         for path in ("/", "/stream"):
@@ -105,10 +103,8 @@ async def test_what_cross_origin_pages_need_is_added(turns, autojump_clock):
         (post(b"x", b"connection: keep-alive", version="1.0"), "keep-alive"),
     ],
 )
-async def test_the_client_says_whether_the_connection_goes_on(
-    turns, request_bytes, connection, autojump_clock
-):
-    async with open_lane(turns=turns) as house:
+async def test_the_client_says_whether_the_connection_goes_on(request_bytes, connection, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(request_bytes)
         status, fields, body = await client.answer()
@@ -120,8 +116,8 @@ async def test_the_client_says_whether_the_connection_goes_on(
             assert (await client.answer())[0] == 200
 
 
-async def test_a_stream_to_http_1_0_ends_with_the_connection(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_stream_to_http_1_0_ends_with_the_connection(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         house.endpoint.go_on.set()
         await client.say(get("/stream", b"connection: keep-alive", version="1.0"))
@@ -130,8 +126,8 @@ async def test_a_stream_to_http_1_0_ends_with_the_connection(turns, autojump_clo
         assert "transfer-encoding" not in fields
 
 
-async def test_an_idle_connection_is_closed_after_a_while(turns, autojump_clock):
-    async with open_lane(turns=turns, keep_alive_timeout=75) as house:
+async def test_an_idle_connection_is_closed_after_a_while(autojump_clock):
+    async with open_lane(keep_alive_timeout=75) as house:
         client = await house.connect()
         await trio.sleep(70)
         await client.say(post(b"x"))
@@ -144,8 +140,8 @@ async def test_an_idle_connection_is_closed_after_a_while(turns, autojump_clock)
         assert 75 <= trio.current_time() - start < 76.1
 
 
-async def test_a_request_is_not_idle_however_long_it_takes(turns, autojump_clock):
-    async with open_lane(turns=turns, keep_alive_timeout=75) as house:
+async def test_a_request_is_not_idle_however_long_it_takes(autojump_clock):
+    async with open_lane(keep_alive_timeout=75) as house:
         client = await house.connect()
         await client.say(get("/stream"))
         await client.until(b"first")
@@ -154,8 +150,8 @@ async def test_a_request_is_not_idle_however_long_it_takes(turns, autojump_clock
         await client.until(b"last")
 
 
-async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(turns, autojump_clock):
-    async with open_lane(turns=turns, head_timeout=10) as house:
+async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(autojump_clock):
+    async with open_lane(head_timeout=10) as house:
         client = await house.connect()
         start = trio.current_time()
         data = post(b"x" * 100)
@@ -170,9 +166,9 @@ async def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(turns, aut
         assert house.endpoint.heads == []
 
 
-async def test_a_body_may_take_its_time_as_long_as_it_comes(turns, autojump_clock):
+async def test_a_body_may_take_its_time_as_long_as_it_comes(autojump_clock):
     limits = Limits(body_timeout=30, body_bytes_per_second=1 / 30)
-    async with open_lane(turns=turns, limits=limits) as house:
+    async with open_lane(limits=limits) as house:
         client = await house.connect()
         head, _, body = post(b"x" * 100).rpartition(b"\r\n\r\n")
         await client.say(head + b"\r\n\r\n")
@@ -191,8 +187,8 @@ SLOW = [(post(b"x" * 1000), 900), (post(b"x" * 1000), 0), (post(b"x" * 200_000),
 
 
 @pytest.mark.parametrize(("data", "first"), SLOW, ids=["fast at first", "short", "long", "in chunks"])
-async def test_a_body_that_trickles_is_not_waited_for_for_ever(turns, data, first, autojump_clock):
-    async with open_lane(turns=turns, limits=Limits(body_timeout=30, body_bytes_per_second=100)) as house:
+async def test_a_body_that_trickles_is_not_waited_for_for_ever(data, first, autojump_clock):
+    async with open_lane(limits=Limits(body_timeout=30, body_bytes_per_second=100)) as house:
         client = await house.connect()
         start = data.index(b"\r\n\r\n") + 4 + first
         await client.say(data[:start])
@@ -212,8 +208,8 @@ async def test_a_body_that_trickles_is_not_waited_for_for_ever(turns, data, firs
     [post(b"x" * 900), post(None, CHUNKED) + b"2d\r\n%b\r\n" % bytes(45) * 20 + b"0\r\n\r\n"],
     ids=["sized", "in chunks"],
 )
-async def test_a_body_that_is_slow_but_not_too_slow_may_take_as_long_as_it_takes(turns, data, autojump_clock):
-    async with open_lane(turns=turns, limits=Limits(body_timeout=30, body_bytes_per_second=10)) as house:
+async def test_a_body_that_is_slow_but_not_too_slow_may_take_as_long_as_it_takes(data, autojump_clock):
+    async with open_lane(limits=Limits(body_timeout=30, body_bytes_per_second=10)) as house:
         client = await house.connect()
         end, begun = data.index(b"\r\n\r\n") + 4, trio.current_time()
         await client.say(data[:end])
@@ -227,9 +223,9 @@ async def test_a_body_that_is_slow_but_not_too_slow_may_take_as_long_as_it_takes
 
 
 @pytest.mark.parametrize("at", [0, 10, -1])
-async def test_what_is_there_after_the_process_was_stopped_is_served(turns, at, autojump_clock):
+async def test_what_is_there_after_the_process_was_stopped_is_served(at, autojump_clock):
     """Nobody has looked for longer than any deadline; who looks first then, is chance."""
-    async with open_lane(turns=turns) as house:
+    async with open_lane() as house:
         for _ in range(20):
             client = await house.connect()
             data = post(b"hello")
@@ -242,8 +238,8 @@ async def test_what_is_there_after_the_process_was_stopped_is_served(turns, at, 
 
 
 @pytest.mark.parametrize("at", [0, 10, -1])
-async def test_who_has_said_too_little_when_it_was_stopped_is_not_waited_for(turns, at, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_who_has_said_too_little_when_it_was_stopped_is_not_waited_for(at, autojump_clock):
+    async with open_lane() as house:
         for _ in range(20):
             client = await house.connect()
             data = post(b"hello" * 10)
@@ -264,9 +260,9 @@ async def test_who_has_said_too_little_when_it_was_stopped_is_not_waited_for(tur
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-async def test_http2_is_for_somebody_else_from_its_first_byte_on(turns, autojump_clock):
+async def test_http2_is_for_somebody_else_from_its_first_byte_on(autojump_clock):
     data = PREFACE + b"\0\0\0\4\0"
-    async with open_lane(turns=turns) as house:
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(data)
         await client.over.wait()
@@ -274,8 +270,8 @@ async def test_http2_is_for_somebody_else_from_its_first_byte_on(turns, autojump
         assert house.endpoint.heads == []
 
 
-async def test_http2_may_not_come_after_requests(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_http2_may_not_come_after_requests(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"x") + PREFACE)
         assert (await client.answer())[0] == 200
@@ -286,8 +282,8 @@ async def test_http2_may_not_come_after_requests(turns, autojump_clock):
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /ec", post(b"x")])
-async def test_an_idle_connection_is_closed_at_once(turns, said, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_an_idle_connection_is_closed_at_once(said, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         if said:
             await client.say(said)
@@ -301,8 +297,8 @@ async def test_an_idle_connection_is_closed_at_once(turns, said, autojump_clock)
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /ec", post(b"x")])
-async def test_one_that_lingers_is_closed_once_it_has_been_idle_for_long_enough(turns, said, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_one_that_lingers_is_closed_once_it_has_been_idle_for_long_enough(said, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await trio.sleep(10)
         if said:
@@ -318,8 +314,8 @@ async def test_one_that_lingers_is_closed_once_it_has_been_idle_for_long_enough(
         assert trio.current_time() - start == pytest.approx(1 + left, abs=0.1)
 
 
-async def test_the_next_request_of_one_that_lingers_is_its_last(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_the_next_request_of_one_that_lingers_is_its_last(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"first"))
         assert (await client.answer())[1].get("connection") is None
@@ -331,8 +327,8 @@ async def test_the_next_request_of_one_that_lingers_is_its_last(turns, autojump_
         await client.ended()
 
 
-async def test_a_request_under_way_is_the_last_one_of_one_that_lingers(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_request_under_way_is_the_last_one_of_one_that_lingers(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/wait"))
         await house.endpoint.waiting.wait()
@@ -345,8 +341,8 @@ async def test_a_request_under_way_is_the_last_one_of_one_that_lingers(turns, au
 
 
 @pytest.mark.parametrize("path", ["/wait", "/stream"])
-async def test_a_request_under_way_is_the_last_one(turns, path, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_request_under_way_is_the_last_one(path, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get(path))
         await house.endpoint.waiting.wait()
@@ -360,8 +356,8 @@ async def test_a_request_under_way_is_the_last_one(turns, path, autojump_clock):
         await client.ended()
 
 
-async def test_a_body_under_way_is_the_last_one(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_body_under_way_is_the_last_one(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"hello")[:-1])
         await wait_all_tasks_blocked()
@@ -372,8 +368,8 @@ async def test_a_body_under_way_is_the_last_one(turns, autojump_clock):
         await client.ended()
 
 
-async def test_a_request_that_comes_at_the_moment_of_the_end_is_not_half_served(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_request_that_comes_at_the_moment_of_the_end_is_not_half_served(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"hello"))  # it lies in the stream; the connection's task has not run yet
         client.connection.retire()

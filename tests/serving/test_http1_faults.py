@@ -8,8 +8,6 @@ from trio.testing import wait_all_tasks_blocked
 from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.reached_limits import LimitMonitor
 
-pytestmark = pytest.mark.parametrize("turns", [False, True], ids=["tasks", "turns"])
-
 CHUNKED = b"transfer-encoding: chunked"
 CONTINUE = b"expect: 100-continue"
 
@@ -17,8 +15,8 @@ CONTINUE = b"expect: 100-continue"
 # -- bodies that nobody reads, and clients that wait before they send one ----------------------------------------------
 
 
-async def test_an_early_answer_comes_before_the_body_and_the_connection_goes_on(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_an_early_answer_comes_before_the_body_and_the_connection_goes_on(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         data = post(b"x" * 100_000, path="/")
         await client.say(data[:1000])
@@ -30,8 +28,8 @@ async def test_an_early_answer_comes_before_the_body_and_the_connection_goes_on(
 
 
 @pytest.mark.parametrize("in_chunks", [False, True])
-async def test_an_unread_body_is_thrown_away_up_to_a_cap(turns, in_chunks, autojump_clock):
-    async with open_lane(turns=turns, unread_body_bytes=50_000) as house:
+async def test_an_unread_body_is_thrown_away_up_to_a_cap(in_chunks, autojump_clock):
+    async with open_lane(unread_body_bytes=50_000) as house:
         client = await house.connect()
         if in_chunks:
             await client.say(b"POST / HTTP/1.1\r\nhost: x\r\n%b\r\n\r\nFFFFFF\r\n" % CHUNKED)
@@ -44,8 +42,8 @@ async def test_an_unread_body_is_thrown_away_up_to_a_cap(turns, in_chunks, autoj
         assert client.over.is_set()
 
 
-async def test_an_unread_body_is_not_waited_for_long(turns, autojump_clock):
-    async with open_lane(turns=turns, unread_body_timeout=5) as house:
+async def test_an_unread_body_is_not_waited_for_long(autojump_clock):
+    async with open_lane(unread_body_timeout=5) as house:
         client = await house.connect()
         await client.say(post(b"x" * 100_000, path="/")[:1000])
         assert (await client.answer())[0] == 200
@@ -55,8 +53,8 @@ async def test_an_unread_body_is_not_waited_for_long(turns, autojump_clock):
 
 
 @pytest.mark.parametrize("in_chunks", [False, True])
-async def test_a_body_that_is_too_long_is_not_read_to_its_end(turns, in_chunks, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_body_that_is_too_long_is_not_read_to_its_end(in_chunks, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         body = b"x" * (LIMIT + 1)
         if in_chunks:
@@ -72,8 +70,8 @@ async def test_a_body_that_is_too_long_is_not_read_to_its_end(turns, in_chunks, 
         assert (await client.answer())[2] == b"next"
 
 
-async def test_a_client_that_asks_is_told_to_go_on(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_client_that_asks_is_told_to_go_on(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         head, _, body = post(b"hello", CONTINUE).rpartition(b"\r\n\r\n")
         await client.say(head + b"\r\n\r\n")
@@ -85,8 +83,8 @@ async def test_a_client_that_asks_is_told_to_go_on(turns, autojump_clock):
         assert (await client.answer())[0] == 200
 
 
-async def test_a_client_that_asks_is_refused_instead_and_may_keep_its_body(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_client_that_asks_is_refused_instead_and_may_keep_its_body(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         head, _, _ = post(b"hello", CONTINUE, path="/").rpartition(b"\r\n\r\n")
         await client.say(head + b"\r\n\r\n")
@@ -111,8 +109,8 @@ async def test_a_client_that_asks_is_refused_instead_and_may_keep_its_body(turns
         (b"POST /echo HTTP/1.1\r\nhost: x\r\n%b\r\n\r\nnope\r\n" % CHUNKED, 400),
     ],
 )
-async def test_what_is_no_request_is_answered_and_ends_the_connection(turns, data, status, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_what_is_no_request_is_answered_and_ends_the_connection(data, status, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"first") + data + get("/smuggled"))
         assert (await client.answer())[2] == b"first"
@@ -125,8 +123,8 @@ async def test_what_is_no_request_is_answered_and_ends_the_connection(turns, dat
         assert house.endpoint.bodies == [b"first"]
 
 
-async def test_what_comes_after_a_fault_is_read_for_a_while_so_that_the_client_sees_it(turns, autojump_clock):
-    async with open_lane(turns=turns, unread_body_timeout=5) as house:
+async def test_what_comes_after_a_fault_is_read_for_a_while_so_that_the_client_sees_it(autojump_clock):
+    async with open_lane(unread_body_timeout=5) as house:
         client = await house.connect()
         await client.say(b"nonsense\r\n\r\n")
         for _ in range(4):
@@ -140,8 +138,8 @@ async def test_what_comes_after_a_fault_is_read_for_a_while_so_that_the_client_s
 
 
 @pytest.mark.parametrize("path", ["/wait", "/stream"])
-async def test_a_client_that_goes_away_is_noticed_while_it_is_served(turns, path, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_client_that_goes_away_is_noticed_while_it_is_served(path, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get(path))
         await house.endpoint.waiting.wait()
@@ -150,9 +148,9 @@ async def test_a_client_that_goes_away_is_noticed_while_it_is_served(turns, path
         assert house.endpoint.gone == [path]
 
 
-async def test_a_write_to_a_client_that_has_left_raises(turns, autojump_clock):
+async def test_a_write_to_a_client_that_has_left_raises(autojump_clock):
     """A handler that only writes would go on for nobody."""
-    async with open_lane(turns=turns) as house:
+    async with open_lane() as house:
         written = []
 
         async def recite(http):
@@ -174,8 +172,8 @@ async def test_a_write_to_a_client_that_has_left_raises(turns, autojump_clock):
         assert written == [0, 1, 2, "raised"]
 
 
-async def test_it_is_noticed_with_further_requests_before_the_end_too(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_it_is_noticed_with_further_requests_before_the_end_too(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/wait"))
         await house.endpoint.waiting.wait()
@@ -186,8 +184,8 @@ async def test_it_is_noticed_with_further_requests_before_the_end_too(turns, aut
         assert (house.endpoint.gone, house.endpoint.bodies) == (["/wait"], [])
 
 
-async def test_reading_ahead_is_bounded(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_reading_ahead_is_bounded(autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/wait"))
         await house.endpoint.waiting.wait()
@@ -201,8 +199,8 @@ async def test_reading_ahead_is_bounded(turns, autojump_clock):
 
 
 @pytest.mark.parametrize("end", [10, -2])
-async def test_a_request_that_breaks_off_is_not_served(turns, end, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_a_request_that_breaks_off_is_not_served(end, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"hello")[:end])
         await wait_all_tasks_blocked()
@@ -214,8 +212,8 @@ async def test_a_request_that_breaks_off_is_not_served(turns, end, autojump_cloc
 # -- the application's mistakes ----------------------------------------------------------------------------------------
 
 
-async def test_an_application_that_raises_is_answered_500_and_logged(turns, caplog, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_an_application_that_raises_is_answered_500_and_logged(caplog, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/fail"))
         status, fields, body = await client.answer()
@@ -227,8 +225,8 @@ async def test_an_application_that_raises_is_answered_500_and_logged(turns, capl
 
 
 @pytest.mark.parametrize("path", ["/fail_later", "/silent"])
-async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(turns, path, caplog, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(path, caplog, autojump_clock):
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get(path) + post(b"next"))
         assert not (await client.all()).endswith(b"0\r\n\r\n")
@@ -238,8 +236,8 @@ async def test_an_answer_that_does_not_come_to_its_end_is_cut_off(turns, path, c
 # -- bodies that do not end --------------------------------------------------------------------------------------------
 
 
-async def test_the_longest_unfinished_body_is_given_up_when_there_are_too_many(turns, autojump_clock):
-    async with open_lane(turns=turns) as house:
+async def test_the_longest_unfinished_body_is_given_up_when_there_are_too_many(autojump_clock):
+    async with open_lane() as house:
         house.endpoint.is_head_valid = lambda _: False  # so that a task waits for the body
         budget = house.endpoint.budget = MemoryBudget(1000, LimitMonitor())
         clients = [await house.connect() for _ in range(3)]

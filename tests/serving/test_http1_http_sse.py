@@ -79,9 +79,9 @@ def make_server(ran):
 
 
 @asynccontextmanager
-async def open_house(ran=None, *, turns=True, limits=None):
+async def open_house(ran=None, *, limits=None):
     server = make_server([] if ran is None else ran)
-    async with server.open(limits=limits) as bus, open_lane(turns=turns, app=bus.asgi()) as house:
+    async with server.open(limits=limits) as bus, open_lane(app=bus.asgi()) as house:
         house.bus, house.server = bus, server
         yield house
 
@@ -127,10 +127,9 @@ async def test_a_call_is_answered_in_the_turn_of_its_post_by_no_task_and_no_furt
         assert house.bus.statistics().tasks == tasks
 
 
-@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
-async def test_a_call_outlives_the_connection_of_its_post(turns, autojump_clock):
+async def test_a_call_outlives_the_connection_of_its_post(autojump_clock):
     ran = []
-    async with open_house(ran, turns=turns) as house:
+    async with open_house(ran) as house:
         client, poster = await connect(house)
         await poster.say(client.call("wait"))
         assert (await poster.answer())[0] == 202
@@ -142,12 +141,9 @@ async def test_a_call_outlives_the_connection_of_its_post(turns, autojump_clock)
         assert ran == []
 
 
-@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
-async def test_a_call_is_cancelled_with_the_stream_and_the_connection_of_its_post_goes_on(
-    turns, autojump_clock
-):
+async def test_a_call_is_cancelled_with_the_stream_and_the_connection_of_its_post_goes_on(autojump_clock):
     ran = []
-    async with open_house(ran, turns=turns) as house:
+    async with open_house(ran) as house:
         client, poster = await connect(house)
         await poster.say(client.call("wait"))
         assert (await poster.answer())[0] == 202
@@ -159,9 +155,8 @@ async def test_a_call_is_cancelled_with_the_stream_and_the_connection_of_its_pos
         assert house.bus.statistics().actors == 0
 
 
-@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
-async def test_what_a_handler_says_is_on_the_stream_in_order_and_comments_follow(turns, autojump_clock):
-    async with open_house(turns=turns, limits=Limits(keep_alive=15)) as house:
+async def test_what_a_handler_says_is_on_the_stream_in_order_and_comments_follow(autojump_clock):
+    async with open_house(limits=Limits(keep_alive=15)) as house:
         client, poster = await connect(house)
         await poster.say(client.call("chat"))
         assert (await poster.answer())[0] == 202
@@ -231,18 +226,17 @@ def stall(stream):
 
 
 @asynccontextmanager
-async def crowded_house(*, turns=True, ran=None):
+async def crowded_house(*, ran=None):
     """A house, and a client that does not read what it is answered."""
     limits = Limits(outbox_items=1, max_requests_per_session=1)
-    async with open_house(ran, turns=turns, limits=limits) as house:
+    async with open_house(ran, limits=limits) as house:
         client, _ = await connect(house)
         client.make_room = stall(client.stream)
         yield house, client
 
 
-@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
-async def test_who_leaves_while_its_post_waits_for_room_is_let_go(turns, autojump_clock):
-    async with crowded_house(turns=turns) as (house, client):
+async def test_who_leaves_while_its_post_waits_for_room_is_let_go(autojump_clock):
+    async with crowded_house() as (house, client):
         posters = [await say_until_one_waits(house, client, 3000) for _ in range(2)]
         began, held = trio.current_time(), house.bus.budget.held
         await posters[0].leave()
@@ -254,10 +248,9 @@ async def test_who_leaves_while_its_post_waits_for_room_is_let_go(turns, autojum
         assert (await posters[1].answer())[0] == 202
 
 
-@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
-async def test_as_many_posts_go_on_as_there_is_room_for_those_first_that_came_first(turns, autojump_clock):
+async def test_as_many_posts_go_on_as_there_is_room_for_those_first_that_came_first(autojump_clock):
     ran = []
-    async with crowded_house(turns=turns, ran=ran) as (house, client):
+    async with crowded_house(ran=ran) as (house, client):
         await say_until_one_waits(house, client, 100)
         posters = []
         for number in range(20):
@@ -280,10 +273,9 @@ async def test_as_many_posts_go_on_as_there_is_room_for_those_first_that_came_fi
             assert (await posters[number].answer())[0] == 202
 
 
-@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
-async def test_who_comes_as_there_is_room_comes_behind_those_who_have_waited_for_it(turns, autojump_clock):
+async def test_who_comes_as_there_is_room_comes_behind_those_who_have_waited_for_it(autojump_clock):
     ran = []
-    async with crowded_house(turns=turns, ran=ran) as (house, client):
+    async with crowded_house(ran=ran) as (house, client):
         await say_until_one_waits(house, client, 100)
         posters = [await house.connect() for _ in range(9)]
         for number in range(8):
@@ -297,9 +289,8 @@ async def test_who_comes_as_there_is_room_comes_behind_those_who_have_waited_for
         assert ran == list(range(9))
 
 
-@pytest.mark.parametrize("turns", [True, False], ids=["turns", "tasks"])
-async def test_what_waits_for_room_is_counted_and_refused_where_that_is_too_much(turns, autojump_clock):
-    async with crowded_house(turns=turns) as (house, client):
+async def test_what_waits_for_room_is_counted_and_refused_where_that_is_too_much(autojump_clock):
+    async with crowded_house() as (house, client):
         poster, budget = await say_until_one_waits(house, client, 100), house.bus.budget
         held = budget.held
         long = await say_until_one_waits(house, client, 10_000)

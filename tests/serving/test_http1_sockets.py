@@ -16,9 +16,18 @@ from test_tls import CERTIFICATE, FILES
 from test_tls import connect as connect_securely
 
 from mcpbus.protocol.http.messages import HttpResponse
-from mcpbus.serving import ServerCounters
+from mcpbus.serving import ServerCounters, reactor
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.reactor import Reactor
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["epoll", "tasks"])
+def epoll(request, monkeypatch):
+    """Whether the system has epoll; otherwise each connection is waited for by a task."""
+    if request.param and not reactor.AVAILABLE:
+        pytest.skip("this system has no epoll")
+    monkeypatch.setattr(reactor, "AVAILABLE", request.param)
+    return request.param
 
 
 class App(Endpoint):
@@ -156,6 +165,7 @@ async def test_of_a_connection_that_stalled_while_it_was_watched_nothing_is_left
         await stalling.send_all(get("/big"))
         while counters.open or not counters.accepted:
             await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()  # a task that waited for it has heard of its end
         assert connections() == before
         client = Client(await served.connect())  # which may well get the same file descriptor
         await client.say(post(b"x"))

@@ -16,6 +16,7 @@ from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http1.connection import Http1Connection
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
+from mcpbus.serving.http1.wire import ConnectionIO
 from mcpbus.stores import MemoryEventStore
 from tests.at_home import CONTAINED, READ_WHOLE
 
@@ -36,7 +37,7 @@ async def test_an_answer_that_was_held_up_ends_once(autojump_clock):
 
 
 async def test_a_line_break_before_a_request_is_passed_over(autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client = await house.connect()
         for _ in range(2):
             await client.say(b"\r\n" + post(b"x"))
@@ -44,7 +45,7 @@ async def test_a_line_break_before_a_request_is_passed_over(autojump_clock):
 
 
 async def test_of_requests_sent_in_one_go_none_is_lost_when_the_client_says_no_more(autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(post(b"x") * 10)
         await client.stream.send_stream.aclose()
@@ -76,33 +77,33 @@ async def test_a_body_in_chunks_needs_no_task_however_it_is_cut(step, autojump_c
 
 
 @pytest.mark.parametrize("size", [10_000, 20_000])
-async def test_a_long_body_in_chunks_is_waited_for_by_a_task(size, autojump_clock):
+async def test_a_long_body_in_chunks_is_read_by_an_eager_task(size, autojump_clock):
     async with open_house() as house:
         client = await house.connect()
         data = in_chunks(call("echo", text="x" * 30_000), size, 1000)
         await client.say(data[: size + 1000])
         await wait_all_tasks_blocked()
-        assert (client.connection.work is not None) is (size > 16_384)
+        assert client.connection.wire.receiving is (size > 16_384)
         await client.say(data[size + 1000 :])
         assert b"x" * 30_000 in (await client.answer())[2]
 
 
 @pytest.mark.parametrize(
-    ("size", "first", "tasks"),
+    ("size", "first", "waits"),
     [
-        (100_000, None, 0),
-        (130_000, None, 0),
-        (140_000, None, 1),  # more than two reads
-        (100_000, 90_000, 1),  # the rest has yet to come
-        (60_000, 40_000, 1),  # it was not cut off here
+        (100_000, None, False),
+        (130_000, None, False),
+        (140_000, None, True),  # more than two reads
+        (100_000, 90_000, True),  # the rest has yet to come
+        (60_000, 40_000, True),  # it was not cut off here
     ],
 )
-async def test_a_body_that_one_read_cut_off_needs_no_task_if_the_rest_of_it_is_there(
-    size, first, tasks, monkeypatch, autojump_clock
+async def test_a_body_that_one_read_cut_off_is_not_waited_for_if_the_rest_of_it_is_there(
+    size, first, waits, monkeypatch, autojump_clock
 ):
-    employed = []
-    employ = Http1Connection._employ
-    monkeypatch.setattr(Http1Connection, "_employ", lambda self: employed.append(self) or employ(self))
+    waited = []
+    receive = ConnectionIO.receive_body
+    monkeypatch.setattr(ConnectionIO, "receive_body", lambda *args: waited.append(args) or receive(*args))
     async with open_house() as house:
         client = await house.connect()
         data = call("echo", text="x" * size) + call("echo", text="next")
@@ -112,7 +113,7 @@ async def test_a_body_that_one_read_cut_off_needs_no_task_if_the_rest_of_it_is_t
             await client.say(data[first:])
         assert b"x" * size in (await client.answer())[2]
         assert b'"next"' in (await client.answer())[2]
-        assert len(employed) == tasks
+        assert bool(waited) is waits
 
 
 @READ_WHOLE
@@ -148,7 +149,7 @@ async def test_who_says_too_little_is_counted(end, limit, autojump_clock):
 
 @pytest.mark.parametrize("path", ["/wait", "/stream"])
 async def test_who_has_sent_much_ahead_is_missed_when_it_leaves(path, autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get(path))
         await house.endpoint.waiting.wait()
@@ -161,7 +162,7 @@ async def test_who_has_sent_much_ahead_is_missed_when_it_leaves(path, autojump_c
 
 
 async def test_reading_ahead_of_short_requests_is_bounded(autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client = await house.connect()
         most = 0
         await client.say(post(b"x" * 100) * 10_000)
@@ -194,7 +195,7 @@ async def test_what_cannot_be_said_is_the_connections_fault_and_not_the_streams(
 
 
 async def test_a_client_that_says_no_more_gets_the_whole_of_an_answer_that_is_under_way(autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client = await house.connect()
         client.wire.room = 10
         await client.say(post(b"hello"))
@@ -222,7 +223,7 @@ async def test_a_client_that_has_left_before_a_handler_waits_cancels_it(tool, au
 
 
 async def test_a_request_whose_task_has_not_begun_counts_as_under_way(autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client = await house.connect()
         start_soon = client.owner.start_soon
 
@@ -305,7 +306,7 @@ async def test_a_challenge_that_cannot_be_said_is_a_500(seconds, caplog, autojum
 
     async with (
         Server("turns", authenticate=authenticate).open() as bus,
-        open_lane(turns=True, app=bus.asgi()) as house,
+        open_lane(app=bus.asgi()) as house,
     ):
         client = await house.connect()
         await client.say(call("echo", text="x"))
@@ -339,7 +340,7 @@ async def test_what_an_endpoint_says_of_a_head_it_says_once_and_another_one_for_
             return [(b"access-control-allow-origin", self._origin)]
 
     first, second = Asked(b"https://one.example"), Asked(b"https://two.example")
-    async with open_lane(app=first, turns=True) as house:
+    async with open_lane(app=first) as house:
         client = await house.connect()
         for endpoint in (first, first, second, second, first):
             house.lane.app.direct = lambda _, served=endpoint: served
@@ -368,7 +369,7 @@ async def test_a_stream_is_cut_off_while_it_is_written(autojump_clock):
 
 
 async def test_a_turn_that_is_due_after_the_connection_was_closed_is_not_taken(autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client, other = await house.connect(), await house.connect()
         house.endpoint.respond_root = lambda _: other.connection.lose() or HttpResponse(204)
         async with trio.open_nursery() as nursery:  # both are found readable by the same look
@@ -429,7 +430,7 @@ async def test_a_handler_that_ends_its_own_session_is_cut_off_and_other_turns_ar
 async def test_what_one_handler_sets_in_its_context_the_next_does_not_see(autojump_clock):
     variable = contextvars.ContextVar("variable", default="unset")
     seen = []
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
 
         def respond(_):
             seen.append(variable.get())
@@ -460,7 +461,7 @@ async def test_nor_does_it_where_the_first_speaks_to_a_stream_that_is_kept(autoj
 
     async with (
         server.open(event_store=MemoryEventStore()) as bus,
-        open_lane(turns=True, app=bus.asgi()) as house,
+        open_lane(app=bus.asgi()) as house,
     ):
         client = await house.connect()
         await client.say(legacy("initialize", HELLO))
@@ -475,7 +476,7 @@ async def test_nor_does_it_where_the_first_speaks_to_a_stream_that_is_kept(autoj
 
 
 async def test_many_turns_do_not_keep_other_tasks_from_running(autojump_clock):
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         client = await house.connect()
         await client.say(get("/") * 1000)
         served = []
@@ -487,7 +488,7 @@ async def test_many_turns_do_not_keep_other_tasks_from_running(autojump_clock):
 
 async def test_connections_are_lost_with_their_lane_and_streams_learn_of_it(autojump_clock):
     async with make_server().open() as bus:
-        async with open_lane(turns=True, app=bus.asgi()) as house:
+        async with open_lane(app=bus.asgi()) as house:
             clients = [await house.connect() for _ in range(4)]
             held, speaking, waiting, _ = clients
             held.wire.room = 10

@@ -30,7 +30,7 @@ def wire_over(stream):
 
 
 async def test_a_connection_that_is_lost_is_gone():
-    connection = Http1Connection(Mock(), Stream(), Mock())
+    connection = Http1Connection(Mock(), Stream(), Mock(), Mock())
     connection.lose()
     assert connection.wire.gone
 
@@ -38,7 +38,7 @@ async def test_a_connection_that_is_lost_is_gone():
 @pytest.mark.parametrize("end", ["lose", "close"])
 async def test_a_connection_that_ends_while_it_is_written_to_is_gone_though_the_write_returns(end):
     stream = Stream()
-    connection = Http1Connection(Mock(), stream, Mock())
+    connection = Http1Connection(Mock(), stream, Mock(), Mock())
     wire = connection.wire
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.send, b"said")

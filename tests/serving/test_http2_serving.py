@@ -12,6 +12,7 @@ import trio.testing
 from h2.errors import ErrorCodes
 from hyperframe.frame import GoAwayFrame, HeadersFrame
 from peers import Http2
+from wires import UnwatchedReactor
 
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.protocol.principals import Peer
@@ -139,10 +140,11 @@ async def connected(tools=None, *, limits=None, http=None, start=True, **options
         tools.server.open(limits=limits or Limits(), drain_timeout=0) as bus,
         trio.open_nursery() as nursery,
     ):
-        service = HttpServer(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options))
+        reactor = UnwatchedReactor()
+        service = HttpServer(ServedApp(bus.asgi(**(http or {}))), ServeOptions(**options), reactor)
         near, far = trio.testing.memory_stream_pair()
         owner = Owner(far)
-        connection = Http2Connection(service, far, owner)
+        connection = Http2Connection(service, far, owner, reactor)
         nursery.start_soon(service.run)
         nursery.start_soon(connection.run)
         client = Client(bus, near, connection, owner)

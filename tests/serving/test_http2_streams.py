@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 from peers import Http2, head_of, hello, receive_all, respond, serving
+from wires import Unwatched
 
 from mcpbus.serving import ServerCounters, acceptor
 from mcpbus.serving.http2 import connection
@@ -277,14 +278,7 @@ async def test_a_shutdown_lets_a_response_end():
         assert peer.bodies[stream_id] == b"all of it"
 
 
-class Refused(Readiness):
-    """A connection that the kernel does not wait for."""
-
-    def watch(self, turn):
-        return False
-
-
-@pytest.mark.parametrize(("readiness", "tasks"), [(Readiness, 1), (Refused, 2)], ids=["turns", "tasks"])
+@pytest.mark.parametrize(("readiness", "tasks"), [(Readiness, 1), (Unwatched, 2)], ids=["turns", "tasks"])
 async def test_a_quiet_connection_has_a_task_that_reads_only_where_it_cannot_be_polled(
     readiness, tasks, monkeypatch
 ):

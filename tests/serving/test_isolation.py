@@ -28,7 +28,7 @@ from mcpbus.protocol.routes import Reason
 from mcpbus.serving import LifespanError, ServeOptions, serve
 from mcpbus.serving.acceptor import AcceptedConnection
 from mcpbus.serving.http1.request import Http1Request
-from mcpbus.serving.http1.work import ConnectionTask
+from mcpbus.serving.http1.task import ConnectionTask
 from mcpbus.serving.lifespan import lifespan
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.served_app import ServedApp
@@ -272,7 +272,7 @@ async def test_an_application_that_raises_ends_its_request(path, fault, monkeypa
 
     monkeypatch.setattr(Endpoint, "respond_boom", fails, raising=False)
     monkeypatch.setattr(Endpoint, "wait", fails_later)
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         one, other = await house.connect(), await house.connect()
         await one.say(post(b"x", path=path))
         assert (await one.answer())[0] == 500
@@ -305,7 +305,7 @@ async def test_a_lane_whose_reactor_ends_says_so(autojump_clock):
     with pytest.RaisesGroup(
         pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="what waits for connections"))
     ):
-        async with open_lane(turns=True) as house:
+        async with open_lane() as house:
             house.lane.reactor.run = ends
             await trio.sleep_forever()
 
@@ -317,7 +317,7 @@ async def test_a_reactor_that_is_cancelled_by_mistake_says_so(cancelled, autojum
     with pytest.RaisesGroup(
         pytest.RaisesGroup(pytest.RaisesExc(RuntimeError, match="what waits for connections"))
     ):
-        async with open_lane(turns=True) as house:
+        async with open_lane() as house:
             await wait_all_tasks_blocked()
             house.lane.reactor.call_soon(turn)
             await trio.sleep_forever()
@@ -371,7 +371,7 @@ async def test_what_one_connection_holds_back_does_not_keep_the_others_from_writ
             written.set()
 
     written, lost = trio.Event(), []
-    async with open_lane(turns=True) as house:
+    async with open_lane() as house:
         for writer in (Fails(), Writes(), Fails()):
             house.lane.coalescer.add(writer)
         with trio.fail_after(1):

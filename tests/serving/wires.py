@@ -6,6 +6,9 @@ from contextlib import suppress
 import trio
 import trio.testing
 
+from mcpbus.serving.readiness import Readiness
+from mcpbus.testing.over_http1 import WireReactor
+
 
 class Wire(trio.abc.Stream):
     """The server's end of a connection in memory, which can be polled.
@@ -108,3 +111,17 @@ class Wire(trio.abc.Stream):
     async def aclose(self):
         self.close()
         await trio.lowlevel.checkpoint()
+
+
+class Unwatched(Readiness):
+    """A connection that the kernel does not wait for: a task reads it."""
+
+    def watch(self, turn):
+        return False
+
+
+class UnwatchedReactor(WireReactor):
+    """Waits for no connection."""
+
+    def watch(self, connection, turn):
+        raise OSError("a connection in memory that cannot be polled")

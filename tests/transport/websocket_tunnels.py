@@ -13,7 +13,7 @@ from lanes import Owner
 from peers import Http2
 from rfc6455 import split
 from websocket_wires import WireClient
-from wires import Wire
+from wires import Unwatched, Wire
 
 from mcpbus.serving import ServeOptions, ServerCounters
 from mcpbus.serving.http2.connection import Http2Connection
@@ -167,7 +167,9 @@ async def open_tunnel(app, *, turns=True, **options):
         client = TunnelClient(wire)
         client.counters = counters
         owner = _Acceptor(_Over(), wire, nursery)
-        client.server = Http2Connection(service, wire, owner, reactor if turns else None)
+        client.server = Http2Connection(service, wire, owner, reactor)
+        if not turns:
+            client.server._readiness = Unwatched(service, wire, reactor)
         nursery.start_soon(client.server.run)
         nursery.start_soon(client.listen)
         await trio.testing.wait_all_tasks_blocked()

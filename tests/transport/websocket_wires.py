@@ -7,7 +7,7 @@ import trio
 from channels import INITIALIZED, Conversation, initialize
 from lanes import Owner, open_lane
 from rfc6455 import BINARY, CLOSE, PING, PONG, TEXT, frame, split
-from wires import Wire
+from wires import Unwatched, Wire
 
 from mcpbus.serving.http1.connection import Http1Connection
 
@@ -150,21 +150,30 @@ def upgrade(*lines, path="/mcp", version=b"13", key=KEY):
     return b"\r\n".join([*fields, b"", b""])
 
 
+class _ReadByTask(Http1Connection):
+    """A connection that cannot be polled once it is a WebSocket."""
+
+    def hand_to(self, speaker):
+        super().hand_to(speaker)
+        self.readiness = Unwatched(self.service, self.wire.stream, self.reactor)
+
+
 @asynccontextmanager
 async def open_wire(app, *, turns, **options):
     """Connect to an application, and say nothing yet.
 
     Args:
         app: The application.
-        turns: Whether the connection can be polled; if not, it has a task all the time, as over TLS.
+        turns: Whether the connection can be polled once it is a WebSocket; if not, a task reads it.
         options: How it is served.
     """
-    async with open_lane(turns=True, app=app, **options) as house, trio.open_nursery() as nursery:
+    async with open_lane(app=app, **options) as house, trio.open_nursery() as nursery:
         wire = Wire(house.lane.reactor)
         client = WireClient(wire)
         client.owner = _Over()
         owner = Owner(client.owner, wire, nursery)
-        connection = Http1Connection(house.lane, wire, owner, house.lane.reactor if turns else None)
+        kind = Http1Connection if turns else _ReadByTask
+        connection = kind(house.lane, wire, owner, house.lane.reactor)
         connection.begin()
         nursery.start_soon(client.listen)
         client.connection = connection

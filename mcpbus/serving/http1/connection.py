@@ -1,8 +1,9 @@
 """One HTTP/1.1 connection: its requests are served one after the other.
 
-Most of them in a turn of the connection, which waits for nothing: what has come is read, the request is served, the answer
-written. A quiet connection, and one whose answer comes on a stream, then has no task. What has to be waited for is left to a
-task; see `ConnectionTask`. A connection that cannot be polled has one all the time.
+Each begins in a turn of the connection, which waits for nothing: the turn reads the bytes that have come, has the request served
+and writes the response. A body that still arrives is read by an eager task. A quiet connection, and one whose response comes on a
+stream, has no task. The rest has one: other ASGI applications, the upgrade to a WebSocket, the end of a connection whose client
+still sends; see `ConnectionTask`.
 """
 
 import math
@@ -19,6 +20,8 @@ from mcpbus.serving.head_facts import HeadCacheEntry
 from mcpbus.serving.http1.head import Http1RequestHead
 from mcpbus.serving.http1.request import Http1Request
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
+from mcpbus.serving.http1.served import ResponseFraming
+from mcpbus.serving.http1.task import ConnectionTask
 from mcpbus.serving.http1.wire import (
     IDLE,
     MOST_AHEAD,
@@ -27,7 +30,6 @@ from mcpbus.serving.http1.wire import (
     ConnectionPhase,
     Http1ConnectionOwner,
 )
-from mcpbus.serving.http1.work import ConnectionTask
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, failed, too_slow
@@ -47,12 +49,12 @@ class Http1Connection:
         service: What all connections of a server share.
         stream: The connection.
         owner: Who accepted it.
-        reactor: Waits for the stream, if it can be polled.
+        reactor: Waits for the stream.
 
     Attributes:
         wire: Its bytes.
         readiness: When something comes.
-        reactor: The same; None where the system has no epoll.
+        reactor: The same.
         service: The same.
         speaker: Who speaks on it, if no task does; is cancelled if the client leaves.
         work: The task that goes on with it; None while it takes turns.
@@ -75,7 +77,7 @@ class Http1Connection:
         service: HttpServer,
         stream: trio.abc.Stream,
         owner: Http1ConnectionOwner,
-        reactor: Reactor | None = None,
+        reactor: Reactor,
     ) -> None:
         self.service = service
         self._owner = owner
@@ -96,9 +98,6 @@ class Http1Connection:
         self.service.deadlines.enter(self)
         if data:
             self.wire.requests.receive(data)
-        if self.reactor is None:
-            self.leave()
-            return
         self.wire.wait(IDLE, self.service.options.keep_alive_timeout)
         self._watch()
         if data and not self.wire.closed:
@@ -147,11 +146,11 @@ class Http1Connection:
     def expire(self) -> None:
         """End what the connection waits for, unless it is there; if that is something to say, say anything."""
         wire = self.wire
-        if wire.doing is not SERVING and self.work is not None:
+        if wire.doing is not SERVING and (wire.receiving or self.work is not None):
             wire.stop_receiving()
             return
         wire.expires = math.inf
-        if wire.doing is not SERVING and self.reactor is not None:
+        if wire.doing is not SERVING:
             self.reactor.call_soon(self._take_last_turn)
         elif self.speaker is not None:
             self.speaker.keep_alive()
@@ -188,27 +187,29 @@ class Http1Connection:
         if not self.readiness.watch(self._take_turn):
             self.lose()
 
-    def resume(self) -> None:
-        """Take turns again."""
-        self.work = None
-        self._watch()
+    def watch_on(self) -> None:
+        """Look again for bytes that come, and for the client's end, while a request is served."""
+        if self.wire.closed or self.wire.gone:
+            return
+        if self.wire.requests.waiting < MOST_AHEAD:
+            self._watch()
+        else:
+            self.readiness.watch_end(self._note_end)
 
-    def leave(
-        self, request: Http1Request | None = None, answer: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
-        """Have another task go on with the connection, beginning with a request that is to be answered if there is one."""
-        self._owner.start_soon(self._employ().run, request, answer)
+    def leave(self, request: Http1Request, answer: Callable[[], Awaitable[None]]) -> None:
+        """Answer a request in a task, which then has the connection go on."""
+        task = self._employ()
+        self._owner.start_soon(task.run, partial(task.answer, request, answer))
 
-    def _end_with(self, fault: RequestError | None) -> None:
-        """Have a task end the connection: it alone reads and writes from now on."""
-        self._owner.start_soon(self._employ().end, fault)
+    def refuse(self, fault: RequestError | None) -> None:
+        """End the connection in a task, which alone reads and writes from now on; it tells the client of a fault."""
+        task = self._employ()
+        self._owner.start_soon(task.run, partial(task.end, fault))
 
     def _employ(self) -> ConnectionTask:
         self.readiness.forget()
-        head, self._head = self._head, None
-        if head is not None:
-            self.wire.stop_waiting()
-        self.work = ConnectionTask(self, head)
+        self._head = None
+        self.work = ConnectionTask(self)
         return self.work
 
     def start(self, function: Callable[..., Awaitable[object]], *args: Any) -> None:
@@ -259,7 +260,7 @@ class Http1Connection:
             if doing is IDLE or wire.retired:
                 self.close()
             else:
-                self._end_with(too_slow("head_timeout" if doing is ConnectionPhase.HEAD else "body_timeout"))
+                self.refuse(too_slow("head_timeout" if doing is ConnectionPhase.HEAD else "body_timeout"))
 
     def _read_ahead(self, data: bytes | None) -> None:
         """Keep what comes while a request is served, up to a bound."""
@@ -290,16 +291,17 @@ class Http1Connection:
                 if facts is not None and facts.immediate:
                     return self._respond(facts, head, body)
             requests.receive(data)
-            head = self._next_whole(len(data))
+            head = self._next_head(len(data))
             if head is None:
                 return None
             facts = self.service.facts(head)
             if facts is not None and facts.immediate:
-                return self._respond(facts, head, requests.take_body())
-            self._head = head
-            self.leave()
+                return self._respond(facts, head, requests.take_body() if requests.missing == 0 else None)
+            wire.stop_waiting()
+            task = self._employ()
+            self._owner.start_soon(task.run, partial(task.serve, head))
         except RequestError as fault:
-            self._end_with(fault)
+            self.refuse(fault)
         except KeyboardInterrupt:
             raise
         except BaseException as failure:  # noqa: BLE001 - the application is somebody else's code; its client gets an answer
@@ -312,15 +314,15 @@ class Http1Connection:
         if wire.closed:
             return None
         if wire.retired:
-            self._end_with(None)
+            self.refuse(None)
             return None
         wire.wait(IDLE, wire.options.keep_alive_timeout)
         if wire.requests.waiting < MOST_AHEAD:
             self._watch()
         return self._look(b"")
 
-    def _next_whole(self, received: int) -> Http1RequestHead | None:
-        """The head of the next request, once all of its body is there, too; one that a task is to wait for, is left to it."""
+    def _next_head(self, received: int) -> Http1RequestHead | None:
+        """Return the head of the next request, once all of its body is there, or is not to be waited for in turns."""
         wire, requests = self.wire, self.wire.requests
         head, self._head = self._head or requests.next_head(), None
         if head is None:
@@ -330,7 +332,7 @@ class Http1Connection:
             return None
         missing = requests.missing
         if missing and received == READ_BYTES >= missing:
-            # It was cut off here, and not on its way: the rest is there as a rule. If not, a task waits, which counts what has come.
+            # It was cut off here, and not on its way: the rest is there as a rule. If not, an eager task reads and counts it.
             requests.receive(wire.receive_now(missing) or b"")
             missing = requests.missing and missing
         return head if missing == 0 else self._await_body(head, missing, received)
@@ -338,26 +340,22 @@ class Http1Connection:
     def _await_body(
         self, head: Http1RequestHead, missing: int | None, received: int
     ) -> Http1RequestHead | None:
-        """Wait for the rest of a body: in turns if it is short and wanted, and otherwise in a task.
+        """Wait for the rest of a body in turns, if it is short and wanted; otherwise return its head.
 
         Args:
-            head: That of its request, which is returned if all of it is there after all.
-            missing: How many bytes are; None if nobody has said that.
+            head: The head of its request.
+            missing: How many bytes have not come; None if only reading the body can tell.
             received: How many have come in this turn.
         """
         wire, requests = self.wire, self.wire.requests
-        self._head = head
         facts = self.service.facts(head)
         if missing is None and facts is not None and facts.head_validated:
             missing = requests.gather()
-            if requests.body is None:
-                self._head = None
+            if requests.body is None or missing > facts.endpoint.max_body_bytes:
                 return head
-            if missing > facts.endpoint.max_body_bytes:
-                missing = None
         if facts is None or head.leaves or missing is None or missing > _MOST_IN_TURN or head.expects:
-            self.leave()
-            return None
+            return head
+        self._head = head
         rate, now = facts.endpoint.limits.body_rate, trio.current_time()
         wire.wait_for_body(
             rate.next_read(wire.expires, now, received)
@@ -367,9 +365,11 @@ class Http1Connection:
         self._watch()
         return None
 
-    def _respond(self, facts: HeadCacheEntry, head: Http1RequestHead, body: bytes) -> EagerTask | None:
+    def _respond(self, facts: HeadCacheEntry, head: Http1RequestHead, body: bytes | None) -> EagerTask | None:
+        """Have a request served; with None its body still arrives, and nothing is read ahead before it is asked for."""
         reactor, wire = self.reactor, self.wire
-        assert reactor is not None  # noqa: S101 - it takes the turn
+        if body is None:
+            self.readiness.forget()
         wire.served = True
         wire.doing = SERVING
         wire.expires = math.inf
@@ -390,6 +390,7 @@ class Http1Connection:
         """Answer from a stream."""
         if not opened.form.array:
             self.speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
+            self.watch_on()
             if self._silent:
                 writer.cancel()  # a client that says no more is not told what is still to come
             else:
@@ -405,19 +406,29 @@ class Http1Connection:
         if self._silent and speaker is not None:
             self.lose()  # a client that says no more is not told what is still to come
 
-    def answered(self, request: Http1Request) -> None:
+    def answered(self, request: ResponseFraming) -> None:
         """Go on with the next request; the answer of this one is written."""
-        self.speaker = None
-        wire = self.wire
+        self.speaker = self.work = None
+        wire, requests = self.wire, self.wire.requests
         if request.closes or wire.retired:
-            if wire.requests.waiting:
-                self._end_with(None)
+            if requests.waiting or requests.body is not None:
+                self.refuse(None)
             else:
                 self.close()
-            return
-        if wire.requests.waiting and self.reactor is not None:
+        elif requests.body is not None:
+            task = self._employ()
+            self._owner.start_soon(task.run, task.discard)
+        else:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Wait for the next request, or look at it."""
+        self.work = None
+        wire = self.wire
+        if wire.requests.waiting:
             # A client that sends many requests at once does not get all of our time. Until the next one is looked at it
-            # counts as being served, so that there is a bound to what is read meanwhile.
+            # counts as being served, so that there is a bound to what is read until then.
+            wire.stop_waiting()
             self.reactor.call_soon(self._look_ahead)
         else:
             wire.doing = IDLE
@@ -429,7 +440,7 @@ class Http1Connection:
         """End a connection whose request could not be answered, and tell its client if nothing was said to it."""
         self._report_turn(failure, head)
         if self.speaker is None and self.work is None:
-            self._end_with(failed())
+            self.refuse(failed())
         else:
             self.lose()
 

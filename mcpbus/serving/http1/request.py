@@ -32,14 +32,14 @@ class Http1RequestConnection(Protocol):
     Attributes:
         wire: Its bytes.
         readiness: When something comes.
-        reactor: Waits for it; None if it cannot be polled.
+        reactor: Waits for it.
         service: What all connections of a server share.
         speaker: Who speaks on it, if no task does; is cancelled if the client leaves.
     """
 
     wire: ConnectionIO
     readiness: Readiness
-    reactor: Reactor | None
+    reactor: Reactor
     service: HttpServer
     speaker: KeepAliveHandler | None
 
@@ -52,8 +52,17 @@ class Http1RequestConnection(Protocol):
     def leave(self, request: "Http1Request", answer: Callable[[], Awaitable[None]], /) -> None:
         """Have another task answer a request, and then go on with the connection."""
 
-    def answered(self, request: "Http1Request", /) -> None:
+    def answered(self, request: ResponseFraming, /) -> None:
         """Go on with the next request; the answer of this one is written."""
+
+    def go_on(self) -> None:
+        """Wait for the next request, or look at it."""
+
+    def watch_on(self) -> None:
+        """Look again for bytes that come, and for the client's end, while a request is served."""
+
+    def refuse(self, fault: RequestError | None, /) -> None:
+        """End the connection in a task, which tells the client of a fault."""
 
     def fail(self, failure: BaseException, head: RequestHead, /) -> None:
         """End the connection, whose request could not be answered, and tell its client if nothing was said to it."""
@@ -70,9 +79,6 @@ class Http1RequestConnection(Protocol):
     @property
     def work(self) -> object | None:
         """The task that goes on with it; None while it takes turns."""
-
-    def resume(self) -> None:
-        """Take turns again."""
 
     def hand_to(self, speaker: KeepAliveHandler, /) -> None:
         """Have somebody else speak on the connection, which does not come back to HTTP/1.1."""
@@ -115,7 +121,7 @@ class Http1Request(ResponseFraming, eq=False):
     def gathers(self) -> bool:
         """See `ResponseSink`."""
         reactor = self._connection.reactor
-        if reactor is None or not reactor.in_brief_turn:
+        if not reactor.in_brief_turn:
             return False
         reactor.measure()
         return True
@@ -135,18 +141,15 @@ class Http1Request(ResponseFraming, eq=False):
 
     def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> bool:
         """See `ResponseSink`."""
-        if self._connection.reactor is None:
-            return False  # its task writes what comes on a stream
         self._connection.wait(request, quiet)
         return True
 
     def finish(self, answer: HttpResponse) -> None:
         """See `ResponseSink`."""
-        connection, reactor = self._connection, self._connection.reactor
+        connection = self._connection
         connection.speaker = None
-        assert reactor is not None  # noqa: S101 - a task answers by itself
         self.reply = answer
-        reactor.write_soon(self)
+        connection.reactor.write_soon(self)
 
     def fail(self, failure: BaseException) -> None:
         """See `ResponseSink`."""
@@ -178,6 +181,8 @@ class Http1Request(ResponseFraming, eq=False):
         except RequestError as fault:
             self.fault = fault
             raise trio.BrokenResourceError("the body of the request is malformed, or too slow") from fault
+        finally:
+            self._connection.watch_on()
 
     async def _read_piece(self, until: float) -> tuple[bytes, bool]:
         wire = self._wire
@@ -215,8 +220,12 @@ class Http1Request(ResponseFraming, eq=False):
             connection.answered(self)
 
     def lose(self) -> None:
-        """End in the middle of the answer. See `CoalescedWriter`."""
-        self._connection.lose()
+        """End in the middle of the answer, or before it; a fault in the body is answered."""
+        fault, self.fault = self.fault, None
+        if fault is None:
+            self._connection.lose()
+        else:
+            self._connection.refuse(fault)
 
     def _give_up(self, held: UnsentResponse) -> None:
         """Make room: what no task has begun to write is gone at once."""

@@ -38,7 +38,6 @@ class Http1WebSocketTransport:
     def _take(self, turn: Turn) -> EagerTask | None:
         """Take a turn."""
         reactor = self._reactor
-        assert reactor is not None  # noqa: S101 - it takes the turn
         reactor.pace = self._pace
         if self._pace.slow:
             reactor.write_first()
@@ -55,7 +54,6 @@ class Http1WebSocketTransport:
     @property
     def scope(self) -> trio.CancelScope:
         """See `WebSocketTransport`."""
-        assert self._reactor is not None  # noqa: S101 - it takes the turn
         return self._reactor.scope
 
     def receive_now(self) -> bytes | None:

@@ -156,12 +156,20 @@ class ConnectionIO:
         """
         data: bytes | None = None
         if not self._over:
-            with trio.CancelScope() as self._receiving:
-                try:
-                    data = bytes(await self.stream.receive_some(READ_BYTES))
-                except GONE:
-                    data = b""
+            try:
+                with trio.CancelScope() as self._receiving:
+                    try:
+                        data = bytes(await self.stream.receive_some(READ_BYTES))
+                    except GONE:
+                        data = b""
+            finally:
+                self._receiving = None
         return None if self._over else data
+
+    @property
+    def receiving(self) -> bool:
+        """Whether a task waits for what the client sends."""
+        return self._receiving is not None
 
     def stop_receiving(self, *, for_good: bool = False) -> None:
         """End what `receive` waits for; `for_good` also what it is asked for later."""

@@ -79,7 +79,7 @@ class Http2Connection:
         service: HttpServer,
         stream: trio.abc.Stream,
         owner: Http2ConnectionOwner,
-        reactor: Reactor | None = None,
+        reactor: Reactor,
     ) -> None:
         self._service = service
         self._stream = stream
@@ -253,7 +253,6 @@ class Http2Connection:
     def _take_ready(self) -> EagerTask | None:
         """Take what has come, in a turn of the reactor."""
         reactor, eager = self._reactor, None
-        assert reactor is not None  # noqa: S101 - it takes the turn
         reactor.pace = self._pace
         if self._pace.slow:
             reactor.write_first()
@@ -316,10 +315,7 @@ class Http2Connection:
             full = taken + protocol.price >= _MOST_IN_TURN or requests.started >= _MOST_STARTED
             self._turn_is_due = eager is not None or full
             self._wait_for_rest()
-            if self._reactor is None:
-                self._writer.flush_now()
-            else:
-                self._reactor.write_soon(self._writer)
+            self._reactor.write_soon(self._writer)
         return eager
 
     def _fail_soon(self, failure: Exception) -> None:

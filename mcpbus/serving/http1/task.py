@@ -1,9 +1,8 @@
-"""A task of an HTTP/1.1 connection, for what has to be waited for.
+"""A task of an HTTP/1.1 connection, for the few things that wait and are not an endpoint's request.
 
-It goes on from a request until nothing more is there: with a long body, a path that is not served in turns, an answer whose
-stream is kept in a store, a client that leaves HTTP/1.1, a fault. A connection that cannot be polled has one all the time.
-
-The task runs handlers itself. When one waits, the task stays with it, and another one goes on with the connection.
+These are the requests of other ASGI applications, the upgrade to a WebSocket, responses in several pieces that a store or another
+process has, the rest of a body that no handler wants, and the end of a connection whose client still sends. Then the connection
+goes on in turns, or is closed.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,108 +17,63 @@ from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
 from mcpbus.serving.http1.asgi import Http1Exchange, line_of
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import Http1RequestHead
-from mcpbus.serving.http1.request import Http1Request, Http1RequestConnection
+from mcpbus.serving.http1.request import Http1RequestConnection
 from mcpbus.serving.http1.served import ResponseFraming
 from mcpbus.serving.http1.upgraded import Http1WebSocketTransport
 from mcpbus.serving.http1.websocket import Http1Opening
-from mcpbus.serving.http1.wire import IDLE, ConnectionPhase
-from mcpbus.serving.request_error import RequestError, failed, too_slow
+from mcpbus.serving.http1.wire import ConnectionPhase
+from mcpbus.serving.request_error import RequestError, failed
 from mcpbus.serving.websocket.asgi import AsgiWebSocketCall
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.serving.websocket.handshake import read_upgrade
-from mcpbus.transports.task_sink import HttpTaskSink
 from mcpbus.transports.websocket import WebSockets
 
 
 class ConnectionTask:
-    """What one task does for a connection.
+    """The work of one task for a connection.
 
     Args:
         connection: The connection.
-        head: That of the first request, if it was read already.
-
-    Attributes:
-        scope: Encloses the task.
     """
 
-    __slots__ = ("_connection", "_head", "_service", "_wire", "scope")
+    __slots__ = ("_connection", "_service", "_wire")
 
-    def __init__(self, connection: Http1RequestConnection, head: Http1RequestHead | None) -> None:
+    def __init__(self, connection: Http1RequestConnection) -> None:
         self._connection = connection
         self._wire = connection.wire
         self._service = connection.service
-        self._head = head
-        self.scope = trio.CancelScope()
 
     @property
     def _left(self) -> bool:
-        """Whether the connection is not ours to go on with any more."""
+        """Whether the connection goes on without this task."""
         return self._connection.work is not self
 
-    async def run(
-        self, request: ResponseFraming | None = None, answer: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
-        """Serve requests until none is there that could be served in a turn, beginning with one that is to be answered."""
-        rest = None
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do one of the following, and close the connection if it does not go on after that."""
         try:
-            with self.scope:
-                try:
-                    if request is None or answer is None or await self._serve(request, answer):
-                        rest = await self._serve_all()
-                except RequestError as fault:
-                    await self._refuse(fault)
-            if self._left:
-                return
+            try:
+                await work()
+            except RequestError as fault:
+                await self._refuse(fault)
         finally:
-            if not self._left and rest is None:
+            if not self._left:
                 self._connection.close()
-        if rest is not None:
-            await self._connection.serve_http2(rest)
 
     async def end(self, fault: RequestError | None) -> None:
-        """End the connection, having told the client what is wrong."""
-        try:
-            with self.scope:
-                if fault is not None:
-                    await self._refuse(fault)
-                else:
-                    await self._linger()
-        finally:
-            self._connection.close()
+        """End the connection, having told the client of a fault if there is one."""
+        if fault is None:
+            await self._linger()
+        else:
+            await self._refuse(fault)
 
-    # -- requests --------------------------------------------------------------------------------
+    async def discard(self) -> None:
+        """Throw away the rest of a body; the connection goes on if its end comes in time."""
+        if await self._discard_body():
+            self._connection.go_on()
 
-    async def _serve_all(self) -> bytes | None:
-        """Serve requests; returns what a client has said that speaks HTTP/2."""
-        wire = self._wire
-        while (head := await self._next_head()) is not None:
-            if head.leaves:
-                if head.judged.verb == "PRI":
-                    if wire.served:
-                        raise RequestError(400, "HTTP/2 begins with the connection")
-                    return head.raw + wire.requests.take_rest()
-                await self._upgrade(head)
-                break
-            wire.served = True
-            if not await self._serve(*self._prepare(head)):
-                break
-        return None
-
-    def _prepare(self, head: Http1RequestHead) -> tuple[ResponseFraming, Callable[[], Awaitable[None]]]:
-        """Return a request, and what serves it."""
-        wire, facts = self._wire, self._service.facts(head)
-        if facts is not None:
-            request = Http1Request(wire, head.judged, head, self._connection, wire.peer, facts, self.scope)
-            return request, partial(HttpTaskSink(facts.endpoint, request).serve, facts.endpoint.respond)
-        exchange = Http1Exchange(wire, head.judged, head, self._connection)
-        return exchange, AsgiCall(self._service.app.asgi, exchange, self._asgi_scope()).run
-
-    def _asgi_scope(self) -> ConnectionScope:
-        return scope_of(self._wire.stream, self._service.app.state)
-
-    async def _serve(self, request: ResponseFraming, answer: Callable[[], Awaitable[None]]) -> bool:
-        """Serve one request, and return whether there may be another one for this task."""
+    async def answer(self, request: ResponseFraming, answer: Callable[[], Awaitable[None]]) -> None:
+        """Answer a request."""
         wire = self._wire
         with ReportErrors(partial(self._report, request)):
             try:
@@ -127,17 +81,31 @@ class ConnectionTask:
             except* trio.BrokenResourceError:
                 pass  # of the client, which is seen below
         if self._left:
-            return False
+            return
         if request.fault is not None:
             raise request.fault
         if wire.gone or not request.ended:
             wire.gone = True  # nothing can follow an answer that has no end
-            return False
-        if request.closes or wire.retired:
-            if wire.requests.body is not None or wire.requests.waiting:
-                await self._linger()
-            return False
-        return wire.requests.body is None or await self._discard_body()
+        else:
+            self._connection.answered(request)
+
+    async def serve(self, head: Http1RequestHead) -> None:
+        """Serve a request that is no endpoint's, or whose client leaves HTTP/1.1 with it."""
+        wire = self._wire
+        if head.leaves:
+            if head.judged.verb == "PRI":
+                if wire.served:
+                    raise RequestError(400, "HTTP/2 begins with the connection")
+                await self._connection.serve_http2(head.raw + wire.requests.take_rest())
+            else:
+                await self._upgrade(head)
+            return
+        wire.served = True
+        exchange = Http1Exchange(wire, head.judged, head, self._connection)
+        await self.answer(exchange, AsgiCall(self._service.app.asgi, exchange, self._asgi_scope()).run)
+
+    def _asgi_scope(self) -> ConnectionScope:
+        return scope_of(self._wire.stream, self._service.app.state)
 
     async def _upgrade(self, head: Http1RequestHead) -> None:
         """Have the connection carry a WebSocket, or tell its client why not; in neither case does it come back to HTTP/1.1."""
@@ -196,38 +164,6 @@ class ConnectionTask:
         self._service.app.report(failure, request.head)
         if not request.started:
             request.fault = failed()
-
-    async def _next_head(self) -> Http1RequestHead | None:
-        head, self._head = self._head, None
-        if head is not None:
-            return head
-        # Context variables that are set while a request is served, such as a principal, are not for the next one. They may be
-        # a handler's, in whose turn this task was started.
-        trio.lowlevel.current_task().context = self._service.context.copy()
-        wire, requests = self._wire, self._wire.requests
-        if requests.waiting:
-            # A client that sends many requests at once does not get all of our time.
-            await trio.lowlevel.checkpoint()
-        # One that is to end begins to wait where it did before it had this task.
-        wire.wait(IDLE, 0 if wire.retired else wire.options.keep_alive_timeout)
-        while True:
-            if requests.waiting:
-                head = requests.next_head()
-                if head is not None:
-                    wire.stop_waiting()
-                    return head
-                if requests.waiting and wire.doing is IDLE:
-                    wire.wait(ConnectionPhase.HEAD, wire.options.head_timeout)
-            if self._connection.reactor is not None:
-                self._connection.resume()
-                return None
-            data = await wire.receive()
-            if data is None and wire.doing is ConnectionPhase.HEAD and not wire.retired:
-                wire.stop_waiting()
-                raise too_slow("head_timeout")
-            if not data:
-                return None
-            requests.receive(data)
 
     # -- the end ---------------------------------------------------------------------------------
 

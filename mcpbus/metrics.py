@@ -12,11 +12,13 @@ from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Location
 from mcpbus.core.statistics import Statistics
 from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
+from mcpbus.metrics_of_calls import lines_of_calls
 from mcpbus.protocol.http.options import is_loopback
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
 from mcpbus.serving.counters import ServerCounters
+from mcpbus.watch import Watch
 
 _log = logging.getLogger("mcpbus")
 
@@ -178,19 +180,24 @@ OF_CONNECTIONS: Final = (
 )
 
 
-def exposition(statistics: Statistics, counters: ServerCounters | None = None) -> bytes:
+def exposition(
+    statistics: Statistics, counters: ServerCounters | None = None, watch: Watch | None = None
+) -> bytes:
     """Return what `Bus.statistics` returned as a page for Prometheus, of the type `CONTENT_TYPE`.
 
     Args:
         statistics: Of the bus.
         counters: Of its connections, if who serves it counts them.
+        watch: Its watch, if it has one: for the figures of calls.
     """
     lines = [line for figure in OF_A_BUS for line in _lines(figure, getattr(statistics, figure.source))]
     if counters is not None:
         lines += [
             line for figure in OF_CONNECTIONS for line in _lines(figure, getattr(counters, figure.source))
         ]
-    return "".join(f"{line}\n" for line in lines).encode()
+    if watch is not None:
+        lines += lines_of_calls(watch)
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
 def _lines(figure: Figure, found: int | Mapping[Enum | str, int]) -> Iterator[str]:
@@ -250,7 +257,8 @@ async def metrics_served(
         CannotListenError: It cannot be listened on; the message names the option.
         ValueError: It is no address; so does that.
     """
-    app = metrics_app(lambda: exposition(bus.statistics(), counters))
+    watch = bus.recorder if isinstance(bus.recorder, Watch) else None
+    app = metrics_app(lambda: exposition(bus.statistics(), counters, watch))
     (first,) = addresses_of(bind)
     options = ServeOptions(bind=address_of(first, number), max_connections=MOST_READERS)
     async with background() as nursery:

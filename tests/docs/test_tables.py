@@ -10,6 +10,7 @@ from doc_blocks import ROOT
 
 from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
 from mcpbus.metrics import OF_A_BUS, OF_CONNECTIONS
+from mcpbus.metrics_of_calls import OF_A_WATCH
 from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.protocol.routes import MessageKind, StreamKind, TransportKind, route
 
@@ -49,7 +50,7 @@ def test_every_limit_is_there_with_its_default(owner, options):
 def test_every_figure_is_there_with_its_label_and_what_it_means():
     figures = [
         (f"{each.name}{{{each.label}}}" if each.label else each.name, each.meaning)
-        for each in (*OF_A_BUS, *OF_CONNECTIONS)
+        for each in (*OF_A_BUS, *OF_CONNECTIONS, *OF_A_WATCH)
     ]
     told = [(name.strip("`"), text) for name, text in rows("metrics.md") if name.startswith("`mcpbus_")]
     assert [(name, re.sub(r"\[(.*?)\]\(.*?\)|`", r"\1", text)) for name, text in told] == figures

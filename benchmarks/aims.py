@@ -264,6 +264,25 @@ AIMS = (
         at_least=False,
         unit="s",
     ),
+    Aim(
+        "hosted server of the official SDK, short call: of the processor time on its own",
+        _figure("hosted", "mcpbus", 0, "short_share"),
+        1 / 2,
+        at_least=False,
+    ),
+    Aim(
+        "hosted server of the official SDK, call with progress: of the processor time on its own",
+        _figure("hosted", "mcpbus", 0, "progress_share"),
+        2 / 3,
+        at_least=False,
+    ),
+    Aim(
+        "hosted server of the official SDK: resident memory of a session",
+        _figure("hosted", "mcpbus", 0, "session", 1 / 1024),
+        10,
+        at_least=False,
+        unit="KiB",
+    ),
     Aim("calls in process", _figure("in-process", "mcpbus", 1, "rate"), 50_000, at_least=True, unit="/s"),
     Aim("idle actor", _figure("actors", "mcpbus", 0, "idle_bytes"), 410, at_least=False, unit="bytes"),
 )

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -73,12 +73,46 @@ def running(peer: Peer, environment: Mapping[str, str] = MappingProxyType({})) -
     arguments = command.arguments
     if wire is Wire.STDIO:
         arguments = on_stdio.command(port, list(arguments))
+    with listening(
+        lambda _: arguments, {**command.environment, **environment}, port=port, folder=command.folder
+    ) as (_, group):
+        yield Target(
+            peer.name,
+            port,
+            group,
+            peer.revision,
+            peer.session_revision,
+            wire,
+            peer.fixed,
+        )
+
+
+@contextmanager
+def listening(
+    command: Callable[[int], Sequence[str]],
+    environment: Mapping[str, str],
+    *,
+    port: int | None = None,
+    folder: Path | None = None,
+) -> Iterator[tuple[int, int]]:
+    """Run a command on the core of the servers, and yield its port and its process group once it listens.
+
+    Args:
+        command: Makes it for a port.
+        environment: What is set for it beside what is set already.
+        port: Where it is to listen; None for any.
+        folder: Where it runs; None for here.
+
+    Raises:
+        Absent: It does not start; the reason is the last that it said.
+    """
+    port = _free_port() if port is None else port
     with tempfile.TemporaryFile() as log:
         with on_core(SERVER_CORE):
             process = subprocess.Popen(
-                arguments,
-                cwd=command.folder,
-                env={**os.environ, **command.environment, **environment},
+                command(port),
+                cwd=folder,
+                env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -86,15 +120,7 @@ def running(peer: Peer, environment: Mapping[str, str] = MappingProxyType({})) -
             )
         try:
             _wait_until_it_listens(process, port, log)
-            yield Target(
-                peer.name,
-                port,
-                process.pid,
-                peer.revision,
-                peer.session_revision,
-                wire,
-                peer.fixed,
-            )
+            yield port, process.pid
         finally:
             _stop(process)
 

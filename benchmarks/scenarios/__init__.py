@@ -5,6 +5,7 @@ from benchmarks.scenarios.chatter import Chatter
 from benchmarks.scenarios.drain import Drain
 from benchmarks.scenarios.fan_out import GetFanOut, ListenFanOut
 from benchmarks.scenarios.first_token import FirstToken
+from benchmarks.scenarios.hosted import Hosted
 from benchmarks.scenarios.in_process import InProcess
 from benchmarks.scenarios.killed import KilledReplica, KilledWorker
 from benchmarks.scenarios.latency import Latency
@@ -26,6 +27,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Mix(),
     *PARTS,
     ThroughProxy(),
+    Hosted(),
     Chatter(),
     Latency(),
     ListenFanOut(),

@@ -22,7 +22,7 @@ class Chatter(Served):
     title = "Calls with notifications"
     what = f"`tools/call` on {CONNECTIONS} connections; each call sends so many notifications, one after the other, before its reply."
     size_title = "notifications"
-    sizes = {1: 2, 10: 5, 100: 2}
+    sizes = {1: 1, 10: 5, 100: 1}
     others = {1: 1, 10: 5, 100: 1}
     quick_sizes = (10,)
     metrics = (Metric("rate", "calls/s", more_is_better=True), P50, P99, CPU, LOADER)

@@ -130,6 +130,6 @@ class GetFanOut(FanOut):
     title = "Fan-out of a change to GET streams"
     what = "The same with sessions that subscribed to the resource, each with its GET stream."
     size_title = "GET streams"
-    sizes = {10: 2, 100: 2, 1_000: 2, 5_000: 2}
+    sizes = {10: 1, 100: 1, 1_000: 2, 5_000: 2}
     others = {10: 1, 100: 1, 1_000: 1, 5_000: 1}
     needs = Ability.GET_STREAMS

@@ -26,7 +26,7 @@ class Latency(Served):
         "while so many other connections make short calls, one after the other."
     )
     size_title = "connections beside it"
-    sizes = {0: 4, 32: 2}
+    sizes = {0: 3, 32: 2}
     quick_sizes = (0, 32)
     metrics = (
         P50,

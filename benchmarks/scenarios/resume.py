@@ -27,7 +27,7 @@ class Resume(Served):
         "comes back with `Last-Event-ID`. From the new connection's beginning until all that was missed and the reply are there."
     )
     size_title = "notifications"
-    sizes = {10: 2, 100: 2, 1_000: 2}
+    sizes = {10: 1, 100: 1, 1_000: 2}
     others = {10: 1, 100: 1, 1_000: 1}
     quick_sizes = (10, 100)
     metrics = (

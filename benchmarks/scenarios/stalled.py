@@ -35,7 +35,7 @@ class Stalled(Apart):
         "done what it can for that call, a slice of time each; the ratio is that of the others' p99 within the turn."
     )
     size_title = "stalled"
-    sizes = {0: 4, 1: 4}
+    sizes = {0: 3, 1: 3}
     others = {0: 1, 1: 1}
     quick_sizes = (0, 1)
     metrics = (P99, P50, Metric("p99_ratio", "p99 with it : without", 2), RESIDENT)

@@ -30,7 +30,7 @@ class HostedSession:
         session: The session.
         outbound: Its channel.
         connection: The connection.
-        result: The encoded result of `initialize`.
+        result: The encoded result of `initialize`, until it is taken.
     """
 
     def __init__(self, home: Home, session: Session, *, filtered: bool) -> None:
@@ -49,6 +49,11 @@ class HostedSession:
             "capabilities": msgspec.to_builtins(session.client_capabilities),
             "clientInfo": msgspec.to_builtins(session.client_info),
         }
+
+    def take_result(self) -> bytes:
+        """Return the result of `initialize`, and free it: the encoder allots 4 KiB."""
+        result, self.result = self.result, b"{}"
+        return result
 
     def note_initialized(self) -> None:
         """Set that the client sent `initialized`, perhaps to another process."""

@@ -146,7 +146,7 @@ class KernelBackend(HostedBackend):
     def initialize(self, revision: Revision, session: Session | None) -> bytes:
         if session is not None:
             hosted: HostedSession = session.backend_state
-            return hosted.result
+            return hosted.take_result()
         options = self._found.initialization_options()
         result = InitializeResult(
             protocol_version=revision.name,

@@ -61,7 +61,7 @@ class _PipeSession:
         session: The session.
         channel: Its channel.
         pipe: Its pipe, which may be closed because it was idle.
-        result: The encoded result of `initialize`.
+        result: The encoded result of `initialize`, until it is taken.
         opening: Lets one request at a time open the pipe again.
         ended: Whether the session has ended.
     """
@@ -137,7 +137,8 @@ class PipeBackend(HostedBackend):
         if session is None:
             return encode({**self._described, "protocolVersion": revision.name})
         state: _PipeSession = session.backend_state
-        return state.result
+        result, state.result = state.result, b"{}"  # of which the encoder allots 4 KiB
+        return result
 
     async def register(self, session: Session, context: RequestContext | None) -> None:
         """See `Backend.register`: the server gets `initialize` in a pipe of the session's own."""

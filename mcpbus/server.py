@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeAlias, Unpack, runtime_checkable
 
 from mcpbus.core.state import StateT
 from mcpbus.dispatch.backend import FeaturesBackend
@@ -20,7 +20,15 @@ from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.other_names import missing
 from mcpbus.reachable_buses import BusSet
-from mcpbus.server_arguments import check_middleware, serving
+from mcpbus.server_arguments import ServerFields, check_middleware, serving
+
+if TYPE_CHECKING:  # few servers have an OpenAPI document
+    import os
+
+    from mcpbus.client.http_library import httpx2
+    from mcpbus.openapi.api import ApiParts
+    from mcpbus.openapi.loading import AnyDocument
+    from mcpbus.openapi.security import Credential
 
 
 @runtime_checkable
@@ -142,6 +150,81 @@ class Server(ServerDefinition, ServerBase[StateT]):
         self._buses = BusSet(name)
         # What the lifespans of servers have yielded that are mounted by `mounting`, by server.
         self._states: dict[object, Any] = {}
+
+    @staticmethod
+    def from_openapi(
+        document: "AnyDocument",
+        *,
+        name: str | None = None,
+        base_url: str | None = None,
+        server_variables: Mapping[str, str] | None = None,
+        client: "httpx2.AsyncClient | None" = None,
+        credentials: "Mapping[str, Credential] | None" = None,
+        include: Iterable[str] | None = None,
+        exclude: Iterable[str] = (),
+        rename: Mapping[str, str] | None = None,
+        references: "Iterable[str | os.PathLike[str]]" = (),
+        timeout: float = 30.0,
+        max_response_bytes: int = 1024 * 1024,
+        **server: Unpack[ServerFields],
+    ) -> "Server[Any]":
+        """Return a server with a tool for each operation of an OpenAPI document, of version 3.0 or 3.1.
+
+        A document at an address is fetched before this returns, which blocks. The log names each operation that is no tool, with the
+        reason. Cancelling a call cancels its request.
+
+        Args:
+            document: The document as a dict, or the path or the address of one in JSON or YAML.
+            name: What clients call the server; the title of the document if left out.
+            base_url: The address of the API; the first server of the document if left out.
+            server_variables: Values for the variables in the address that the document has.
+            client: A client of your own that sends all requests, with its own headers, login and proxies. It is not closed.
+            credentials: For each security scheme of the document: the name of an environment variable, or a function that returns
+                the secret, and may be async. It is called for each request.
+            include: The only operations that become tools, as patterns: an ``operationId``, ``GET /pets/*``, or ``tag:store``.
+                All if left out.
+            exclude: Operations that do not become tools, likewise.
+            rename: Names of tools by ``operationId``, by the name that they have, or by method and path.
+            references: Folders and addresses to whose documents this one may refer, besides its own folder or origin.
+            timeout: Seconds for a call, up to the last byte of its response.
+            max_response_bytes: The bytes that a response may have.
+            **server: As for `Server`.
+
+        Raises:
+            OpenApiError: The document cannot be used.
+            TypeError: An option is of another type; the message says what to write.
+            ValueError: An option cannot be right, or does not fit the document.
+        """
+        from mcpbus.openapi.api import ApiOptions, read_api  # noqa: PLC0415 - few servers have a document
+
+        parts = read_api(
+            document,
+            ApiOptions(
+                owner="Server.from_openapi()",
+                name=name,
+                base_url=base_url,
+                server_variables=server_variables,
+                client=client,
+                credentials=credentials,
+                include=include,
+                exclude=exclude,
+                rename=rename,
+                references=references,
+                timeout=timeout,
+                max_response_bytes=max_response_bytes,
+            ),
+        )
+        return Server._of_api(parts, name, server)
+
+    @staticmethod
+    def _of_api(parts: "ApiParts", name: str | None, server: ServerFields) -> "Server[Any]":
+        options: dict[str, Any] = {"version": parts.version, **server}
+        made: Server[Any] = Server(
+            parts.title if name is None else name, lifespan=lambda _server: parts.open(), **options
+        )
+        for tool in parts.tools:
+            made.add_tool(tool)
+        return made
 
     @explained
     def mount(self, other: "Server[Any] | Mountable", *, prefix: str | None = None) -> None:

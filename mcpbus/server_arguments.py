@@ -1,21 +1,46 @@
 """What a `Server` is given, and is refused at once if it cannot be used so; and what it is not given, but is elsewhere."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import attrs
 
 from mcpbus.core.limits import AS_LIMITS, DRAIN_SECONDS, Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
 from mcpbus.features.option_types import check_awaited
+from mcpbus.features.tool import Visible
+from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import Elsewhere, check_keywords
+from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.validators import check_not_negative, check_numbers
 
 if TYPE_CHECKING:
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.redis import RedisReplicas
     from mcpbus.watch import Watch
+
+
+class ServerFields(TypedDict, total=False):
+    """The options of a `Server` whose tools come from elsewhere; see there."""
+
+    version: str
+    title: str
+    description: str
+    instructions: str
+    website_url: str
+    icons: Iterable[Icon]
+    visible: Visible
+    middleware: Sequence[Any]
+    auth: Authorizer
+    authenticate: Callable[..., Any]
+    extensions: Mapping[str, Mapping[str, Any]]
+    page_size: int
+    list_ttl: float
+    max_threads: int
+    secret_keys: Sequence[bytes | str]
+    listens: bool
+    strict_arguments: bool
 
 
 def serving() -> Elsewhere:

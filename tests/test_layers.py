@@ -26,6 +26,7 @@ BELOW = {
     "cluster": ["actors", "core", "dispatch", "protocol", "transports"],
     "serving": ["actors", "core", "dispatch", "protocol", "transports"],
     "upstream": ["client", "core", "features", "protocol", "serving"],
+    "openapi": ["client", "core", "features", "protocol"],
     "watch": ["actors", "core", "features", "protocol"],
     "roof": [
         "actors",
@@ -36,6 +37,7 @@ BELOW = {
         "dispatch",
         "features",
         "hosting",
+        "openapi",
         "protocol",
         "serving",
         "transports",
@@ -98,6 +100,7 @@ DOORS = {
         "dispatch",
         "hosting",
         "middleware",
+        "openapi",
         "transports",
         "serving",
         "cluster",
@@ -107,6 +110,7 @@ DOORS = {
     ],
     "typing_extensions": ["mcpbus.core.state", "mcpbus.features.schemas.records"],
     "uritemplate": ["mcpbus.features.uri_templates"],
+    "yaml": ["mcpbus.openapi.document"],
     "watchfiles": ["mcpbus.cli.reloading"],
     "wsproto": ["mcpbus.serving.websocket.frames"],
 }

@@ -80,7 +80,13 @@ def test_what_the_commands_need_is_no_extra(wheel):
 def test_each_library_that_is_imported_without_an_extra_is_required():
     """The doors of `test_layers` name all third parties, and where each one comes in."""
     required = {re.match(r"[\w-]+", each)[0].replace("-", "_") for each in PROJECT["dependencies"]}
-    of_extras = {"anyio": "coredis", "coredis": "coredis", "joserfc": "joserfc", "watchfiles": "watchfiles"}
+    of_extras = {
+        "anyio": "coredis",
+        "coredis": "coredis",
+        "joserfc": "joserfc",
+        "watchfiles": "watchfiles",
+        "yaml": "pyyaml",
+    }
     # Of Python, for type checkers alone, and of pydantic itself.
     others = {"asyncio", "sqlite3", "typing_extensions", "annotated_types", "pydantic_core"}
     # A hosted server has brought the SDK that it was made with.

@@ -16,7 +16,6 @@ _MIDDLEWARE: Final = "mcpbus.Server(..., middleware=[...]), one function for all
 _PROXY: Final = "mcpbus.Proxy(target), for a URL or a program"
 _TRIO: Final = "await server.serve(), or server.run() outside of an event loop"
 _STDIO: Final = 'server.run("stdio")'
-_OPENAPI: Final = "one @server.tool for each operation: nothing is made from OpenAPI here"
 _CLIENT: Final = (
     f"{_IN_TESTS}; over HTTP async with mcpbus.client.connect_http(url), and with a program async with "
     "mcpbus.client.connect_process(command)"
@@ -34,7 +33,6 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
             ("custom_route", "add_route", "add_api_route", "route", "get", "post", "routes"), _ROUTES
         ),
         **dict.fromkeys(("add_middleware", "middleware"), _MIDDLEWARE),
-        **dict.fromkeys(("from_openapi", "from_fastapi"), _OPENAPI),
         **dict.fromkeys(("as_proxy", "create_proxy", "from_client"), _PROXY),
         **dict.fromkeys(("run_async", "run_http_async", "run_streamable_http_async", "run_sse_async"), _TRIO),
         "run_stdio_async": _STDIO,

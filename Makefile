@@ -34,7 +34,7 @@ demo: $(if $(AUTH),$(TOKENS),$(CORE)) ## Serve the demonstration server at http:
 ifeq ($(AUTH),)
 	@exec $(BIN)/mcpbus demo --bind $(BIND)
 else
-	@BIND=$(BIND) exec $(BIN)/python -m mcpbus.examples.authorized
+	@BIND=$(BIND) exec $(BIN)/python -m examples.authorized
 endif
 
 test: $(DEV) ## Run the tests (ARGS="-k name" to choose)
@@ -88,7 +88,7 @@ lint: $(DEV) ## Check style and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/mypy tests/typechecks
-	$(BIN)/pyright --pythonpath $(BIN)/python mcpbus/examples examples/*.py tests/typechecks
+	$(BIN)/pyright --pythonpath $(BIN)/python mcpbus/demo.py examples/*.py examples/failures tests/typechecks
 
 clean: ## Remove what make has made
 	rm -rf $(VENV)

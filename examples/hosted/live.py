@@ -1,4 +1,4 @@
-"""The second act of `mcpbus.examples.live`, with fastapi_mcp: python examples/hosted/live.py runs it.
+"""The second act of `examples.failures.live`, with fastapi_mcp: python -m examples.hosted.live runs it.
 
 A server runs scripts, and logs each step. fastapi_mcp collects the whole response before it sends the first byte of it: the head and
 all lines come at the end of the script. Hosted by mcpbus, without a change, each line comes when it is sent.
@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 
 import anyio
-from compare import before_and_after, run
 from fastapi import FastAPI, Request
 from fastapi_mcp import FastApiMCP
 from fastapi_mcp.transport.http import FastApiHttpSessionManager
 from mcp.types import TextContent
 
-from mcpbus.examples.client import HttpClient
+from examples.failures.client import HttpClient
+from examples.hosted.compare import before_and_after, run
 
 app = FastAPI()
 

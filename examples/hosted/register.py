@@ -1,4 +1,4 @@
-"""The second act of `mcpbus.examples.register`, with the official SDK 1.x: python examples/hosted/register.py runs it.
+"""The second act of `examples.failures.register`, with the official SDK 1.x: python -m examples.hosted.register runs it.
 
 A gateway adds the tools of three upstream servers for a client, and announces each of them. The client opens its GET stream later, as
 many clients do. The SDK has dropped all announcements by then, so the client knows none of the tools. Hosted by mcpbus, without a
@@ -8,10 +8,10 @@ change, one announcement waits for the stream. The two before it are superseded,
 from collections.abc import Callable
 
 import trio
-from compare import before_and_after, run
 from mcp.server.fastmcp import Context, FastMCP
 
-from mcpbus.examples.client import HttpClient
+from examples.failures.client import HttpClient
+from examples.hosted.compare import before_and_after, run
 
 mcp = FastMCP("gateway", log_level="WARNING", warn_on_duplicate_tools=False)
 

@@ -1,4 +1,4 @@
-"""The second act of `mcpbus.examples.transports`, with the official SDK 1.x: python examples/hosted/transports.py runs it.
+"""The second act of `examples.failures.transports`, with the official SDK 1.x: python -m examples.hosted.transports runs it.
 
 A server for Stata serves two transports in one process. Its tool sends log lines through the session, without the id of the request.
 The SDK sends such lines to the GET stream of the client. A client that sends POSTs alone has none, and sees the result only. Hosted
@@ -8,10 +8,10 @@ by mcpbus, without a change, each line comes with the call.
 from collections.abc import Callable
 
 import anyio
-from compare import before_and_after, run
 from mcp.server.fastmcp import Context, FastMCP
 
-from mcpbus.examples.client import HttpClient
+from examples.failures.client import HttpClient
+from examples.hosted.compare import before_and_after, run
 
 mcp = FastMCP("stata", log_level="WARNING")
 

@@ -23,7 +23,7 @@ from mcpbus.serving import ServeOptions, ServingError
 from mcpbus.worker import is_worker
 from mcpbus.workers import run_workers
 
-_DEMO = "mcpbus.examples.demo:server"
+_DEMO = "mcpbus.demo:server"
 
 
 @click.command()

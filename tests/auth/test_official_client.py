@@ -14,9 +14,9 @@ import trio
 from channels import CLAIM
 from signing_in import TOLERATED, Browser, Storage, make_server, said, signed_in, take_port
 
+from examples.agreeable import AgreeableIssuer
 from mcpbus import ServeOptions
 from mcpbus.auth import JwtVerifier, ResourceServer
-from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.serving import serve
 from mcpbus.testing import InMemoryIssuer, open_probe
 from tests.at_home import OWN_PROCESSES
@@ -73,7 +73,7 @@ def free_ports():
 async def test_the_demo_behind_tokens_says_how_to_get_one():
     port = free_ports()
     environment = {**os.environ, "BIND": f"127.0.0.1:{port}"}
-    command = [sys.executable, "-m", "mcpbus.examples.authorized"]
+    command = [sys.executable, "-m", "examples.authorized"]
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery, httpx2.AsyncClient(timeout=60) as http:
             process = await trio.lowlevel.open_process(command, env=environment, stderr=subprocess.PIPE)
@@ -108,7 +108,7 @@ def test_the_demo_behind_tokens_says_in_a_line_that_a_port_is_taken(taken):
     port = free_ports()
     with socket.create_server(("127.0.0.1", port + taken)):
         ended = subprocess.run(
-            [sys.executable, "-m", "mcpbus.examples.authorized"],
+            [sys.executable, "-m", "examples.authorized"],
             env={**os.environ, "BIND": f"127.0.0.1:{port}"},
             capture_output=True,
             text=True,

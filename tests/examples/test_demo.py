@@ -3,10 +3,9 @@
 import pytest
 import trio
 
-from mcpbus.examples import register
-from mcpbus.examples.client import HttpClient
-from mcpbus.examples.demo import GREETINGS, server
-from mcpbus.examples.stage import serving
+from examples.failures.client import HttpClient
+from examples.failures.stage import serving
+from mcpbus.demo import GREETINGS, server
 
 
 @pytest.fixture
@@ -31,18 +30,9 @@ async def test_run_script_reports_progress_and_a_line_for_each_step(client):
     assert methods == ["notifications/progress", "notifications/message"] * 2 + [None]
 
 
-async def test_it_has_the_tools_of_the_examples(client):
+async def test_it_has_two_tools(client):
     listed = await client.request("tools/list")
-    names = {tool["name"] for tool in listed.result["tools"]}
-    assert names == {
-        "run_script",
-        "think",
-        "run_do_file",
-        "place_order",
-        "index",
-        "multi_greet",
-        *register.UPSTREAM_TOOLS,
-    }
+    assert {tool["name"] for tool in listed.result["tools"]} == {"run_script", "multi_greet"}
 
 
 async def test_it_has_a_resource_and_a_template(client):

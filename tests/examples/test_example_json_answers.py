@@ -3,8 +3,8 @@
 import pytest
 import trio
 
+from examples.failures import json_answers
 from mcpbus import Reason
-from mcpbus.examples import json_answers
 
 
 @pytest.mark.parametrize("response", ["auto", "sse"])

@@ -3,10 +3,10 @@
 import pytest
 import trio
 
+from examples.failures import live
+from examples.failures.client import HttpClient
+from examples.failures.stage import serving
 from mcpbus import Context, Limits, Server
-from mcpbus.examples import live
-from mcpbus.examples.client import HttpClient
-from mcpbus.examples.stage import serving
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 
 HOUR = 3600

@@ -19,7 +19,7 @@ def printed():
     printed = {}
 
     async def run(name):
-        command = [sys.executable, "-m", f"mcpbus.examples.{name}"]
+        command = [sys.executable, "-m", f"examples.failures.{name}"]
         done = await trio.run_process(command, capture_stdout=True, stderr=subprocess.STDOUT, check=False)
         printed[name] = (done.returncode, done.stdout.decode())
 

@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from mcpbus.examples import register
-from mcpbus.examples.stage import serving
+from examples.failures import register
+from examples.failures.stage import serving
 from tests.at_home import OWN_PROCESSES
 
 pytestmark = OWN_PROCESSES

@@ -5,7 +5,7 @@ import signal
 import pytest
 import trio
 
-from mcpbus.examples import replicas
+from examples.failures import replicas
 from tests.at_home import OWN_PROCESSES
 
 pytestmark = OWN_PROCESSES

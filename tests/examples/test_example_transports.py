@@ -2,9 +2,9 @@
 
 import trio
 
-from mcpbus.examples import transports
-from mcpbus.examples.client import HttpClient
-from mcpbus.examples.stage import serving
+from examples.failures import transports
+from examples.failures.client import HttpClient
+from examples.failures.stage import serving
 
 
 async def test_each_client_sees_its_own_call_and_nothing_else():

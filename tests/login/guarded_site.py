@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl
 
 import trio
 
+from examples.agreeable import AgreeableIssuer
 from mcpbus import Context, ServeOptions, Server
 from mcpbus.auth import IntrospectionVerifier, ResourceServer
-from mcpbus.examples.agreeable import AgreeableIssuer
 from mcpbus.serving import serve
 from mcpbus.testing.issuer import InMemoryIssuer
 

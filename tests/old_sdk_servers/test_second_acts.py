@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "hosted"
+ROOT = Path(__file__).parents[2]
 SEPARATOR = "hosted by mcpbus:"
 
 
@@ -17,8 +17,8 @@ def acts():
     shown = {}
 
     async def run(name):
-        command = [sys.executable, "-W", "ignore", EXAMPLES / f"{name}.py"]
-        done = await trio.run_process(command, capture_stdout=True, stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-W", "ignore", "-m", f"examples.hosted.{name}"]
+        done = await trio.run_process(command, cwd=ROOT, capture_stdout=True, stderr=subprocess.DEVNULL)
         lines = [line.partition(" s  ")[2].strip() for line in done.stdout.decode().splitlines()]
         middle = lines.index(SEPARATOR)
         shown[name] = lines[1:middle], lines[middle + 1 :]

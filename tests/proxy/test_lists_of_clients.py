@@ -13,10 +13,10 @@ import trio
 from scripted import SAID, Scripted
 from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
+from examples.failures import register
 from mcpbus import Limits, ProtocolError, Server
 from mcpbus.core.budget import MemoryBudget
 from mcpbus.core.reached_limits import LimitMonitor
-from mcpbus.examples.demo import server as demo
 from mcpbus.features.elsewhere import KINDS
 from mcpbus.gateway import gateway
 from mcpbus.testing import open_bus, open_client
@@ -166,12 +166,13 @@ async def test_the_tools_of_a_session_are_listed_and_called(program, mounted, au
             assert (await client.call_tool(f"{prefix}own59"))["content"][0]["text"] == "59"
 
 
-async def test_a_client_of_the_demo_behind_a_gateway_sees_nine_tools(autojump_clock):
-    async with upstream(demo) as reached:
+async def test_a_client_behind_a_gateway_sees_the_tools_that_are_added_while_it_registers(autojump_clock):
+    async with upstream(register.server) as reached:
         made = Server("desk")
-        made.mount(proxy_of(reached, negotiates=True), prefix="demo")
+        made.mount(proxy_of(reached, negotiates=True), prefix="gate")
         async with open_client(made, revision=OLD) as client:
-            assert len(await client.list_tools()) == 9
+            listed = {tool["name"] for tool in await client.list_tools()}
+            assert listed == {f"gate_{name}" for name in register.UPSTREAM_TOOLS}
 
 
 @BOTH

@@ -1,13 +1,13 @@
-"""Everything at once, for a first look with any client: ``make demo``, ``mcpbus demo``, ``python -m mcpbus.examples.demo``.
+"""The server of ``mcpbus demo``, for a first look with any client: ``make demo``, ``mcpbus demo``, ``python -m mcpbus.demo``.
 
-It has the tools of all the examples, a resource, a template with a completion, and a prompt with a completion. Legacy sessions
-also get the tools of `mcpbus.examples.register` while they register.
+It has two tools that report their progress, a resource, a template with a completion, and a prompt with a completion.
 """
 
 import os
 
+import trio
+
 from mcpbus import Context, ResourceNotFoundError, Server
-from mcpbus.examples import json_answers, live, register, replicas, transports
 
 GREETINGS = {"english": "Hello", "french": "Bonjour", "german": "Guten Tag", "spanish": "Buenos días"}
 
@@ -17,15 +17,16 @@ server = Server(
     title="mcpbus demo",
     instructions="Call run_script, and watch its log lines and progress arrive while it runs.",
 )
-for tool in (
-    live.run_script,
-    live.think,
-    transports.run_do_file,
-    replicas.place_order,
-    json_answers.index,
-):
-    server.add_tool(tool)
-server.on_session(register.register_upstreams)
+
+
+@server.tool
+async def run_script(ctx: Context, steps: int = 10, interval: float = 0.5) -> str:
+    """Run a script; each step reports progress and a log line, then takes `interval` seconds."""
+    for step in range(1, steps + 1):
+        await ctx.progress(step, total=steps, message=f"step {step} of {steps}")
+        await ctx.info(f"step {step}: still running")
+        await trio.sleep(interval)
+    return f"{steps} steps done"
 
 
 @server.tool

@@ -1,4 +1,4 @@
-"""The demo behind tokens: ``make demo AUTH=1``, ``python -m mcpbus.examples.authorized``.
+"""The demo behind tokens: ``make demo AUTH=1``, ``python -m examples.authorized``.
 
 It serves an issuer of its own beside it, on the next port, which agrees to everything: connect any MCP client, which logs in by itself. What
 it needs to have a secret told it asks for when it comes to that.
@@ -12,11 +12,11 @@ from typing import Any
 
 import trio
 
+from examples.agreeable import AgreeableIssuer
 from mcpbus import Context, ServeOptions
 from mcpbus.auth import JwtVerifier, Principal, ResourceServer
 from mcpbus.core.nursery import background
-from mcpbus.examples.agreeable import AgreeableIssuer
-from mcpbus.examples.demo import server
+from mcpbus.demo import server
 from mcpbus.program import serve_until_signalled
 from mcpbus.serving import CannotListenError, serve
 from mcpbus.testing.issuer import InMemoryIssuer

@@ -27,10 +27,10 @@ from itertools import cycle
 import attrs
 import trio
 
+from examples.failures.client import Exchange, HttpClient, Message
+from examples.failures.stage import Show, run, serving
 from mcpbus import Context, Server
 from mcpbus.core.nursery import background
-from mcpbus.examples.client import Exchange, HttpClient, Message
-from mcpbus.examples.stage import Show, run, serving
 from mcpbus.protocol.revisions import LATEST
 
 
@@ -128,7 +128,7 @@ async def demonstrate(show: Show, *, sessions: str = "stateless") -> list[Script
 @asynccontextmanager
 async def serving_together(count: int) -> AsyncIterator[str]:
     """Serve with several processes that share their sockets, and yield the URL once all of them serve."""
-    target = "mcpbus.examples.replicas:server"
+    target = "examples.failures.replicas:server"
     command = [
         sys.executable,
         "-m",
@@ -141,7 +141,7 @@ async def serving_together(count: int) -> AsyncIterator[str]:
         "127.0.0.1:0",
     ]
     keeper = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
-    assert keeper.stderr is not None  # noqa: S101 - it is a pipe
+    assert keeper.stderr is not None
     try:
         said = b""
         while b"workers (Ctrl-C" not in said:

@@ -22,10 +22,10 @@ from urllib.parse import urljoin
 import attrs
 import trio
 
+from examples.failures.client import HttpClient, Message
+from examples.failures.sse_client import connect_sse
+from examples.failures.stage import Show, run, serving
 from mcpbus import Bus, Context, Server
-from mcpbus.examples.client import HttpClient, Message
-from mcpbus.examples.sse_client import connect_sse
-from mcpbus.examples.stage import Show, run, serving
 
 server = Server("stata")
 

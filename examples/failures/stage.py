@@ -38,6 +38,6 @@ def run(demonstrate: Callable[[Show], Awaitable[object]]) -> None:
     start = time.perf_counter()
 
     def show(line: str) -> None:
-        print(f"{time.perf_counter() - start:6.3f} s  {line}", flush=True)  # noqa: T201 - it is a program
+        print(f"{time.perf_counter() - start:6.3f} s  {line}", flush=True)
 
     trio.run(demonstrate, show)

@@ -13,9 +13,9 @@ Here one tool is served both ways. Its result says how much of what it reported 
 
 import attrs
 
+from examples.failures.client import Exchange, HttpClient
+from examples.failures.stage import Show, run, serving
 from mcpbus import Context, Reason, Server
-from mcpbus.examples.client import Exchange, HttpClient
-from mcpbus.examples.stage import Show, run, serving
 
 server = Server("library")
 

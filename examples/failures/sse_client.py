@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
-from mcpbus.examples.client import Answer, Message, exchange
+from examples.failures.client import Answer, Message, exchange
 
 _REVISION = "2024-11-05"
 

@@ -15,9 +15,9 @@ The second act, with software of others before and after, is examples/hosted/liv
 
 import trio
 
+from examples.failures.client import HttpClient
+from examples.failures.stage import Show, run, serving
 from mcpbus import Context, Limits, Server
-from mcpbus.examples.client import HttpClient
-from mcpbus.examples.stage import Show, run, serving
 
 server = Server("scripts")
 

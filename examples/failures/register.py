@@ -18,9 +18,9 @@ The second act, with software of others before and after, is examples/hosted/reg
 import attrs
 import trio
 
+from examples.failures.client import Exchange, HttpClient, Message
+from examples.failures.stage import Show, run, serving
 from mcpbus import Bus, Location, Reason, Server, Session
-from mcpbus.examples.client import Exchange, HttpClient, Message
-from mcpbus.examples.stage import Show, run, serving
 
 UPSTREAM_TOOLS = ("weather.forecast", "weather.alerts", "maps.route")
 MORE = 1000
@@ -70,7 +70,7 @@ async def script(bus: Bus, url: str, show: Show) -> RegisterResult:
     show(f"initialize: {len(registered.messages)} message, and pending: {dict(bus.statistics().pending)}")
     listed = await client.request("tools/list")
     show(f"tools/list: {', '.join(tool['name'] for tool in listed.result['tools'])}")
-    assert client.session_id is not None  # noqa: S101 - this server is sessionful
+    assert client.session_id is not None
     session = bus.sessions[client.session_id]
     for number in range(MORE):
         session.add_tool(relay, name=f"more.{number}")

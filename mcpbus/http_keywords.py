@@ -48,6 +48,7 @@ SERVING: Final[Elsewhere] = {
             "streamable_http_path": 'path="/mcp"',
             "metrics": 'metrics="127.0.0.1:9464"',
             "inspect": 'inspect="127.0.0.1:9474"',
+            "audit": 'audit="audit.jsonl"',
             **dict.fromkeys(
                 ("bind", "limits", "event_store", "task_store", "cluster", "watch", "response", "options")
             ),

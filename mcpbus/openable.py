@@ -24,7 +24,7 @@ from mcpbus.protocol.errors import sole_cause
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.request_state import StateSealer
 from mcpbus.reachable_buses import BusSet
-from mcpbus.server_arguments import OpenOptions, check_running, check_serving, read_watch
+from mcpbus.server_arguments import OpenOptions, audit_of, check_running, check_serving, read_watch
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.bus`
@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.transports.lifespan import LifespanApp
     from mcpbus.transports.responder import ResponseMode
     from mcpbus.watch import Watch
+    from mcpbus.watch.audit import Audit
     from mcpbus.worker import Worker
 
 
@@ -248,13 +249,18 @@ class ServerBase(Generic[StateT]):
         options: "ServeOptions | None" = None,
         metrics: str | None = None,
         inspect: str | None = None,
+        audit: "Audit | None" = None,
         shutdown: trio.Event | None = None,
         task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
         **http: "Unpack[HttpFields]",
     ) -> None:
-        """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`."""
-        check_serving("server.serve()", http, self.serve, metrics=metrics, inspect=inspect)
-        watch = read_watch(watch, inspect)
+        """Open the server and serve it over HTTP until cancelled; see `open` and `Bus.serve`.
+
+        The option `audit` is where a line of JSON is written for each call: the path of a file, ``-`` for standard error, or a function of a dict, which is
+        called in a thread. With several workers each has a file of its own, ``PATH.0`` and so on.
+        """
+        check_serving("server.serve()", http, self.serve, metrics=metrics, inspect=inspect, audit=audit)
+        watch = read_watch(watch, inspect, audit)
         opening = OpenOptions(
             limits=limits, event_store=event_store, task_store=task_store, cluster=cluster, watch=watch
         )
@@ -265,6 +271,7 @@ class ServerBase(Generic[StateT]):
             options=options,
             metrics=metrics,
             inspect=inspect,
+            audit=audit,
             shutdown=shutdown,
             task_status=task_status,
             **http,
@@ -272,6 +279,12 @@ class ServerBase(Generic[StateT]):
 
     async def _serve(self, opening: OpenOptions, worker: "Worker | None" = None, **serving: Any) -> None:
         """Open the server and serve it, in a process that is one of several on this machine, if there is a `worker`; see `serve`."""
+        audit = serving.pop("audit", None)
+        number = None if worker is None else worker.sharing.board.number
+        with audit_of(audit, opening.watch, number):
+            await self._serve_audited(opening, worker, **serving)
+
+    async def _serve_audited(self, opening: OpenOptions, worker: "Worker | None", **serving: Any) -> None:
         async with self._open(opening, worker) as bus:
             bus.sharing = None if worker is None else worker.sharing
             await bus.serve(**serving)
@@ -305,7 +318,7 @@ class ServerBase(Generic[StateT]):
             program = partial(until_input_ends, partial(self._serve_stdio, **options), drain)
         else:
             worker = begin_worker(workers, options)
-            options["watch"] = read_watch(options.get("watch"), options.get("inspect"))
+            options["watch"] = read_watch(options.get("watch"), options.get("inspect"), options.get("audit"))
             own = {name: options.pop(name) for name in attrs.fields_dict(OpenOptions) if name in options}
             serve = partial(self._serve, OpenOptions(**own), worker, **options)
             drain = getattr(options.get("options"), "drain_timeout", DRAIN_SECONDS)

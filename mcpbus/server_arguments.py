@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import attrs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.redis import RedisReplicas
     from mcpbus.watch import Watch
+    from mcpbus.watch.audit import Audit
 
 
 class ServerFields(TypedDict, total=False):
@@ -93,13 +95,24 @@ class OpenOptions:
         check_not_negative("Server", drain_timeout=self.drain_timeout)
 
 
-def read_watch(watch: "Watch | None", inspect: object) -> "Watch | None":
+def read_watch(watch: "Watch | None", *needing: object) -> "Watch | None":
     """Return the watch that a server is opened with: what needs one implies it."""
-    if watch is not None or inspect is None:
+    if watch is not None or all(each is None for each in needing):
         return watch
     from mcpbus.watch import Watch  # noqa: PLC0415 - it is for those who have it
 
     return Watch()
+
+
+def audit_of(
+    audit: "Audit | None", watch: "Watch | None", number: int | None
+) -> AbstractContextManager[None]:
+    """Return what writes the audit log while a server is opened and served, if that is wanted; see `audit_written`."""
+    if audit is None or watch is None:
+        return nullcontext()
+    from mcpbus.watch.audit import audit_written  # noqa: PLC0415 - it is for those who have it
+
+    return audit_written(audit, watch, number)
 
 
 def check_watch(watch: object) -> None:
@@ -137,6 +150,7 @@ def check_serving(
     *called: Callable[..., Any],
     metrics: object = None,
     inspect: object = None,
+    audit: object = None,
     workers: int = 1,
 ) -> None:
     """Refuse what a server cannot be served with over HTTP, before anything is opened.
@@ -147,6 +161,7 @@ def check_serving(
         *called: What takes those that are.
         metrics: Where the figures are to be, if they have an address of their own.
         inspect: Where the inspector is to be, if there is to be one.
+        audit: Where the audit log is to be, likewise.
         workers: How many processes serve.
 
     Raises:
@@ -164,6 +179,10 @@ def check_serving(
         from mcpbus.metrics_address import check_inspect  # noqa: PLC0415 - as above
 
         check_inspect(inspect, workers)
+    if audit is not None:
+        from mcpbus.watch.audit import check_audit  # noqa: PLC0415 - as above
+
+        check_audit(audit)
 
 
 def check_running(
@@ -208,6 +227,7 @@ def check_running(
             run,
             metrics=options.get("metrics"),
             inspect=options.get("inspect"),
+            audit=options.get("audit"),
             workers=workers,
         )
     else:

@@ -128,6 +128,12 @@ _OPTIONS: Final = (
         help="Where the inspector is, on this machine alone: what is in flight, where it waits, and what became of messages; "
         "with several workers as --metrics. [default: nowhere]",
     ),
+    click.option(
+        "--audit",
+        metavar="FILE",
+        help="Where a line of JSON is written for each call, - for standard error; with several workers each has FILE.N. "
+        "[default: nowhere]",
+    ),
     click.option("--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."),
     click.option("--keyfile", type=click.Path(dir_okay=False), help="PEM private key of the certificate."),
     click.option(

@@ -87,7 +87,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
     asked: dict[str, Any] = {
-        name: given[name] for name in ("response", "metrics", "inspect") if name in given
+        name: given[name] for name in ("response", "metrics", "inspect", "audit") if name in given
     }
     try:
         HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs

@@ -32,8 +32,9 @@ class Life(msgspec.Struct, eq=False):
         context: The request, from the start of its handler to its end.
         label: Its method and the name of its tool or prompt, once it has ended.
         seconds: How long it took; None until it has ended.
-        outcome: ``ok``, ``tool_error``, ``timeout``, ``error``, ``cancelled``, ``suspended`` or ``task``, once it has ended.
-        error: The class of the exception that its tool raised, or the JSON-RPC code of the error that it was answered with.
+        outcome: ``ok``, ``tool_error``, ``timeout``, ``error``, ``refused``, ``cancelled``, ``suspended`` or ``task``, once it has ended.
+        error: The class of the exception that its tool raised, the JSON-RPC code of the error that it was answered with, or the HTTP status
+            with which it was refused.
         said: How many messages its handler has sent, without the reply.
         reply: The fate of its reply.
         first: The request that began its call, if this is a retry that brings answers to a suspended call.

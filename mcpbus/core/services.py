@@ -23,6 +23,7 @@ from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import Broadcast, Ledger, RemoteFates
 from mcpbus.core.state import NO_STATE
 from mcpbus.core.topics import Topics
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
@@ -62,6 +63,9 @@ class BusWatch(Protocol):
 
     def limit_reached(self, limit: str, whom: object, consequence: str, /) -> None:
         """See `LimitRecorder`."""
+
+    def refused(self, context: Any, error: ProtocolError, /) -> None:
+        """Record that a request was refused before its handler ran; see `RequestContext`."""
 
     def closed(self, address: Address[object], /) -> None:
         """Record that a session or a listen has ended."""
@@ -146,6 +150,11 @@ class BusServices:
         self.tell_elsewhere: Callable[[ChangeEvent], RemoteFates] | None = None
         self.say_in_order: Callable[[str, OutboundNotification], bool] | None = None
         self.lease: Lease | None = None
+
+    def note_refusal(self, context: Any, error: BaseException) -> None:
+        """Note for the watch, if there is one, that a request was refused before its handler ran."""
+        if self.recorder is not None and isinstance(error, ProtocolError):
+            self.recorder.refused(context, error)
 
     @property
     def state(self) -> Any:

@@ -28,13 +28,14 @@ class Recorder(Protocol):
     def started(self, life: Life, /) -> None:
         """Record that the handler of a request is about to start; called in its context."""
 
-    def ended(self, life: Life, context: RequestContext, request: Any, /) -> None:
+    def ended(self, life: Life, context: RequestContext, request: Any, /, *, known: bool = True) -> None:
         """Record that a request has ended, before its reply is written.
 
         Args:
             life: Its record.
             context: The request.
             request: Its `RequestActor`; None of a request that was answered without one.
+            known: Whether there is what it names.
         """
 
     def replied(self, life: Life, fate: Fate, /) -> None:
@@ -225,7 +226,7 @@ def watched_begin(backend: Backend, recorder: Recorder) -> Callable[[RequestCont
             found = begin(context)
         except Exception as error:
             life.outcome, life.error = "error", str(getattr(error, "code", type(error).__name__))
-            recorder.ended(life, context, None)
+            recorder.ended(life, context, None, known=False)
             raise
         if isinstance(found, bytes):
             recorder.ended(life, context, None)

@@ -155,7 +155,8 @@ def admit(bus: Hub, context: RequestContext, open_stream: OpenStream) -> bytes |
         admitted = RequestActor(bus.system, context=context, slot=slot, call=call, open_stream=open_stream)
         if large:
             _count(admitted)
-    except (ProtocolError, KeyboardInterrupt):
+    except (ProtocolError, KeyboardInterrupt) as error:
+        bus.note_refusal(context, error)
         raise
     except BaseException as error:  # of the author's, such as how a principal compares; or there is no memory
         if slot is not None:

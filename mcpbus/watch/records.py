@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.call import CallActor
 from mcpbus.core.carriers import NullSink, TaskSink
 from mcpbus.core.complaints import RateLimitedLogger
@@ -18,6 +19,7 @@ from mcpbus.core.request_context import Life, RequestContext
 from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
 from mcpbus.core.watching import WatchedReceipt
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.printable import quoted
 from mcpbus.protocol.routes import Reason
 from mcpbus.watch.naming import LONGEST, PrincipalNames, client_name, session_name
@@ -47,6 +49,7 @@ class Facts:
     session: str | None
     owner: str
     client: str
+    peer: str
     revision: str
     transport: str
 
@@ -99,14 +102,14 @@ class BusRecords:
         """See `Recorder`."""
         self._tell("began", life)
 
-    def ended(self, life: Life, context: RequestContext, request: Any) -> None:
+    def ended(self, life: Life, context: RequestContext, request: Any, *, known: bool = True) -> None:
         """See `Recorder`."""
         try:
             seconds = life.seconds = perf_counter() - life.began
             name = context.routing.name
             if request is None:
                 outcome = life.outcome or "ok"
-                if life.error is not None:
+                if not known:
                     name = name and UNKNOWN
             else:
                 sink = request.call.sink
@@ -118,8 +121,9 @@ class BusRecords:
             keep = tally.add(life, seconds, outcome)
             if outcome not in _NO_FAILURES:
                 self.tallies.fail(tally, life.error or outcome)
-            if keep:
+            if keep or self._on_ended:
                 life.facts = self.facts(context)
+            if keep:
                 self.tallies.keep(tally, life, outcome)
                 self._count()
             life.context = None
@@ -131,6 +135,17 @@ class BusRecords:
             life.context = None
             self.failed(error)
 
+    def refused(self, context: RequestContext, error: ProtocolError) -> None:
+        """See `BusWatch`."""
+        life = context.life
+        if life is None or life.seconds is not None:
+            return
+        if isinstance(error, ServerOverloaded):
+            life.outcome, life.error = "refused", str(error.status)
+        else:
+            life.outcome, life.error = "error", str(error.code)
+        self.ended(life, context, None)
+
     def facts(self, context: RequestContext) -> Facts:
         """Return the texts about a request that are kept."""
         session = context.session
@@ -139,6 +154,7 @@ class BusRecords:
             None if session is None else session.short_id,
             self.names.name(context.principal, context.peer),
             client_name(context),
+            str(context.peer),
             context.revision.name,
             context.transport.value,
         )

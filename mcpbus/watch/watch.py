@@ -1,6 +1,7 @@
 """The watch as authors hold it: its options, and the questions that it answers."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from time import perf_counter
 from typing import Any, cast
@@ -16,6 +17,7 @@ from mcpbus.core.request import RequestActor
 from mcpbus.core.request_context import Life, RequestContext
 from mcpbus.core.services import BusServices
 from mcpbus.core.watching import WatchedAdmission, WatchedLedger, WatchedReceipt, watched_begin
+from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.printable import printable
 from mcpbus.protocol.validators import check_positive
 from mcpbus.watch.naming import NamePrincipal, PrincipalNames
@@ -99,6 +101,10 @@ class Watch:
         """See `BusWatch`."""
         self.records.opened(address, described)
 
+    def refused(self, context: RequestContext, error: ProtocolError) -> None:
+        """See `BusWatch`."""
+        self.records.refused(context, error)
+
     def closed(self, address: object) -> None:
         """See `BusWatch`."""
         self.records.closed(address)
@@ -117,6 +123,16 @@ class Watch:
             self.records.failed(error)
             line = None
         return f"for {perf_counter() - life.began:.0f} s" + ("" if line is None else f" at {line}")
+
+    @contextmanager
+    def observed_by(self, observer: object) -> Iterator[None]:
+        """Have one more observer of each bus that is opened within the block."""
+        before = self._observers
+        self._observers = (*before, observer)
+        try:
+            yield
+        finally:
+            self._observers = before
 
     # -- what it shows ---------------------------------------------------------------------------
 
@@ -245,7 +261,7 @@ class Watch:
         )
 
     def _view(self, life: Life, facts: Facts | None, state: State, **more: Any) -> RequestView:
-        facts = facts or Facts("", None, "", "", "", "")
+        facts = facts or Facts("", None, "", "", "", "", "")
         seconds = life.seconds
         if seconds is None or state != "ended":
             seconds = perf_counter() - life.began

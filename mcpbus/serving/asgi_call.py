@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 import attrs
@@ -54,14 +54,15 @@ class ConnectionScope:
     secure: bool
     state: dict[str, object]
 
-    def describe(self, kind: Literal["http", "websocket"], line: RequestLine) -> Scope:
+    def describe(self, line: RequestLine) -> Scope:
         """Describe a request, as ASGI has it."""
         path, _, query = line.target.partition(b"?")
-        scope: Scope = {
-            "type": kind,
+        return {
+            "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": line.version,
-            "scheme": _SCHEMES[kind, self.secure],
+            "method": line.method,
+            "scheme": "https" if self.secure else "http",
             "path": unquote(path.decode()),
             "raw_path": path,
             "query_string": query,
@@ -72,17 +73,6 @@ class ConnectionScope:
             "state": dict(self.state),
             "extensions": {},
         }
-        if kind == "http":
-            scope["method"] = line.method
-        return scope
-
-
-_SCHEMES: Final = {
-    ("http", False): "http",
-    ("http", True): "https",
-    ("websocket", False): "ws",
-    ("websocket", True): "wss",
-}
 
 
 def scope_of(stream: trio.abc.Stream, state: dict[str, object]) -> ConnectionScope:
@@ -166,7 +156,7 @@ class AsgiCall:
         """
         line = self._exchange.line
         self._method = line.method
-        await self._app(self._connection.describe("http", line), self._receive, self._send)
+        await self._app(self._connection.describe(line), self._receive, self._send)
         if self._length is None and not self._exchange.over:
             raise RuntimeError("the application returned without an answer")
 

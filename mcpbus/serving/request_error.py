@@ -32,6 +32,14 @@ def failed() -> RequestError:
     return RequestError(500, "the server failed")
 
 
+def no_websocket() -> RequestError:
+    """Return what to answer to a client that asks another application than an endpoint for a WebSocket."""
+    return RequestError(
+        501,
+        "this server opens a WebSocket at the address of the MCP endpoint only; `--server hypercorn` opens others",
+    )
+
+
 def too_slow(limit: str) -> RequestError:
     """Return what to answer when a head or a body does not come in the time that this option sets."""
     return RequestError(408, "the request did not come in time", limit)

@@ -13,12 +13,6 @@ from mcpbus.core.complaints import RateLimitedLogger
 from mcpbus.serving import ServerCounters
 from mcpbus.serving.http2.requests import Http2RequestTable
 
-WEBSOCKET = (
-    b"GET / HTTP/1.1\r\nhost: test\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
-    b"sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
-
-
 BROKEN_PREFACE = b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"
 
 
@@ -177,22 +171,6 @@ async def test_an_application_that_raises_halfway_leaves_a_cut_response():
         response = await receive_all(stream)
         assert b"half" in response
         assert not response.endswith(b"0\r\n\r\n")
-
-
-async def test_a_websocket_that_talks_before_its_handshake_is_answered_ends():
-    told = trio.Event()
-
-    async def waits(scope, receive, send):
-        assert scope["type"] == "websocket"
-        while (await receive())["type"] != "websocket.disconnect":
-            pass
-        told.set()
-
-    async with serving(waits) as served:
-        stream = await served.connect()
-        await stream.send_all(WEBSOCKET + b"\x81\x01a")
-        assert b"400" in await receive_all(stream)
-        await told.wait()
 
 
 async def test_counters_follow_connections():

@@ -6,9 +6,8 @@ import pytest
 import trio
 import trio.testing
 from channels import call, house, make_server, request
-from rfc6455 import CLOSE, PING, TEXT, close, frame
-from test_asgi_websocket import ACCEPT, WRONG, App
-from test_asgi_websocket import REFUSED as REFUSALS
+from rfc6455 import TEXT, frame
+from test_asgi_websocket import unasked
 from websocket_tunnels import open_tunnel, tunnel_ws
 
 from mcpbus.testing import open_bus
@@ -25,7 +24,7 @@ def turns(request):
 
 
 async def test_that_it_may_be_asked_for_is_announced(autojump_clock):
-    async with open_tunnel(App()) as client:
+    async with open_tunnel(unasked) as client:
         assert client.connection.remote_settings.enable_connect_protocol == 1
 
 
@@ -221,107 +220,10 @@ async def test_a_tool_that_fails_leaves_the_stream_as_it_is(turns, autojump_cloc
         assert (await client.ask(request(2, "ping")))["result"] == {}
 
 
-# -- an application that is called through ASGI --------------------------------------------------
-
-
-async def test_an_application_is_called_for_one(turns, autojump_clock):
-    app = App({"type": "websocket.accept", "subprotocol": "b", "headers": [(b"X-One", b"1")]})
-    async with open_tunnel(app, turns=turns) as client:
-        client.connect(HOST, ("sec-websocket-protocol", "a, b"), path="/ws?x=1")
-        await client.answered()
-        client.send(TEXT, "ø".encode())
-        client.send(PING, b"there?")
-        client.send(TEXT, b"x" * 100_000)  # more than a window
-        await trio.testing.wait_all_tasks_blocked()
-        client.answers = False
-        client.send(CLOSE, close(1001))
-        await client.ended()
-    assert (client.subprotocol, dict(client.headers)[b"x-one"]) == ("b", b"1")
-    assert (client.frames, client.close) == (["ø", "x" * 100_000], 1001)
-    assert not client.reset
-    assert (app.got, app.left) == (client.frames, 1001)
-    told = {name: app.scope[name] for name in ("type", "scheme", "http_version", "path", "query_string")}
-    assert told == {
-        "type": "websocket",
-        "scheme": "ws",
-        "http_version": "2",
-        "path": "/ws",
-        "query_string": b"x=1",
-    }
-
-
-async def test_an_application_closes_it(turns, autojump_clock):
-    app = App(ACCEPT, {"type": "websocket.close", "code": 4001, "reason": "enough"})
-    async with open_tunnel(app, turns=turns) as client:
+async def test_another_application_is_not_asked_for_one(turns, autojump_clock):
+    async with open_tunnel(unasked, turns=turns) as client:
         client.connect(HOST)
         await client.ended()
-    assert (client.close, app.left) == (4001, 4001)
-    assert not client.reset
-
-
-@pytest.mark.parametrize(("said", "status", "body"), REFUSALS.values(), ids=REFUSALS)
-async def test_an_application_refuses_it(said, status, body, turns, autojump_clock):
-    async with open_tunnel(App(*said, ends=True), turns=turns) as client:
-        client.connect(HOST)
-        await client.ended()
-        assert (client.status, client.body) == (status, body)
+        assert client.status == 501
+        assert b"the address of the MCP endpoint only" in client.body
         assert not client.reset
-
-
-@pytest.mark.parametrize("said", WRONG.values(), ids=WRONG)
-async def test_what_an_application_cannot_say_in_http_is_a_failure(said, turns, caplog, autojump_clock):
-    async with open_tunnel(App(said), turns=turns) as client:
-        client.connect(HOST)
-        await client.ended()
-        assert client.status == 500
-    assert "this cannot be a header field" in caplog.text
-
-
-@pytest.mark.parametrize("how", ["disconnect", "abort"])
-@pytest.mark.parametrize("accepted", [True, False])
-async def test_an_application_hears_that_its_client_has_left(how, accepted, turns, autojump_clock):
-    app = App()
-    if not accepted:
-        app.said = ()
-    async with open_tunnel(app, turns=turns) as client:
-        client.connect(HOST)
-        await trio.testing.wait_all_tasks_blocked()
-        assert client.accepted == accepted
-        client.answers = False
-        if how == "disconnect":
-            await client.disconnect()
-        else:
-            client.abort()
-        await trio.testing.wait_all_tasks_blocked()
-        assert app.left == 1006
-
-
-async def test_an_application_that_accepts_a_client_that_has_left_is_not_told_so(
-    turns, caplog, autojump_clock
-):
-    app = App()
-    app.said = ()
-
-    async def late(scope, receive, send):
-        await app(scope, receive, send)
-        await send(ACCEPT)
-        await send({"type": "websocket.send", "text": "x"})
-
-    async with open_tunnel(late, turns=turns) as client:
-        client.connect(HOST)
-        await trio.testing.wait_all_tasks_blocked()
-        client.abort()
-        await trio.testing.wait_all_tasks_blocked()
-    assert not caplog.records
-
-
-async def test_what_an_application_says_waits_for_the_windows(turns, autojump_clock):
-    app = App(ACCEPT, {"type": "websocket.send", "text": "x" * 200_000})
-    async with open_tunnel(app, turns=turns) as client:
-        client.stall()
-        client.connect(HOST)
-        await trio.sleep(1)
-        assert not client.frames
-        client.resume()
-        await trio.testing.wait_all_tasks_blocked()
-        assert client.frames == ["x" * 200_000]

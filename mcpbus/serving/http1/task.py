@@ -14,16 +14,14 @@ from mcpbus.core.containment import ReportErrors
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.websocket import select
 from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
-from mcpbus.serving.http1.asgi import Http1Exchange, line_of
+from mcpbus.serving.http1.asgi import Http1Exchange
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import Http1RequestHead
 from mcpbus.serving.http1.request import Http1RequestConnection
 from mcpbus.serving.http1.served import ResponseFraming
 from mcpbus.serving.http1.upgraded import Http1WebSocketTransport
-from mcpbus.serving.http1.websocket import Http1Opening
 from mcpbus.serving.http1.wire import ConnectionPhase
-from mcpbus.serving.request_error import RequestError, failed
-from mcpbus.serving.websocket.asgi import AsgiWebSocketCall
+from mcpbus.serving.request_error import RequestError, failed, no_websocket
 from mcpbus.serving.websocket.connection import WebSocketConnection
 from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.serving.websocket.handshake import read_upgrade
@@ -113,11 +111,10 @@ class ConnectionTask:
             raise RequestError(400, "a request to upgrade has no body")
         facts, opened, refused = self._service.facts(head), False, None
         websockets = None if facts is None else facts.endpoint.websockets
+        if websockets is None:
+            raise no_websocket()
         with ReportErrors(partial(self._service.app.report, head=head.judged)):
-            if websockets is None:
-                refused = await self._call(head)
-            else:
-                refused = await self._open(websockets, head.judged)
+            refused = await self._open(websockets, head.judged)
             opened = True
         if not opened:
             raise failed()
@@ -140,23 +137,6 @@ class ConnectionTask:
         speaker = WebSocketConnection(carrier, websockets, channel, frames, ping_seconds=seconds)
         connection.hand_to(speaker)
         speaker.begin()
-        return None
-
-    async def _call(self, head: Http1RequestHead) -> HttpResponse | None:
-        """Have the application serve a WebSocket, to its end; or return why there is none."""
-        wire, upgrade = self._wire, read_upgrade(head.judged)
-        if isinstance(upgrade, HttpResponse):
-            return upgrade
-        app, seconds = self._service.app, wire.options.websocket_ping_interval
-        early = bool(wire.requests.take_rest())
-        opening = Http1Opening(wire, upgrade)
-        websocket = AsgiWebSocketCall(app.asgi, opening, early=early, ping_seconds=seconds)
-        scope = self._asgi_scope().describe("websocket", line_of(head))
-        await websocket.run(scope, partial(app.report, head=head.judged))
-        if opening.unsaid:  # it was refused with a body that is not as long as was said, or with none
-            return failed().answer()
-        if not websocket.opened:
-            await self._linger()
         return None
 
     def _report(self, request: ResponseFraming, failure: BaseException) -> None:

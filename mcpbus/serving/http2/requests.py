@@ -22,8 +22,8 @@ from mcpbus.serving.http2.request import Http2Request
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
 from mcpbus.serving.http2.saying import MOST_STREAMS
 from mcpbus.serving.http2.sending import Http2SendScheduler
-from mcpbus.serving.http2.websocket import call_websocket, open_websocket
-from mcpbus.serving.request_error import too_slow
+from mcpbus.serving.http2.websocket import open_websocket
+from mcpbus.serving.request_error import no_websocket, too_slow
 from mcpbus.serving.service import HttpServer
 from mcpbus.transports.rendering import StreamedResponse
 
@@ -169,13 +169,12 @@ class Http2RequestTable:
         return None
 
     def _connect(self, request: Http2Request) -> None:
-        """Open a WebSocket: its endpoint does, or the application, through ASGI."""
+        """Open a WebSocket at an endpoint."""
         websockets = None if request.facts is None else request.endpoint.websockets
-        if websockets is not None:
-            self.start(request, open_websocket, self, request, websockets)
+        if websockets is None:
+            request.refuse(no_websocket())
         else:
-            scope = scope_of(self._stream, self.service.app.state)
-            self.start(request, call_websocket, self, request, scope)
+            self.start(request, open_websocket, self, request, websockets)
 
     def take_body(self, event: BodyReceived) -> EagerTask | None:
         """Take more of a body, and serve its request if it is whole; returns a handler that waits, if there is one."""

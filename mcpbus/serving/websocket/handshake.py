@@ -10,7 +10,6 @@ import attrs
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
 from mcpbus.serving.http1.encoder import encode_head
-from mcpbus.transports.answers import HeaderList
 
 _VERSION: Final = "13"
 _KEY_BYTES: Final = 16
@@ -30,16 +29,15 @@ class Upgrade:
     key: bytes
     subprotocols: tuple[str, ...]
 
-    def encode_accept(self, subprotocol: str | None, more: HeaderList = ()) -> bytes:
+    def encode_accept(self, subprotocol: str | None) -> bytes:
         """The answer that accepts it.
 
         Args:
             subprotocol: The one that is selected, if there is one.
-            more: Further fields.
         """
         # Not for security: whoever answers so has read this very request, and is no cache that plays an old answer back.
         token = base64.b64encode(hashlib.sha1(self.key + _GUID, usedforsecurity=False).digest())
-        fields = [(b"sec-websocket-accept", token), *more]
+        fields = [(b"sec-websocket-accept", token)]
         if subprotocol is not None:
             fields.append((b"sec-websocket-protocol", subprotocol.encode("ascii")))
         return encode_head(101, fields, _UPGRADED)

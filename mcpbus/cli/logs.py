@@ -1,6 +1,7 @@
 """The log of a program that the command line runs: how much of it, and in which form."""
 
 import logging
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
@@ -20,19 +21,29 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, and `exception` where one is told."""
+    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, with a watch the number of the `request`, and `exception` where one is told."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; see `logging.Formatter`."""
-        line = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if (number := _request_number()) is not None:
+            line["request"] = number
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return printable(msgspec.json.encode(line).decode())
+
+
+def _request_number() -> int | None:
+    """Return the number of the request whose handler logs, where a watch has numbered it."""
+    # The module is there where something is watched. Nothing else is to wait until it is imported.
+    watching: Any = sys.modules.get("mcpbus.core.watching")
+    life = None if watching is None else watching.LIFE.get()
+    return None if life is None else (life.current or life).number
 
 
 class TextFormatter(logging.Formatter):

@@ -3,11 +3,16 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from mcpbus.core.outbox import OutboundMessage
+from mcpbus.core.request_context import RequestContext
+from mcpbus.protocol.errors import ProtocolError
+from mcpbus.protocol.http.headers import decode_mirrored
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.protocol.jsonrpc import JsonRpcResponse, Undecodable, decode
+from mcpbus.protocol.jsonrpc import JsonRpcRequest, JsonRpcResponse, Undecodable, decode
+from mcpbus.protocol.meta import read_routing
 from mcpbus.protocol.principals import Peer
 from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.deferred import Served
@@ -21,6 +26,8 @@ from mcpbus.transports.websocket import WebSockets
 _log: Final = logging.getLogger("mcpbus.access")
 
 _STREAM: Final = "stream"
+_NAMED: Final = frozenset({"tools/call", "prompts/get"})
+"""Methods whose name is no client's argument, as a URI is."""
 
 
 def with_access_log(endpoint: Endpoint) -> Endpoint:
@@ -82,13 +89,14 @@ class _AccessLine:
         peer: From where it came.
     """
 
-    __slots__ = ("_began", "_body", "_head", "_method", "_peer")
+    __slots__ = ("_began", "_body", "_context", "_head", "_method", "_peer")
 
     def __init__(self, head: RequestHead, peer: Peer) -> None:
         self._head = head
         self._peer = peer
         self._method = head.headers.get(b"mcp-method")
         self._body = b""
+        self._context: RequestContext | None = None
         self._began = time.perf_counter()
 
     def read(self, body: bytes) -> None:
@@ -96,9 +104,14 @@ class _AccessLine:
         if self._method is None:
             self._body = body
 
+    def know(self, context: RequestContext) -> None:
+        """Take note of the request that the HTTP request carries."""
+        self._context = context
+
     def answered(self, answer: HttpResponse) -> HttpResponse:
         """Write the line of a whole answer, and return that. Of a reply it is known what it answers."""
-        self._method = self._method or (answer.context and answer.context.request.method)
+        if answer.context is not None:
+            self.know(answer.context)
         self.write(answer.status, f"{len(answer.body)} bytes")
         return answer
 
@@ -115,22 +128,41 @@ class _AccessLine:
             self._peer,
             sanitize_for_log(head.verb),
             sanitize_for_log(head.path),
-            sanitize_for_log(self._method or self._find_method() or "-"),
+            self._label(),
             status,
             what,
             (time.perf_counter() - self._began) * 1000,
         )
         self._body = b""  # the answer may take long
 
-    def _find_method(self) -> str | None:
-        """Read the method in the body once more, where nobody else says it."""
+    def _label(self) -> str:
+        """Return the method, with the name of the tool or prompt, and the number by which a watch knows the request."""
+        context = self._context
+        if context is None:
+            method, name = self._find_method()
+        else:
+            method, name = context.request.method, context.routing.name
+        label = sanitize_for_log(method or "-")
+        if name is not None and method in _NAMED:
+            label += f" {sanitize_for_log(name)}"
+        return label if context is None or context.life is None else f"{label} #{context.life.number}"
+
+    def _find_method(self) -> tuple[str | None, str | None]:
+        """Read method and name in the head, or in the body once more, where nobody else says them."""
+        if self._method is not None:
+            with suppress(ValueError):
+                name = self._head.headers.get(b"mcp-name")
+                return self._method, None if name is None else decode_mirrored(name)
+            return self._method, None
         if not self._body:
-            return None
+            return None, None
         try:
             message = decode(self._body)
-        except Undecodable:
-            return None
-        return None if isinstance(message, JsonRpcResponse) else message.method
+            if isinstance(message, JsonRpcRequest):
+                return message.method, read_routing(message.params).name
+        except (Undecodable, ProtocolError):
+            return None, None
+        return None if isinstance(message, JsonRpcResponse) else message.method, None
 
 
 class _LoggedSink:
@@ -152,6 +184,9 @@ class _LoggedSink:
         return body
 
     def open(self, opened: StreamedResponse) -> None:
+        context = getattr(opened.stream.maker, "context", None)
+        if context is not None:
+            self._line.know(context)
         self._sink.open(_LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line))
 
     def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:

@@ -129,7 +129,7 @@ async def test_it_has_a_line_in_the_access_log_as_any_whole_answer(kind, autojum
             stage.bus.event_store.keep()
         _, fields, body = await stage.client.answer()
         assert "content-length" in fields
-        assert f"POST /mcp tools/call: 200, {len(body)} bytes after" in caplog.records[-1].getMessage()
+        assert f"POST /mcp tools/call chat: 200, {len(body)} bytes after" in caplog.records[-1].getMessage()
         assert stage.fates == [DELIVERED] * 3
 
 

@@ -14,6 +14,7 @@ from mcpbus.protocol.jsonrpc import decode
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transports import access_log
 from mcpbus.transports.refusals import RefusalLog, sanitize_for_log
+from mcpbus.watch import Watch
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -147,21 +148,37 @@ async def test_the_access_log_has_a_line_for_each_answer(lines, autojump_clock):
         await probe.send("GET", target="/healthz").ended()
     told = [re.sub(r" after \d+\.\d ms$", "", line) for line in lines()]
     assert [re.sub(r"\d+ bytes", "N bytes", line) for line in told if not line.startswith("refused")] == [
-        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
-        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
-        "127.0.0.1 POST /mcp tools/call: 200, stream",
-        "127.0.0.1 POST /mcp tools/call: 400, N bytes",
+        "127.0.0.1 POST /mcp tools/call echo: 200, N bytes",
+        "127.0.0.1 POST /mcp tools/call wait: 200, N bytes",
+        "127.0.0.1 POST /mcp tools/call chat: 200, stream",
+        "127.0.0.1 POST /mcp tools/call missing: 400, N bytes",
         "127.0.0.1 POST /mcp initialize: 200, N bytes",
         "127.0.0.1 POST /mcp notifications/initialized: 202, N bytes",
-        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
-        "127.0.0.1 POST /mcp tools/call: 200, stream",
-        "127.0.0.1 POST /mcp tools/call: 200, N bytes",
+        "127.0.0.1 POST /mcp tools/call echo: 200, N bytes",
+        "127.0.0.1 POST /mcp tools/call chat: 200, stream",
+        "127.0.0.1 POST /mcp tools/call echo: 200, N bytes",
         "127.0.0.1 GET /mcp -: 200, stream",
         "127.0.0.1 DELETE /mcp -: 204, N bytes",
         "127.0.0.1 GET /sse -: 200, stream",
         "127.0.0.1 POST /sse ping: 202, N bytes",
         "127.0.0.1 GET /healthz -: 200, N bytes",
     ]
+
+
+async def test_with_a_watch_the_access_log_has_its_numbers(lines, autojump_clock):
+    opened = open_bus(make_server(), watch=Watch())
+    async with opened as bus, open_probe(bus.asgi(access_log=True), shell="http1") as probe:
+        await probe.request("tools/call", {"name": "echo"}).ended()
+        await probe.request("tools/call", {"name": "chat", "_meta": {"progressToken": 1}}).ended()
+        numbers = sorted(each.number for each in bus.watch.requests(ended=True))
+    told = [re.search(r"tools/call (\w+) #(\d+):", line) for line in lines()]
+    assert [(each[1], int(each[2])) for each in told] == [("echo", numbers[0]), ("chat", numbers[1])]
+
+
+async def test_a_name_in_a_request_steers_no_terminal(lines, autojump_clock):
+    async with open_bus(make_server()) as bus, open_probe(bus.asgi(access_log=True)) as probe:
+        await probe.request("tools/call", {"name": "\x1b[2J"}).ended()
+    assert r"POST /mcp tools/call '\x1b[2J': " in lines()[-1]
 
 
 @pytest.mark.parametrize(("level", "told"), [(logging.WARNING, 1), (logging.INFO, 0)])
@@ -182,7 +199,7 @@ async def test_the_access_log_decodes_no_call_whose_reply_says_what_it_answers(
         session = await probe.initialize("2025-11-25")
         monkeypatch.setattr(access_log, "decode", lambda body: decoded.append(body) or decode(body))
         await session.request("tools/call", {"name": "echo"}).ended()
-        assert "POST /mcp tools/call: 200" in lines()[-1]
+        assert "POST /mcp tools/call echo: 200" in lines()[-1]
         assert not decoded
         await session.notify("notifications/roots/list_changed").ended()
         assert "POST /mcp notifications/roots/list_changed: 202" in lines()[-1]

@@ -39,51 +39,66 @@ from mcpbus.transports.endpoint import Endpoint, Serving
 from mcpbus.transports.responder import ResponseMode
 from mcpbus.transports.response import watch
 from mcpbus.transports.sinks import HttpRequest, ResponseSink
-from mcpbus.transports.task_sink import HttpTaskSink, write_whole
+from mcpbus.transports.task_sink import HttpTaskSink, ResponseWriting, write_whole
 
 
-class BufferedRequest:
-    """An `HttpRequest` whose body has been read.
+class BufferedRequest(HttpTaskSink):
+    """A request whose body has been read, and that is answered through another request.
 
     Args:
+        endpoint: Writes responses.
         http: The request.
         body: Its body; None if that is too long.
     """
 
-    def __init__(self, http: HttpRequest, body: bytes | None) -> None:
-        self.head = http.head
-        self.peer = http.peer
-        self.bounds_writes = http.bounds_writes
-        self.give_up = http.give_up
-        self.head_validated = http.head_validated
-        self.answer = http.answer
-        self.start_stream = http.start_stream
-        self.write = http.write
-        self.disconnected = http.disconnected
+    def __init__(self, endpoint: ResponseWriting, http: HttpRequest, body: bytes | None) -> None:
+        super().__init__(endpoint, http.head, http.peer, bounds_writes=http.bounds_writes)
+        self._http = http
         self._body = body
 
     async def read_body(self, limit: int) -> bytes | None:
-        """See `HttpRequest`."""
+        """Return the whole body; None if it is too long."""
         await trio.lowlevel.checkpoint()
         return None if self._body is None or len(self._body) > limit else self._body
 
+    async def answer(self, reply: HttpResponse) -> None:
+        """Send a whole response; see `HttpRequest`."""
+        await self._http.answer(reply)
+
+    async def start_stream(self, headers: HeaderList) -> None:
+        """Begin a response in pieces; see `HttpRequest`."""
+        await self._http.start_stream(headers)
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """Write a piece of the response; see `HttpRequest`."""
+        await self._http.write(data, more=more)
+
+    def give_up(self) -> None:
+        """End a write that is shielded from cancellation; see `HttpRequest`."""
+        self._http.give_up()
+
+    async def disconnected(self) -> None:
+        """Return when the client has gone; see `HttpRequest`."""
+        await self._http.disconnected()
+
 
 class ContinuedRequest(BufferedRequest):
-    """An `HttpRequest` whose answer has begun, and is a stream that somebody else goes on with.
+    """A request whose response has begun, and is a stream that another process goes on with.
 
     Args:
+        endpoint: Writes responses.
         http: The request, which has no body.
     """
 
-    def __init__(self, http: HttpRequest) -> None:
-        super().__init__(http, b"")
-        self.answer = self._answer
-        self.start_stream = self._go_on
+    def __init__(self, endpoint: ResponseWriting, http: HttpRequest) -> None:
+        super().__init__(endpoint, http, b"")
 
-    async def _answer(self, reply: HttpResponse) -> None:  # noqa: ARG002 - as `HttpRequest` has it
-        raise trio.BrokenResourceError("nobody can go on with this stream")
+    async def answer(self, reply: HttpResponse) -> None:  # noqa: ARG002 - as `HttpRequest` has it
+        """Fail: the response has begun."""
+        raise trio.BrokenResourceError("no process can go on with this stream")
 
-    async def _go_on(self, headers: HeaderList) -> None:  # noqa: ARG002
+    async def start_stream(self, headers: HeaderList) -> None:  # noqa: ARG002
+        """Go on with the stream that has begun."""
         await trio.lowlevel.checkpoint()
 
 
@@ -150,7 +165,7 @@ class ClusterEndpoint(Endpoint):
         return None
 
     async def _refuse_too_long(self, http: HttpRequest) -> None:
-        await self._serve_local(BufferedRequest(http, None))
+        await self._serve_local(BufferedRequest(self, http, None))
 
     def _serve_after_wait(
         self, serve: Serving, head: RequestHead, body: bytes | None, principal: Any, sink: ResponseSink
@@ -159,7 +174,7 @@ class ClusterEndpoint(Endpoint):
         try:
             return super()._serve_after_wait(serve, head, body, principal, sink)
         except SessionMovedError:
-            if isinstance(sink, _LocalSink):
+            if isinstance(sink, BufferedRequest):
                 raise
             if isinstance(sink, RemoteRequest):
                 self._node.start(sink.serve)
@@ -167,13 +182,13 @@ class ClusterEndpoint(Endpoint):
                 sink.respond_in_task(partial(self._forward, body=body or b"", home=self._node.home))
             return None
 
-    async def _serve_local(self, http: HttpRequest) -> None:
+    async def _serve_local(self, http: BufferedRequest) -> None:
         """Serve a request in this process.
 
         Raises:
             SessionMovedError: Another process has its session.
         """
-        await _LocalSink(self, http).serve(super().respond)
+        await http.serve(super().respond, None)
 
     def is_here(self, head: RequestHead) -> bool:
         """See `mcpbus.cluster.remote_request.ClusterServedEndpoint`."""
@@ -187,23 +202,22 @@ class ClusterEndpoint(Endpoint):
     respond_here = Endpoint.respond
     """Serve a request that another process has forwarded, and whose session is here."""
 
-    async def serve_here(self, http: HttpRequest) -> ForwardTo | None:
+    async def serve_here(self, http: HttpRequest, body: bytes) -> ForwardTo | None:
         """Serve a request that another process has forwarded, unless its session is elsewhere."""
         session = session_of(http.head)
+        request = BufferedRequest(self, http, body)
         if session is None:
-            await self._serve_local(http)
+            await self._serve_local(request)
             return None
-        body = await http.read_body(self.max_body_bytes)
-        http = BufferedRequest(http, body)
-        if self._affinity.next_node(http.head, body or b"") is not None:
+        if self._affinity.next_node(http.head, body) is not None:
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):
-                return await self._serve_if_here(http, session, body or b"")
+                return await self._serve_if_here(request, session, body)
         await write_whole(self, answers.overload(unreachable()), http)
         return None
 
-    async def _serve_if_here(self, http: HttpRequest, session: str, body: bytes) -> ForwardTo | None:
+    async def _serve_if_here(self, http: BufferedRequest, session: str, body: bytes) -> ForwardTo | None:
         if session not in self._bus.sessions or self._affinity.may_be_elsewhere(http.head, body):
             try:
                 owner = await self._locator.find(http, body, self._node.home)
@@ -235,7 +249,7 @@ class ClusterEndpoint(Endpoint):
             home: The process.
             forwarded: The same request, if it is on its way there already.
         """
-        http = BufferedRequest(http, body)
+        request = BufferedRequest(self, http, body)
         attempts, asked = _ATTEMPTS, [self._node.home]
         while attempts:
             attempts -= 1
@@ -244,30 +258,32 @@ class ClusterEndpoint(Endpoint):
                 if forwarded is None and home != self._node.home:
                     link = await self._node.reach(home)
                 if link is None:
-                    asks = await self._serve_instead(http, body, home, asked)
+                    asks = await self._serve_instead(request, body, home, asked)
                     if asks is None:
                         return
                     home = asks
                     continue
             except ServerOverloaded as error:
-                await write_whole(self, answers.overload(error), http)
+                await write_whole(self, answers.overload(error), request)
                 return
-            relayed, elsewhere = await self._relay(http, body, link)
+            relayed, elsewhere = await self._relay(request, body, link)
             home, forwarded = elsewhere or home, None
             match relayed:
                 case RelayProgress.WHOLE:
-                    self._affinity.note_home(http.head, home)
+                    self._affinity.note_home(request.head, home)
                     return
                 case RelayProgress.BEGUN:
-                    http, attempts = ContinuedRequest(http), _ATTEMPTS
+                    request, attempts = ContinuedRequest(self, request), _ATTEMPTS
                 case RelayProgress.UNSAID:
-                    lost = UnsentResponses(http.head, body).whole()
+                    lost = UnsentResponses(request.head, body).whole()
                     if lost is not None:
-                        await write_whole(self, lost, http)
+                        await write_whole(self, lost, request)
                         return
-        await write_whole(self, answers.overload(unreachable()), http)
+        await write_whole(self, answers.overload(unreachable()), request)
 
-    async def _serve_instead(self, http: HttpRequest, body: bytes, home: str, asked: list[str]) -> str | None:
+    async def _serve_instead(
+        self, http: BufferedRequest, body: bytes, home: str, asked: list[str]
+    ) -> str | None:
         """Serve a request whose process has ended; or return the process to ask next.
 
         Raises:
@@ -334,9 +350,3 @@ class ClusterEndpoint(Endpoint):
                 )
                 nursery.cancel_scope.cancel()
         return relayed, forwarded.elsewhere
-
-
-class _LocalSink(HttpTaskSink):
-    """The sink of a request that is to be served in this process, or to fail with `SessionMovedError`."""
-
-    __slots__ = ()

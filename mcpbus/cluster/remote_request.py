@@ -51,7 +51,7 @@ class ClusterServedEndpoint(Protocol):
     ) -> Served:
         """Serve a request whose session is here; see `Endpoint.respond`."""
 
-    async def serve_here(self, http: HttpRequest, /) -> ForwardTo | None:
+    async def serve_here(self, http: HttpRequest, body: bytes, /) -> ForwardTo | None:
         """Serve a request, unless another process has its session."""
 
     def entered(
@@ -107,7 +107,6 @@ class RemoteRequest(msgspec.Struct, eq=False):
     bounds_writes: ClassVar[bool] = (
         True  # the process that the client is connected to sees how much that takes
     )
-    head_validated: ClassVar[bool] = False
 
     _place: RequestHost
     _endpoint: ClusterServedEndpoint
@@ -223,15 +222,19 @@ class RemoteRequest(msgspec.Struct, eq=False):
         await self._answer_apart(self._serve)
 
     async def _serve(self, http: HttpRequest) -> None:
-        elsewhere = await self._endpoint.serve_here(http)
+        elsewhere = await self._endpoint.serve_here(http, self._take_body())
         if elsewhere is not None:
             self.leave_to(elsewhere.home)
 
     async def read_body(self, limit: int) -> bytes | None:
-        """See `HttpRequest`."""
+        """See `ResponseSink`; the whole body has come."""
         await trio.lowlevel.checkpoint()
-        body, self._body = self._body, b""
+        body = self._take_body()
         return body if len(body) <= limit else None
+
+    def _take_body(self) -> bytes:
+        body, self._body = self._body, b""
+        return body
 
     async def answer(self, reply: HttpResponse) -> None:
         """See `HttpRequest`."""

@@ -1,8 +1,9 @@
 """The ASGI shell over the `endpoint`."""
 
+import math
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
 from contextlib import nullcontext, suppress
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
@@ -55,6 +56,7 @@ class AsgiApp:
         self._bus = bus
         self._endpoint = endpoint
         self._beside = beside
+        self._reads_first = bus.backend.authenticate is None
         self._remembered = RecurringCache[Hashable, RecalledHead](MOST_RECALLED)
 
     @property
@@ -66,6 +68,11 @@ class AsgiApp:
     def endpoint(self) -> Endpoint:
         """The endpoint."""
         return self._endpoint
+
+    @property
+    def bus(self) -> Hub:
+        """The bus."""
+        return self._bus
 
     @property
     def path(self) -> str:
@@ -91,9 +98,12 @@ class AsgiApp:
                 await self._serve_beside(self._beside, scope, receive, send)
             elif scope["type"] == "http":
                 # Here, and not in a coroutine of its own, which each wait for the server would go through.
-                request = _AsgiRequest(self._read(scope), scope, receive, send, self._bus)
+                request = _AsgiRequest(self._read(scope), scope, receive, send, self)
                 with WrapBaseExceptions("a request"):
-                    await HttpTaskSink(self._endpoint, request).serve(self._endpoint.respond)
+                    # A short body is read first, as in turns of our own server, unless a function of the author's is to know the sender
+                    # before. The endpoint asks for other bodies.
+                    body = await request.read_short() if request.inline and self._reads_first else None
+                    await request.serve(self._endpoint.respond, body)
             else:
                 websocket = AsgiWebSocketServer(self._endpoint.websockets, scope, receive, send)
                 await websocket.serve(_head(scope, "GET", scope["headers"]), _peer(scope))
@@ -134,7 +144,7 @@ class AsgiApp:
         answer: Callable[[HttpRequest], Awaitable[None]],
     ) -> None:
         """Have a request answered that `Endpoint.respond` has begun to serve."""
-        request = _AsgiRequest(recalled, scope, receive, send, self._bus)
+        request = _AsgiRequest(recalled, scope, receive, send, self)
         try:
             with WrapBaseExceptions("a request"):
                 await answer(request)
@@ -213,98 +223,115 @@ def _peer(scope: Scope) -> Peer:
     return Peer.at(client[0] if client else None)
 
 
-class _AsgiRequest:
-    """An `HttpRequest` of the ASGI shell.
+class _AsgiRequest(HttpTaskSink):
+    """A request of the ASGI shell, and the sink of its response.
 
     Attributes:
+        inline: Whether its head is in order, and its body may be short.
         unfinished: Whether an event stream has begun, and its end was not sent.
     """
 
     __slots__ = (
         "_arrived",
+        "_begun",
+        "_body",
         "_bus",
         "_cors",
         "_ending",
+        "_more",
         "_receive",
+        "_received",
         "_send",
+        "_until",
         "_version",
-        "head",
-        "head_validated",
-        "peer",
+        "inline",
         "unfinished",
     )
 
-    bounds_writes: ClassVar[bool] = False  # a host tells nothing of how much its client takes
-
-    def __init__(self, known: RecalledHead, scope: Scope, receive: Receive, send: Send, bus: Hub) -> None:
-        self.head = known.head
-        self.peer = _peer(scope)
-        self.head_validated = known.cleared
+    def __init__(self, known: RecalledHead, scope: Scope, receive: Receive, send: Send, app: AsgiApp) -> None:
+        # A host tells nothing of how much its client takes, so that it does not bound writes.
+        super().__init__(app.endpoint, known.head, _peer(scope), cleared=known.cleared)
+        self.inline = known.inline
         self._cors = known.cors
-        self._bus = bus
+        self._bus = app.bus
         self._version = scope.get("http_version")
         self._receive = receive
         self._arrived = arrived_in(receive)
         self._send = send
         self._ending = False
+        self._begun = False
+        self._body = b""
+        self._more = True
+        self._received = 0
+        self._until = -math.inf
         self.unfinished = False
 
-    async def read_body(self, limit: int) -> bytes | None:
-        """See `HttpRequest`. It is read in the first of these ways that will do; each spares what the next one takes.
+    async def read_short(self) -> bytes | None:
+        """Read the body if it is short and comes soon; None if `read_body` has to read on.
 
         - What has arrived is taken, without a scope: plain hypercorn lets us see that.
         - What comes in two messages, the second one empty as a rule, is waited for in one scope, which bounds both.
-        - What was finished by that is handed on, and never counted: what is decoded of it is counted next.
-        - The rest, which is long, or slow, is counted while it comes, in a scope for each piece, whose deadline moves.
         """
+        self._begun = True
         rate = self._bus.limits.body_rate
-        until = rate.begin(trio.current_time())
-        body, more = await self._read_arrived()
-        received = len(body)
-        if more and not body:
+        self._until = until = rate.begin(trio.current_time())
+        await self._read_arrived()
+        self._received = len(self._body)
+        if self._more and not self._body:
             with trio.CancelScope(deadline=until):
-                body, more = await self._read_piece()
-                received = len(body)
-                if more and received < LARGE_BYTES:
+                self._body, self._more = await self._read_piece()
+                self._received = len(self._body)
+                if self._more and self._received < LARGE_BYTES:
                     # So little is not counted while it waits for its end, which is a message of its own as a rule. Nor is the
-                    # scope moved: if that does not come before its deadline, which is rare, it is waited for below.
-                    until, received = rate.next_read(until, trio.current_time(), received), 0
-                    rest, more = await self._read_piece()
-                    body, received = body + rest, len(rest)
-        if not more and (len(body) < LARGE_BYTES or not self._bus.budget.line.locked()):
+                    # scope moved: if that does not come before its deadline, which is rare, it is waited for by `read_body`.
+                    self._until = rate.next_read(until, trio.current_time(), self._received)
+                    self._received = 0
+                    rest, self._more = await self._read_piece()
+                    self._body += rest
+                    self._received = len(rest)
+        return None if self._more or len(self._body) >= LARGE_BYTES else self._body
+
+    async def read_body(self, limit: int) -> bytes | None:
+        """Read the whole body. The rest of one that is long, or slow, is counted while it comes, in a scope for each piece."""
+        short = None if self._begun else await self.read_short()
+        if short is not None:
+            return short if len(short) <= limit else None
+        budget, body, self._body = self._bus.budget, self._body, b""
+        if not self._more and (len(body) < LARGE_BYTES or not budget.line.locked()):
             if len(body) >= LARGE_BYTES:
-                await self._bus.budget.take_turn()
+                await budget.take_turn()
             return body if len(body) <= limit else None
+        rate, until = self._bus.limits.body_rate, self._until
+        if self._received:
+            until = rate.next_read(until, trio.current_time(), self._received)
         return await read_unfinished(
             body,
             self._read_piece_until,
             limit=limit,
             rate=rate,
-            until=rate.next_read(until, trio.current_time(), received) if received else until,
-            budget=self._bus.budget,
+            until=until,
+            budget=budget,
             peer=self.peer,
-            ended=not more,
+            ended=not self._more,
         )
 
-    async def _read_arrived(self) -> tuple[bytes, bool]:
-        """Read what is there of the body, and whether more comes: nothing has to bound a wait of one turn of the scheduler."""
-        body, more, waited = b"", True, False
-        arrived = self._arrived
+    async def _read_arrived(self) -> None:
+        """Take what is there of the body: nothing has to bound a wait of one turn of the scheduler."""
+        waited, arrived = False, self._arrived
         if arrived is None:
-            return body, more
+            return
         await trio.lowlevel.checkpoint_if_cancelled()
-        while more and len(body) < LARGE_BYTES:
+        while self._more and len(self._body) < LARGE_BYTES:
             try:
-                piece, more = _piece(arrived.receive_nowait())
+                piece, self._more = _piece(arrived.receive_nowait())
             except trio.WouldBlock:
-                if waited or not body:
+                if waited or not self._body:
                     break
                 # Who reads the connection has passed on a piece, and passes on the end in its next turn.
                 await trio.lowlevel.checkpoint()
                 waited = True
             else:
-                body += piece
-        return body, more
+                self._body += piece
 
     async def _read_piece(self) -> tuple[bytes, bool]:
         return _piece(await self._receive())

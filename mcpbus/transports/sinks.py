@@ -1,4 +1,4 @@
-"""A request over HTTP as the endpoint sees it: the place to answer it, and its reading and writing end for a task."""
+"""A request over HTTP as the endpoint sees it: the place to answer it, and the writing end of its response for a task."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -98,11 +98,11 @@ class ResponseSink(Protocol):
 
 
 class HttpRequest(Protocol):
-    """One HTTP request, as a shell hands it in.
+    """One HTTP request as the task that writes its response sees it.
 
     Attributes:
         head: The request before its body.
-        peer: From where it came.
+        peer: The other end of the connection, which may be a proxy.
     """
 
     head: RequestHead
@@ -113,18 +113,6 @@ class HttpRequest(Protocol):
         """Whether a write ends by itself where the client takes less than 16 KiB within `Limits.write_deadline`.
 
         A write that does not is bounded as a whole by its caller.
-        """
-
-    @property
-    def head_validated(self) -> bool:
-        """Whether it is known that `Endpoint.clears` is true of its head."""
-
-    async def read_body(self, limit: int) -> bytes | None:
-        """Read the whole body; None if it is longer than `limit` bytes.
-
-        Raises:
-            trio.BrokenResourceError: The client went away.
-            Overloaded: Too much is kept in memory, and in this body, which is unfinished, the most.
         """
 
     async def answer(self, reply: HttpResponse) -> None:

@@ -1,5 +1,6 @@
 """The place to answer a request that has a trio task of its own, which writes the response once that is due."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ClassVar, Protocol
@@ -8,6 +9,7 @@ import trio
 
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.principals import Peer
+from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.deferred import Served
 from mcpbus.transports.entered import RecordedResponse
 from mcpbus.transports.rendering import StreamedResponse
@@ -35,55 +37,105 @@ class ResponseWriting(Protocol):
         """Write the messages of a stream until it or the connection ends."""
 
 
-class HttpTaskSink:
-    """A `ResponseSink` whose response is written by the task that serves the request; its handler has another one.
+class HttpTaskSink(ABC):
+    """An `HttpRequest` with a task of its own, and its `ResponseSink`: its task writes the response, and its handler has another one.
 
     Args:
         endpoint: Writes responses.
-        http: The request.
+        head: The request before its body.
+        peer: The other end of the connection.
+        cleared: Whether the head is known to be in order; see `Endpoint.respond`.
+        bounds_writes: See `HttpRequest`.
     """
 
-    __slots__ = ("_endpoint", "_failure", "_http", "_write", "peer")
+    __slots__ = (
+        "_cleared",
+        "_endpoint",
+        "_failure",
+        "_whole",
+        "_write",
+        "bounds_writes",
+        "head",
+        "peer",
+    )
 
     gathers: ClassVar[bool] = False
     scope: ClassVar[None] = None
 
-    def __init__(self, endpoint: ResponseWriting, http: HttpRequest) -> None:
+    def __init__(
+        self,
+        endpoint: ResponseWriting,
+        head: RequestHead,
+        peer: Peer,
+        *,
+        cleared: bool = False,
+        bounds_writes: bool = False,
+    ) -> None:
         self._endpoint = endpoint
-        self._http = http
+        self.head = head
+        self.peer = peer
+        self._cleared = cleared
+        self.bounds_writes = bounds_writes
+        self._whole: HttpResponse | None = None
         self._write: Callable[[HttpRequest], Awaitable[None]] | None = None
         self._failure: BaseException | None = None
-        self.peer: Peer = http.peer
 
-    async def serve(self, respond: Respond) -> None:
+    async def serve(self, respond: Respond, body: bytes | None) -> None:
         """Serve the request, and write its response.
 
         Args:
             respond: `Endpoint.respond`.
+            body: The whole body; None if `read_body` reads it.
 
         Raises:
             trio.BrokenResourceError: The client went away.
             Exception: A function of the author's failed, or `respond` did.
         """
-        http = self._http
-        served = respond(http.head, None, self, cleared=http.head_validated)
+        served = respond(self.head, body, self, cleared=self._cleared)
+        del body  # a stream lasts, and need not hold the text of its request
         if isinstance(served, HttpResponse):
-            self.finish(served)
-        elif served is not None:
-            await served.finish()
-        del served  # a stream lasts, and need not hold the text of its request
-        if self._failure is not None:
-            raise self._failure
-        if self._write is not None:
-            await self._write(http)
+            whole: HttpResponse | None = served
+        else:
+            if served is not None:
+                await served.finish()
+            del served
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            whole = self._whole
+        if whole is not None:
+            with self._endpoint.entered(whole, self.give_up):
+                await self.answer(whole)
+        elif self._write is not None:
+            await self._write(self)
 
+    @abstractmethod
     async def read_body(self, limit: int) -> bytes | None:
-        """Read the whole body."""
-        return await self._http.read_body(limit)
+        """Read the whole body; see `ResponseSink`."""
+
+    @abstractmethod
+    async def answer(self, reply: HttpResponse) -> None:
+        """Send a whole response; see `HttpRequest`."""
+
+    @abstractmethod
+    async def start_stream(self, headers: HeaderList) -> None:
+        """Begin a response in pieces; see `HttpRequest`."""
+
+    @abstractmethod
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """Write a piece of the response; see `HttpRequest`."""
+
+    @abstractmethod
+    def give_up(self) -> None:
+        """End a write that is shielded from cancellation; see `HttpRequest`."""
+
+    @abstractmethod
+    async def disconnected(self) -> None:
+        """Return when the client has gone; see `HttpRequest`."""
 
     def finish(self, answer: HttpResponse) -> None:
         """Write a whole response once the request is served."""
-        self._write = partial(write_whole, self._endpoint, answer)
+        self._whole = answer
 
     def open(self, opened: StreamedResponse) -> None:
         """Write the messages of a stream once the request is served."""

@@ -339,7 +339,7 @@ async def test_what_cannot_be_read_is_refused_as_ever(params, autojump_clock):
         assert (await probes[0].send("POST", body, fields).ended()).status == 400
 
 
-async def never(_http):
+async def never(*_):
     await trio.sleep_forever()
 
 

@@ -113,11 +113,6 @@ class Http1Request(ResponseFraming, eq=False):
     _rest: bytes = b""  # of a whole answer that its client has not taken
 
     @property
-    def head_validated(self) -> bool:
-        """See `HttpRequest`."""
-        return self.facts.head_validated
-
-    @property
     def gathers(self) -> bool:
         """See `ResponseSink`."""
         reactor = self._connection.reactor
@@ -157,7 +152,7 @@ class Http1Request(ResponseFraming, eq=False):
         self._connection.fail(failure, self.head)
 
     async def read_body(self, limit: int) -> bytes | None:
-        """See `HttpRequest`. A fault in it is kept for the connection to answer, and the client is as good as gone."""
+        """See `ResponseSink`. A fault in it is kept for the connection to answer, and the client is as good as gone."""
         wire, requests = self._wire, self._wire.requests
         try:
             body = requests.take_body()

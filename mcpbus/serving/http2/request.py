@@ -127,11 +127,6 @@ class Http2Request:
         self._left: trio.lowlevel.ParkingLot | None = None  # once somebody waits
 
     @property
-    def head_validated(self) -> bool:
-        """See `HttpRequest`."""
-        return self.facts is not None and self.facts.head_validated
-
-    @property
     def endpoint(self) -> DirectEndpoint:
         """Who serves it."""
         assert self.facts is not None  # noqa: S101 - otherwise nobody asks
@@ -165,7 +160,7 @@ class Http2Request:
     # -- its body --------------------------------------------------------------------------------
 
     async def read_body(self, limit: int) -> bytes | None:
-        """See `HttpRequest`."""
+        """See `ResponseSink`."""
         length = self.read.length
         if length is not None and length > limit:
             return None

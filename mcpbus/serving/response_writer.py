@@ -17,7 +17,7 @@ from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.serving.write_coalescer import COALESCE_SECONDS, WriteCoalescer
 from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.rendering import StreamedResponse, are_replies
 
 _Kept: TypeAlias = tuple[list[OutboundMessage], bytes, int | None]
 """A batch, what comes before it, and the number of its first event if its log has it."""
@@ -37,6 +37,7 @@ class GatheringWriter(ABC):
         "_coalescer",
         "_ends",
         "_gathers",
+        "_held_back",
         "_keeping",
         "_kept",
         "_limits",
@@ -59,6 +60,7 @@ class GatheringWriter(ABC):
         self._clock = coalescer.clock
         self._most = min(SHORT_BYTES, limits.outbox_bytes) - OVERHEAD_BYTES
         self._gathers = False
+        self._held_back = 0  # replies to a batch that wait for the others, to be one JSON array with them
         self._keeping = False
         self._kept: _Kept | None = None
         self._sending = False
@@ -72,12 +74,12 @@ class GatheringWriter(ABC):
         """Write what is there, and from now on what comes."""
         self._writer.connection = self
         self._writer.notify = self._notice
-        if self._stream.log is None:
+        if self._stream.log is None and not self._rendering.is_batch:
             self._writer.direct = self._write_one
         self._keep_alive_later()
-        if self._stream.outbox:
+        if self._stream.outbox or self._stream.outbox.closed:
             self.write_now()
-        if self._rendering.is_early:
+        if self._rendering.is_early and not self._over:
             self.keep_alive()
 
     def cancel(self) -> None:
@@ -101,7 +103,22 @@ class GatheringWriter(ABC):
             batch = self._writer.take_now()
             if batch == [] and not self._is_to_leave():
                 return
+            if batch and self._rendering.may_become_array and self._holds_back(batch):
+                return
             self._write(batch)
+
+    def _holds_back(self, batch: list[OutboundMessage]) -> bool:
+        """Hold replies back that can still become a JSON array, unless no other one has come for the keep-alive time."""
+        held, self._held_back = self._held_back, len(batch)
+        if len(batch) <= held or not are_replies(batch):
+            return False
+        self._written_at = self._clock()  # the keep-alive time begins anew
+        self._writer.defer_batch()
+        return True
+
+    def _write_quiet(self) -> None:
+        """Write the replies that are held back, as events; or a comment, if there are none."""
+        self._write(self._writer.take_now())
 
     def _is_to_leave(self) -> bool:
         """Tell whether the client is to go, and come back later. Only an event could tell it so."""
@@ -174,7 +191,7 @@ class GatheringWriter(ABC):
             if head is not None:
                 self._begin(head)
             before, keeps = b"", self._stream.log is not None
-            if batch is not None and (keeps or head is not None):
+            if batch is not None and (keeps or head is not None) and not self._rendering.is_array:
                 before = self._rendering.prime(self._writer.retry, begins=head is not None)
                 if batch and keeps:
                     self._keep(batch, before)
@@ -204,7 +221,7 @@ class GatheringWriter(ABC):
         try:
             data, more = self._rendering.piece(batch, before, first)
             self._send(data, said=bool(batch), last=not more)
-            if self._sending and batch and len(batch) > 1 and first is None:
+            if self._sending and batch and len(batch) > 1 and first is None and not self._rendering.is_array:
                 self._ends = self._rendering.ends(batch, before)[:-1]
                 self._took(0)
         except Exception as failure:  # noqa: BLE001 - whoever speaks is not to blame

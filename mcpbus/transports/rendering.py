@@ -169,6 +169,11 @@ class ResponseEncoder:
         return b"" if retry is None else encode_event(b"", retry=round(retry * 1000))
 
     @property
+    def is_batch(self) -> bool:
+        """Whether the response has the replies of a batch."""
+        return self._form.array
+
+    @property
     def is_early(self) -> bool:
         """Whether the response is to begin although there is nothing to say yet."""
         return self._form.early and not self.started

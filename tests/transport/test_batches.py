@@ -205,7 +205,18 @@ async def test_a_session_that_is_deleted_ends_its_batch_without_a_word(autojump_
         await home.quiet()
         await session.delete().ended()
         assert ((await answer.ended()).status, answer.body) == (200, b"")
+        await home.quiet()
         assert sorted(outcomes) == ["a ended", "b ended"]
+
+
+async def test_a_batch_whose_only_request_it_cancels_is_answered_at_once(autojump_clock):
+    async with house() as home:
+        session = await home.probe.initialize(B)
+        begun = trio.current_time()
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        answer = await post(home, session, [call(1, "hang", {"key": "a"}), cancelled]).ended()
+        assert (answer.status, answer.body) == (200, b"")
+        assert trio.current_time() == begun
 
 
 async def test_a_lost_connection_cancels_nothing_and_replies_are_discarded(autojump_clock):

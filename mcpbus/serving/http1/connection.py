@@ -388,16 +388,12 @@ class Http1Connection:
 
     def open(self, request: Http1Request, opened: StreamedResponse) -> None:
         """Answer from a stream."""
-        if not opened.form.array:
-            self.speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
-            self.watch_on()
-            if self._silent:
-                writer.cancel()  # a client that says no more is not told what is still to come
-            else:
-                writer.begin()
+        self.speaker = writer = Http1ResponseWriter(self, request, opened, request.facts.endpoint.limits)
+        self.watch_on()
+        if self._silent:
+            writer.cancel()  # a client that says no more is not told what is still to come
         else:
-            self.speaker = None
-            self.leave(request, partial(request.facts.endpoint.stream, opened, request))
+            writer.begin()
 
     def wait(self, speaker: KeepAliveHandler | None, quiet: float) -> None:
         """Have somebody keep a request alive after so many seconds; None if its handler waits no more."""

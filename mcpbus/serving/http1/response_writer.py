@@ -19,7 +19,7 @@ class Http1ResponseWriter(GatheringWriter):
     Args:
         connection: The connection.
         request: The request that is answered.
-        opened: The stream, which owes one reply at most.
+        opened: The stream.
         limits: How long the answer may be quiet, and its client slow.
     """
 
@@ -58,7 +58,7 @@ class Http1ResponseWriter(GatheringWriter):
         if now < due:
             self._wire.quiet_for(due - now)
         elif not (self._sending or self._keeping or self._over):
-            self._write([])
+            self._write_quiet()
 
     def _is_about_to_write(self) -> bool:
         return self._coalescer.in_brief_turn

@@ -238,10 +238,6 @@ class Http2RequestTable:
     def open(self, request: Http2Request, opened: StreamedResponse) -> None:
         """Answer from a stream."""
         endpoint = request.endpoint
-        if opened.form.array:
-            request.speaker = None
-            self.start(request, endpoint.stream, opened, request)
-            return
         request.speaker = writer = Http2ResponseWriter(
             request, opened, endpoint.limits, self.service.coalescer
         )

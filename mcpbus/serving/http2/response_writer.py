@@ -22,7 +22,7 @@ class Http2ResponseWriter(GatheringWriter):
 
     Args:
         request: The request that is answered.
-        opened: The stream, which owes one reply at most.
+        opened: The stream.
         limits: How long the answer may be quiet, and its client slow.
         coalescer: Has what comes in a row written together.
     """
@@ -51,7 +51,7 @@ class Http2ResponseWriter(GatheringWriter):
             self._stream.reached.missed_write(self._stream.owner)
             self.cancel()
         else:
-            self._write([])
+            self._write_quiet()
 
     def _has_moved(self) -> bool:
         """Whether the client has taken enough of what waits since it was last looked at; one that is slow may take its time."""

@@ -12,6 +12,7 @@ from mcpbus.hosting.detect import FoundServer, find
 from mcpbus.hosting.home import Home, TrioHome
 from mcpbus.openable import ServerBase
 from mcpbus.protocol.enums import LogLevel
+from mcpbus.protocol.errors import sole_cause
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.request_state import StateSealer
@@ -92,6 +93,12 @@ class Hosted(ServerBase[Any]):
             async with self._make_home().enter(self.found.lifespan()) as (home, state):
                 self._home, self._state = home, state
                 yield state, {}
+        except Exception as error:
+            if self._loop == "trio" and self._home is None:  # its lifespan failed to begin
+                from mcpbus.hosting.asyncio_hint import explained as cause  # noqa: PLC0415 - few servers fail so
+
+                raise cause(self.name, sole_cause(error)) from error
+            raise
         finally:
             self._home = self._state = None
             if self._program is not None:

@@ -387,6 +387,11 @@ def _log_failure(label: str, error: BaseException) -> None:
     _log.error("%s failed%s", label, _hint(sole_cause(error)), exc_info=error)
 
 
+def is_of_asyncio(error: BaseException) -> bool:
+    """Whether it is what functions of asyncio raise on trio."""
+    return _hint(error) not in {"", _TO_TRIO}
+
+
 def _hint(error: BaseException) -> str:
     """What to write instead, for what functions of asyncio raise on trio, and those of trio on asyncio."""
     if not isinstance(error, RuntimeError | TypeError | AttributeError):

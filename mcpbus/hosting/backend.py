@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -18,8 +19,10 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import SESSION_METHODS
 from mcpbus.features.schemas import python_types
+from mcpbus.hosting.asyncio_hint import AsyncioHint
 from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.home import Home
+from mcpbus.hosting.mirrored import MirroredSchemas
 from mcpbus.hosting.web import Beside, HostedPrincipal, HostedWeb
 from mcpbus.protocol import messages as wire
 from mcpbus.protocol.errors import ProtocolError, internal_error
@@ -38,6 +41,7 @@ StrayMessages: TypeAlias = Literal["adopt", "session"]
 
 ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The methods that may be answered with input requests."""
+LIST_TOOLS: Final = "tools/list"
 _NOTIFICATION_SECONDS: Final = 10.0
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -64,6 +68,9 @@ class HostedBackend:
         home: Where its code runs.
         auth: The resource server of mcpbus that lets clients in over HTTP; None if there is none.
         serves_routes: Whether its web routes are served beside the endpoint.
+
+    Attributes:
+        mirrored: The parameters of its tools that clients mirror into header fields.
     """
 
     has_upstream_subscriptions = False
@@ -79,6 +86,12 @@ class HostedBackend:
         identity = wire.Implementation(found.name, found.version)
         self.tails = {row: tail_for(identity, row) for row in REVISIONS.values()}
         self._home = home
+        self._hint = AsyncioHint(found.name) if home.name == "trio" else None
+        self.mirrored = MirroredSchemas(getattr(found.lowlevel, "get_tool_input_schema", None))
+
+    def watching(self) -> AbstractContextManager[None]:
+        """Watch within the block for code of the server that its home cannot run."""
+        return nullcontext() if self._hint is None else self._hint.watching()
 
     async def _notify(self, told: ClientNotification) -> None:
         """Give a notification to the server, in the home."""
@@ -100,8 +113,8 @@ class HostedBackend:
         """Return the web routes of the server, as `mcpbus.core.backend.HasRoutes`."""
         return self._web.beside(path)
 
-    def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:  # noqa: ARG002
-        return ()
+    def mirrored_parameters(self, tool: str, principal: object) -> Sequence[MirroredParameter]:
+        return self.mirrored.find(tool, principal)
 
     def may_wait(self, method: str, name: object, era: Era) -> bool:  # noqa: ARG002
         return True
@@ -149,12 +162,15 @@ class HostedBackend:
         """
         context = Context(call)
         try:
-            return await self._home.run(self._serve, context, rounds)
+            result = await self._home.run(self._serve, context, rounds)
         except ProtocolError:
             raise
         except Exception as error:
             _log.exception("%s failed", context.request_context.request.method)
             raise internal_error() from error
+        if self._hint is not None:
+            self._hint.note_result(result)
+        return result
 
 
 class HostedCall:

@@ -37,7 +37,15 @@ from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
 from mcpbus.core.signals import FailRequest
 from mcpbus.dispatch.dispatcher import LISTEN
-from mcpbus.hosting.backend import ROUNDS, HostedBackend, HostedCall, StrayMessages, encode, read_params
+from mcpbus.hosting.backend import (
+    LIST_TOOLS,
+    ROUNDS,
+    HostedBackend,
+    HostedCall,
+    StrayMessages,
+    encode,
+    read_params,
+)
 from mcpbus.hosting.channels import can_ask
 from mcpbus.hosting.connections import HostedSession, enveloped_connection
 from mcpbus.hosting.detect import FoundServer
@@ -102,15 +110,16 @@ class KernelBackend(HostedBackend):
     async def open(self, bus: BusServices) -> AsyncIterator[None]:
         """See `Backend.open`: changes that the server publishes reach all clients."""
         hub = hub_of(bus)
-        if self._listens is None:
-            yield
-            return
-        unsubscribe = await self._home.run(self._subscribe, self._listens, hub)
-        try:
-            yield
-        finally:
-            with trio.CancelScope(shield=True):
-                await self._home.run(unsubscribe)
+        with self.watching():
+            if self._listens is None:
+                yield
+                return
+            unsubscribe = await self._home.run(self._subscribe, self._listens, hub)
+            try:
+                yield
+            finally:
+                with trio.CancelScope(shield=True):
+                    await self._home.run(unsubscribe)
 
     async def _subscribe(self, listens: ListenHandler, hub: Hub) -> Callable[[], Awaitable[None]]:
         """Subscribe to changes, and to the end of all listens. Runs in the home."""
@@ -238,7 +247,10 @@ class KernelBackend(HostedBackend):
             of_session.requests[token] = outbound
         try:
             with self._within_call(asked.principal, asked.transport):
-                return encode(await self._run(connection, outbound, request.method, params))
+                result = await self._run(connection, outbound, request.method, params)
+            if request.method == LIST_TOOLS:
+                self.mirrored.note_list(asked.principal, params, result)
+            return encode(result)
         except anyio.get_cancelled_exc_class():
             outbound.cancel_requested.set()
             raise

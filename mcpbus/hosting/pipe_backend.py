@@ -22,7 +22,15 @@ from mcpbus.core.request_context import RequestContext
 from mcpbus.core.services import BusServices
 from mcpbus.core.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
-from mcpbus.hosting.backend import ROUNDS, HostedBackend, HostedCall, StrayMessages, encode, read_params
+from mcpbus.hosting.backend import (
+    LIST_TOOLS,
+    ROUNDS,
+    HostedBackend,
+    HostedCall,
+    StrayMessages,
+    encode,
+    read_params,
+)
 from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel, can_ask
 from mcpbus.hosting.detect import FoundServer
 from mcpbus.hosting.eras import MODERN_METHODS, discovery, newer_result, older_params
@@ -114,7 +122,8 @@ class PipeBackend(HostedBackend):
             await self._home.run(self._describe)
             async with background() as nursery:
                 nursery.start_soon(self._sweep_forever)
-                yield
+                with self.watching():
+                    yield
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
@@ -275,14 +284,21 @@ class PipeBackend(HostedBackend):
         try:
             if state is not None:
                 pipe = await self._pipe_of(state, metadata)
-                return encode(await pipe.request(method, params, channel, token, metadata))
+                result = await pipe.request(method, params, channel, token, metadata)
+                self._note_list(asked, params, result)
+                return encode(result)
             async with self._lend(asked) as pipe:
                 result = await pipe.request(method, older_params(params), channel, token, metadata)
         finally:
             channel.closed = True
+        self._note_list(asked, params, result)
         if asked.revision.era is Era.MODERN:
             result = newer_result(method, result, self._described["serverInfo"])
         return encode(result)
+
+    def _note_list(self, asked: RequestContext, params: Params, result: dict[str, Any]) -> None:
+        if asked.request.method == LIST_TOOLS:
+            self.mirrored.note_list(asked.principal, params, result)
 
     @asynccontextmanager
     async def _lend(self, asked: RequestContext) -> AsyncIterator[HostedPipe]:

@@ -1,10 +1,15 @@
 """Tokens, header fields and web routes of hosted servers: as on their own transport, which is asked the same for comparison."""
 
 import json
+from typing import Annotated
 
 import httpx
 import pytest
 from hosted_clients import LEGACY, MODERN, server_of
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
+from mcp_types import CallToolResult, ListToolsResult, Tool
+from pydantic import Field
 
 import mcpbus
 from mcpbus.asyncio import to_asyncio
@@ -99,3 +104,59 @@ async def test_a_session_is_its_clients_own_also_with_a_renewed_token(tokens, lo
             session._headers.update(bearer(token))
             called = await session.request("tools/call", {"name": "who", "arguments": {}}).ended()
             assert called.status == status
+
+
+def listed_server():
+    """A server whose SDK cannot look up a schema: it counts what it has listed."""
+
+    async def list_tools(ctx, params) -> ListToolsResult:
+        schemas = {"first": {}, "second": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+        name, cursor = ("second", None) if params and params.cursor else ("first", "more")
+        schema = {"type": "object", "properties": schemas[name]}
+        return ListToolsResult(tools=[Tool(name=name, input_schema=schema)], next_cursor=cursor)
+
+    async def call_tool(ctx, params) -> CallToolResult:
+        return CallToolResult(content=[])
+
+    return Server("listed", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def looking_up():
+    """A server whose SDK looks up the schema of a tool."""
+    mcp = MCPServer("looking up")
+
+    @mcp.tool()
+    async def second(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})] = "") -> str:
+        return region
+
+    return mcp
+
+
+@pytest.mark.parametrize("make", [listed_server, looking_up])
+async def test_header_fields_that_repeat_arguments_are_compared(make, loop):
+    async with mcpbus.host(make(), loop=loop).open() as bus, open_probe(bus.asgi()) as probe:
+        for cursor in ({}, {"cursor": "more"}):
+            await probe.request("tools/list", cursor).reply()
+        called = {"name": "second", "arguments": {"region": "north"}}
+        for field, status in {"north": 200, "south": 400, None: 400, "=?base64?bm9ydGg=?=": 200}.items():
+            headers = {} if field is None else {"mcp-param-region": field}
+            answer = await probe.request("tools/call", called, headers=headers).ended()
+            assert answer.status == status
+            if status == 400:
+                assert answer.messages[0]["error"]["code"] == -32020
+        absent = {"name": "second", "arguments": {}}
+        answer = await probe.request("tools/call", absent, headers={"mcp-param-region": "north"}).ended()
+        assert answer.status == 400
+
+
+async def test_fields_are_not_compared_with_a_schema_that_cannot_be_looked_up(loop, caplog):
+    server = looking_up()
+
+    def fail(_name):
+        raise ValueError("no schemas today")
+
+    server._lowlevel_server.get_tool_input_schema = fail
+    async with mcpbus.host(server, loop=loop).open() as bus, open_probe(bus.asgi()) as probe:
+        called = {"name": "second", "arguments": {"region": "north"}}
+        assert (await probe.request("tools/call", called).ended()).status == 200
+    assert "cannot be looked up, so Mcp-Param-* fields are not compared" in caplog.text

@@ -1,6 +1,8 @@
 """Servers of version 1 of the official SDK, and of what is built on it: one of each kind, with the same tools."""
 
+import asyncio
 from contextlib import nullcontext
+from typing import Annotated
 
 import anyio
 from fastapi import FastAPI
@@ -10,7 +12,7 @@ from fastmcp import FastMCP as Fast
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.lowlevel import Server
 from mcp.server.session import ServerSession
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 
 class Name(BaseModel):
@@ -47,6 +49,17 @@ async def work(ctx: Context) -> str:
 @official.tool()
 async def header(ctx: Context) -> str:
     return ctx.request_context.request.headers["x-trace"]
+
+
+@official.tool()
+async def region(name: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})]) -> str:
+    return name
+
+
+@official.tool()
+async def of_asyncio() -> str:
+    asyncio.get_running_loop()
+    return "done"
 
 
 @official.tool()

@@ -91,7 +91,10 @@ async def test_stray_messages_progress_and_elicitations_come_within_the_call(rev
 
 async def test_fastmcp(revision, loop):
     if loop == "trio" and fastmcp.__version__.startswith("2."):
-        pytest.skip("the lifespan of FastMCP 2 needs asyncio")
+        with pytest.raises(RuntimeError, match=r'its code uses asyncio .*: host it with loop="asyncio"'):
+            async with hosted(old.third, revision, loop):
+                pass
+        return
     async with hosted(old.third, revision, loop) as client:
         assert await text(client, "plus", a=1, b=2) == "3"
         assert await text(client, "ask_third") == "Ada"
@@ -221,3 +224,19 @@ async def test_a_session_whose_server_exited_begins_again(caplog):
             call = {"name": tool, "arguments": {"a": 1, "b": 2}}
             reply = await session.request("tools/call", call).reply()
         assert reply["result"]["content"][0]["text"] == "3"
+
+
+async def test_header_fields_that_repeat_arguments_are_compared_with_the_last_list(loop):
+    async with mcpbus.host(old.official, loop=loop).open() as bus, open_probe(bus.asgi()) as probe:
+        await probe.request("tools/list").reply()
+        call = {"name": "region", "arguments": {"name": "north"}}
+        refused = await probe.request("tools/call", call, headers={"mcp-param-region": "south"}).ended()
+        assert (refused.status, refused.messages[0]["error"]["code"]) == (400, -32020)
+        reply = await probe.request("tools/call", call, headers={"mcp-param-region": "north"}).reply()
+        assert reply["result"]["content"][0]["text"] == "north"
+
+
+async def test_a_tool_that_uses_asyncio_on_trio_is_named_with_the_cure(caplog):
+    async with hosted(old.official, MODERN, "trio") as client:
+        assert "no running event loop" in await text(client, "of_asyncio")
+    assert 'official runs on trio, and its code uses asyncio: host it with loop="asyncio"' in caplog.messages

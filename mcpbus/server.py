@@ -25,6 +25,7 @@ from mcpbus.server_arguments import ServerFields, check_middleware, serving
 if TYPE_CHECKING:  # few servers have an OpenAPI document
     import os
 
+    from mcpbus.called_app import AppLoop, CalledApp
     from mcpbus.client.http_library import httpx2
     from mcpbus.openapi.api import ApiParts
     from mcpbus.openapi.loading import AnyDocument
@@ -213,6 +214,69 @@ class Server(ServerDefinition, ServerBase[StateT]):
                 timeout=timeout,
                 max_response_bytes=max_response_bytes,
             ),
+        )
+        return Server._of_api(parts, name, server)
+
+    @staticmethod
+    def from_asgi(
+        app: "CalledApp",
+        *,
+        document: "AnyDocument | None" = None,
+        loop: "AppLoop" = "asyncio",
+        name: str | None = None,
+        base_url: str = "http://localhost",
+        credentials: "Mapping[str, Credential] | None" = None,
+        include: Iterable[str] | None = None,
+        exclude: Iterable[str] = (),
+        rename: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+        max_response_bytes: int = 1024 * 1024,
+        **server: Unpack[ServerFields],
+    ) -> "Server[Any]":
+        """Return a server with a tool for each operation of a web application, such as one of FastAPI, which runs in this process.
+
+        The application is called without a socket. Its lifespan is entered with the server's, and a call that is cancelled cancels
+        its request.
+
+        Args:
+            app: The ASGI application.
+            document: Its OpenAPI document, as for `from_openapi`; the result of ``app.openapi()`` if left out.
+            loop: Where its code runs: in an asyncio loop in a thread, or on trio, which is faster and needs code that uses anyio alone.
+            name: As for `from_openapi`, like the options after the next one.
+            base_url: The scheme and the host of the requests that the application gets.
+            credentials: As for `from_openapi`.
+            include: As for `from_openapi`.
+            exclude: As for `from_openapi`.
+            rename: As for `from_openapi`.
+            timeout: As for `from_openapi`.
+            max_response_bytes: As for `from_openapi`.
+            **server: As for `Server`.
+
+        Raises:
+            TypeError: The application has no document; or an option is of another type.
+            OpenApiError: The document cannot be used.
+            ValueError: An option cannot be right, or does not fit the document.
+        """
+        from mcpbus.called_app import document_of, open_app  # noqa: PLC0415 - as above
+        from mcpbus.openapi.api import ApiOptions, read_api  # noqa: PLC0415 - as above
+
+        if loop not in {"asyncio", "trio"}:
+            raise ValueError(f"Server.from_asgi(): loop is one of 'asyncio', 'trio', not {loop!r}")
+        if not callable(app):
+            raise TypeError(f"Server.from_asgi(): app is an ASGI application, not {type(app).__name__}")
+        options = ApiOptions(
+            owner="Server.from_asgi()",
+            name=name,
+            base_url=base_url,
+            credentials=credentials,
+            include=include,
+            exclude=exclude,
+            rename=rename,
+            timeout=timeout,
+            max_response_bytes=max_response_bytes,
+        )
+        parts = read_api(
+            document_of(app) if document is None else document, options, lambda: open_app(app, loop)
         )
         return Server._of_api(parts, name, server)
 

@@ -50,12 +50,12 @@ BELOW = {
 OF_FEATURES = ["input_requests", "schemas", "handler_context", "session_features"]
 """What the core knows of the features: what clients are asked, and how a signature knows a context. It names none of them."""
 
-ROOF = "mcpbus asking asyncio* __main__ blocked bus cli cli.* demo ending gateway gateway.* host_processes hosted hosted_proxy http_keywords lifespans inspector inspector.* membership metrics metrics_address metrics_of_calls program openable proxy reachable_buses server server_arguments standard_error stores tasks testing* worker worker_folder worker_process workers"
+ROOF = "mcpbus asking asyncio* __main__ blocked bus called_app cli cli.* demo ending gateway gateway.* host_processes hosted hosted_proxy http_keywords lifespans inspector inspector.* membership metrics metrics_address metrics_of_calls program openable proxy reachable_buses server server_arguments standard_error stores tasks testing* worker worker_folder worker_process workers"
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {
     "annotated_types": ["mcpbus.features.schemas.*"],
-    "anyio": ["mcpbus.core.stores.redis.commands", "mcpbus.hosting.*"],
+    "anyio": ["mcpbus.called_app", "mcpbus.core.stores.redis.commands", "mcpbus.hosting.*"],
     "asyncio": ["mcpbus.asyncio.*"],
     "attrs": ["*"],
     "click": ["mcpbus.cli", "mcpbus.cli.*"],

@@ -14,6 +14,7 @@ from mcpbus.cli.header_option import header_option
 from mcpbus.cli.http_options import http_options
 from mcpbus.cli.isolation_option import isolation_option
 from mcpbus.cli.logs import log_options
+from mcpbus.cli.openapi_options import openapi_options
 from mcpbus.cli.reloading import reload_option
 from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import find_server, target_argument
@@ -34,6 +35,7 @@ _DEMO = "mcpbus.demo:server"
 @account_option
 @revision_option
 @isolation_option
+@openapi_options
 @http_options
 def serve(target: str, **given: Any) -> None:
     """Serve a server over HTTP until SIGTERM or Ctrl-C. A second one does not wait."""
@@ -83,7 +85,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     given = {name: value for name, value in given.items() if value not in (None, ())}
     workers, headers, revision = given.pop("workers"), given.pop("headers", None), given.pop("revision", None)
     account, follow = given.pop("account", None), given.pop("follow", False)
-    isolation = given.pop("isolation", None)
+    isolation, api = given.pop("isolation", None), given.pop("api", {})
     http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
     asked: dict[str, Any] = {
@@ -103,7 +105,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
         if workers > 1 and not is_worker():
             # They load the server, and this process does not.
             sys.exit(run_workers(workers, options, given.get("metrics"), given.get("inspect")))
-        server = find_server(target, headers, revision, account, isolation=isolation, follow=follow)
+        server = find_server(target, headers, revision, account, isolation=isolation, follow=follow, api=api)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
         server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)
     except ServingError as error:

@@ -9,6 +9,7 @@ from mcpbus.cli.draining import drain_option
 from mcpbus.cli.header_option import header_option
 from mcpbus.cli.isolation_option import isolation_option
 from mcpbus.cli.logs import log_options
+from mcpbus.cli.openapi_options import openapi_options
 from mcpbus.cli.revision_option import revision_option
 from mcpbus.cli.targets import find_server, is_list, target_argument
 from mcpbus.serving.errors import ServingError
@@ -31,6 +32,7 @@ follow_option = click.option(
 @account_option
 @revision_option
 @isolation_option
+@openapi_options
 @follow_option
 @drain_option
 def stdio(
@@ -41,6 +43,7 @@ def stdio(
     revision: str | None,
     isolation: "Isolation | None",
     follow: bool,
+    api: dict[str, Any],
     drain_timeout: float | None,
 ) -> None:
     """Serve a server over standard input and output."""
@@ -50,7 +53,7 @@ def stdio(
         )
     given: dict[str, Any] = {} if drain_timeout is None else {"drain_timeout": drain_timeout}
     try:
-        server = find_server(target, headers, revision, account, isolation=isolation, follow=follow)
+        server = find_server(target, headers, revision, account, isolation=isolation, follow=follow, api=api)
         server.run("stdio", **given)
     except ServingError as error:
         raise click.ClickException(str(error)) from None

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mcpbus.cli.finding import STDIO, Target, load_named_server
+from mcpbus.cli.openapi_options import is_document, serve_document
 from mcpbus.server import Server
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def with_arguments(target: str, arguments: Sequence[str]) -> str:
     """
     if not arguments:
         return target
-    if is_url(target) or is_list(target) or target.startswith(STDIO):
+    if is_url(target) or is_list(target) or is_document(target) or target.startswith(STDIO):
         raise click.UsageError("arguments after TARGET are for a program or a function here")
     return f"{target} {shlex.join(arguments)}"
 
@@ -60,7 +61,7 @@ def is_url(target: str) -> bool:
 
 def is_list(target: str) -> bool:
     """Whether a target is a file in which a client names servers."""
-    return target.endswith((".json", ".toml"))
+    return target.endswith((".json", ".toml")) and not is_document(target)
 
 
 def check_for_url(target: str, headers: Mapping[str, str] | None, account: str | None) -> None:
@@ -99,6 +100,7 @@ def find_server(
     *,
     isolation: "Isolation | None" = None,
     follow: bool = False,
+    api: Mapping[str, Any] | None = None,
 ) -> Target:
     """Import the server that a command was given, or make one that stands for others elsewhere.
 
@@ -109,6 +111,7 @@ def find_server(
         account: The name of the login at a URL.
         isolation: The owner of each connection to it; for a URL or a command alone.
         follow: Whether to follow the changes of a file in which a client names servers.
+        api: Options of an OpenAPI document, as `Server.from_openapi` takes them.
 
     Raises:
         click.BadParameter: There is no such server; the message says what is there.
@@ -116,7 +119,7 @@ def find_server(
     """
     check_for_url(target, headers, account)
     try:
-        if is_url(target) or target.startswith(STDIO):
+        if not is_document(target) and (is_url(target) or target.startswith(STDIO)):
             from mcpbus.cli.pages import login_at  # noqa: PLC0415 - most servers are here
             from mcpbus.proxy import Proxy  # noqa: PLC0415
 
@@ -136,6 +139,8 @@ def find_server(
                     else f": a server here {why}"
                 )
                 raise click.UsageError(f"{option} is for a TARGET that is a URL, or a command{why_not}")
+        if is_document(target):
+            return serve_document(target, dict(api or {}))
         return _gateway(target, follow=follow) if is_list(target) else load_server(target)
     except (LookupError, ValueError) as error:
         raise click.BadParameter(error.args[0], param_hint="TARGET") from error
@@ -149,11 +154,13 @@ def load_server(target: str) -> Target:
     What it prints while it is imported goes to standard error, because standard output may be the protocol's.
 
     Args:
-        target: As for `load_named_server`. Or a file whose name ends in ``.json`` or ``.toml``.
+        target: As for `load_named_server`. Or a file whose name ends in ``.json`` or ``.toml``, or an OpenAPI document.
 
     Raises:
         LookupError: There is no such server; the message says what is there. What the module itself raises, is raised.
     """
+    if is_document(target):
+        return serve_document(target, {})
     if is_list(target):
         return _gateway(target)
     return load_named_server(target)

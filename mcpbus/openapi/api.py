@@ -32,17 +32,17 @@ class ApiOptions:
     """
 
     owner: str
-    name: str | None
-    base_url: str | None
-    server_variables: Mapping[str, str] | None
-    client: httpx2.AsyncClient | None
-    credentials: Mapping[str, Credential] | None
-    include: Iterable[str] | None
-    exclude: Iterable[str]
-    rename: Mapping[str, str] | None
-    references: Iterable[str | PathLike[str]]
-    timeout: float
-    max_response_bytes: int
+    name: str | None = None
+    base_url: str | None = None
+    server_variables: Mapping[str, str] | None = None
+    client: httpx2.AsyncClient | None = None
+    credentials: Mapping[str, Credential] | None = None
+    include: Iterable[str] | None = None
+    exclude: Iterable[str] = ()
+    rename: Mapping[str, str] | None = None
+    references: Iterable[str | PathLike[str]] = ()
+    timeout: float = 30.0
+    max_response_bytes: int = 1024 * 1024
 
     def __attrs_post_init__(self) -> None:
         check_positive(self.owner, timeout=self.timeout, max_response_bytes=self.max_response_bytes)

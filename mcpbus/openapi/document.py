@@ -29,6 +29,10 @@ class OpenApiError(ValueError):
     """An OpenAPI document cannot be used: the message names the place, the rule, and the way out."""
 
 
+class AddressError(OpenApiError):
+    """A document does not say at which address its API is, so that none of its operations can be called."""
+
+
 @attrs.frozen
 class Located:
     """A part of a document.
@@ -65,8 +69,9 @@ class Located:
 
     @property
     def place(self) -> str:
-        """Its address, safe to show."""
-        return quoted(self.address or "#", _LONGEST_QUOTE)
+        """Its address within its document, safe to show: the whole one may contain a login."""
+        name = self.base.partition("?")[0].rpartition("/")[2]
+        return quoted(f"{name}#{self.address.partition('#')[2]}", _LONGEST_QUOTE)
 
 
 def items_of(part: Located | None) -> list[Located]:

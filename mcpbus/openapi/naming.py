@@ -14,6 +14,7 @@ from mcpbus.openapi.operations import ApiOperation, ApiParameter
 
 _LONGEST: Final = 48
 """Letters of a tool's name: clients put the name of the server before it, and models take 64."""
+_DIGITS: Final = 8
 _LONGEST_ARGUMENT: Final = 64
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -22,7 +23,7 @@ def tool_names(operations: Sequence[ApiOperation]) -> dict[str, str]:
     """Return a name for each operation, by its key.
 
     It is the ``operationId``, without the path and the method that FastAPI appends to the name of a function; or the method and the
-    path. Operations of the same name are told apart by the whole identifier, or else by four digits of a hash of method and path.
+    path. Operations of the same name are told apart by the whole identifier, or else by eight digits of a hash of method and path.
     """
     short = {each.key: _plain(_without_suffix(each)) for each in operations}
     whole = {each.key: _plain(each.id or _by_path(each)) for each in operations}
@@ -32,7 +33,7 @@ def tool_names(operations: Sequence[ApiOperation]) -> dict[str, str]:
     return {
         key: cut
         if taken[cut := _cut(name)] == 1 and cut == name
-        else f"{cut[: _LONGEST - 5].rstrip('_-')}_{_hash(key)}"
+        else f"{cut[: _LONGEST - _DIGITS - 1].rstrip('_-')}_{_hash(key)}"
         for key, name in named.items()
     }
 
@@ -56,11 +57,13 @@ def _cut(name: str) -> str:
     """Return the first words of a name that is too long."""
     if len(name) <= _LONGEST:
         return name
-    return re.sub(r"[_-]+[^_-]*$", "", name[: _LONGEST - 4]).rstrip("_-") or name[: _LONGEST - 5]
+    return (
+        re.sub(r"[_-]+[^_-]*$", "", name[: _LONGEST - _DIGITS]).rstrip("_-") or name[: _LONGEST - _DIGITS - 1]
+    )
 
 
 def _hash(key: str) -> str:
-    return hashlib.sha256(key.encode(errors="replace")).hexdigest()[:4]
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()[:_DIGITS]
 
 
 def argument_names(

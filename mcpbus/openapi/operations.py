@@ -16,11 +16,14 @@ from mcpbus.openapi.styles import STYLES
 from mcpbus.protocol.printable import quoted
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-_IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
-"""Header parameters that the specification has ignored: other parts of the document describe them."""
-_OWN_HEADERS: Final = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie"}
+_IGNORED_HEADERS: Final = frozenset(
+    {
+        *("accept", "content-type", "authorization"),
+        *("host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"),
+    }
 )
+"""Header parameters that are left out: the specification has the first three ignored, and HTTP itself sets the others."""
+_FIELD: Final = re.compile(r"[!#$%&'*+.^_`|~\w-]+", re.ASCII)
 _VARIABLE: Final = re.compile(r"\{([^{}]+)\}")
 _LONGEST: Final = 100
 
@@ -172,8 +175,8 @@ def _read_operation(references: ApiReferences, key: str, item: Located, operatio
     given = operation.mapping()
     if not path.startswith("/"):
         raise OpenApiError(f"the path {quoted(path, _LONGEST)} does not begin with a slash")
-    if "?" in path or "#" in path:
-        raise OpenApiError("the path has a query or a fragment, which OpenAPI describes by parameters")
+    if _VARIABLE.search(path.partition("?")[2]):
+        raise OpenApiError("the path has a variable in its query, which OpenAPI describes by parameters")
     parameters: dict[tuple[str, str], ApiParameter] = {}
     for owner in (item, operation):
         for part in items_of(owner.get("parameters")):
@@ -220,12 +223,8 @@ def _read_parameter(part: Located) -> ApiParameter | None:
         )
     if place == "header" and name.lower() in _IGNORED_HEADERS:
         return None
-    if place == "header" and (
-        name.lower() in _OWN_HEADERS or not re.fullmatch(r"[!#$%&'*+.^_`|~\w-]+", name, re.ASCII)
-    ):
-        raise OpenApiError(
-            f"parameter {quoted(name, _LONGEST)}: a request has no such header of its author's"
-        )
+    if place == "header" and not _FIELD.fullmatch(name):
+        raise OpenApiError(f"parameter {quoted(name, _LONGEST)}: a header field has no such name")
     style = given.get("style", STYLES[place][0])
     if style not in STYLES[place]:
         raise OpenApiError(

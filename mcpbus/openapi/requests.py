@@ -93,10 +93,13 @@ class RequestPlan:
             except StyleError as error:
                 raise StyleError(f"argument {_BODY!r}: {error}") from None
             headers.append(("Content-Type", kind))
+        # Some documents tell operations apart by a fragment, which is not sent, or by a query.
+        path, _, fixed = self.operation.path.partition("#")[0].partition("?")
+        pairs = [escape_most(fixed)] if fixed else []
         return ApiRequest(
             self.operation.method,
-            _filled(self.operation.path, values),
-            "&".join(f"{name}={value}" for name, value in query),
+            _filled(path, values),
+            "&".join([*pairs, *(f"{name}={value}" for name, value in query)]),
             tuple(headers),
             content,
         )

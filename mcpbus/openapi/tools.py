@@ -16,7 +16,7 @@ from mcpbus.features.tool import Tool, ToolOptions, tool
 from mcpbus.openapi.addresses import address_of
 from mcpbus.openapi.api_client import ApiClient, PlannedCall
 from mcpbus.openapi.choosing import OperationPattern, choose_operations
-from mcpbus.openapi.document import ApiReferences, Located, OpenApiError
+from mcpbus.openapi.document import AddressError, ApiReferences, Located, OpenApiError
 from mcpbus.openapi.operations import ApiOperation, RefusedOperation, read_operations
 from mcpbus.openapi.requests import plan_request
 from mcpbus.openapi.schemas import SchemaReader
@@ -65,13 +65,17 @@ class ApiAddress:
         """Return the address for an operation, which may have a server of its own.
 
         Raises:
-            OpenApiError: There is none.
+            OpenApiError: The operation has none.
+            AddressError: The document has none.
         """
         if self.base_url is not None:
             return self.base_url
-        root = references.root
-        servers: Located | None = operation.servers or root.get("servers")
-        return address_of(servers, root.base if servers is None else servers.base, self.variables)
+        if operation.servers is not None:
+            return address_of(operation.servers, operation.servers.base, self.variables)
+        try:
+            return address_of(references.root.get("servers"), references.root.base, self.variables)
+        except OpenApiError as error:
+            raise AddressError(str(error)) from None
 
 
 @attrs.frozen
@@ -88,7 +92,7 @@ def make_tools(
     """Return the tools of a document.
 
     Raises:
-        OpenApiError: The document has no operations.
+        OpenApiError: The document has no operations, or no address.
         ValueError: The choice does not fit the document.
     """
     read: list[ApiOperation] = []
@@ -108,6 +112,8 @@ def make_tools(
                 plan_request(operation, schemas), address.of(references, operation), schemes, output
             )
             tools.append(_make_tool(name, planned))
+        except AddressError:
+            raise
         except (OpenApiError, RegistrationError) as error:
             refused.append(RefusedOperation(operation.key, operation.id, str(error)))
     return ApiTools(tuple(tools), tuple(refused))

@@ -33,6 +33,7 @@ OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
             ("custom_route", "add_route", "add_api_route", "route", "get", "post", "routes"), _ROUTES
         ),
         **dict.fromkeys(("add_middleware", "middleware"), _MIDDLEWARE),
+        "from_fastapi": "mcpbus.Server.from_asgi(app)",
         **dict.fromkeys(("as_proxy", "create_proxy", "from_client"), _PROXY),
         **dict.fromkeys(("run_async", "run_http_async", "run_streamable_http_async", "run_sse_async"), _TRIO),
         "run_stdio_async": _STDIO,

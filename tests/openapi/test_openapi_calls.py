@@ -121,6 +121,15 @@ async def test_optional_arguments_may_be_left_out(autojump_clock):
     assert not request.content
 
 
+async def test_a_query_of_a_path_is_sent_and_a_fragment_is_not(autojump_clock):
+    api = Api()
+    described = document(
+        ("get", "/a?b=c d#e", {"parameters": [parameter("q", "query"), parameter("Host", "header")]})
+    )
+    await call(api, described, "get_a_b_c_d_e", {"q": "1"})
+    assert str(api.requests[0].url) == "https://api.example/v1/a?b=c%20d&q=1"
+
+
 @pytest.mark.parametrize("value", ["..", ".", ""])
 async def test_no_argument_leads_to_another_path(autojump_clock, value):
     api = Api()

@@ -95,12 +95,12 @@ def test_each_operation_is_listed_or_refused_by_name_with_the_reason(caplog):
     paths = {
         "/a": {"get": OK, "post": {"operationId": "bad", "parameters": [{"name": "x", "in": "body"}]}},
         "/{b}": {"get": OK},
-        "/c?d": {"get": OK},
+        "/c?d={e}": {"get": {"parameters": [{"name": "e", "in": "path"}]}},
         "e": {"get": OK},
         "/f": {"$ref": "#/nowhere"},
         "/g": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"$ref": "#/nowhere"}}]}},
         "/h": {"get": 5, "put": {"parameters": 5}},
-        "/i": {"get": {"parameters": [{"name": "Host", "in": "header"}]}},
+        "/i": {"get": {"parameters": [{"name": "X Y", "in": "header"}]}},
         "/j": {"get": {"parameters": [{"name": "q", "in": "query", "style": "matrix"}]}},
         "/k": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"pattern": "("}}]}},
         "x-other": {},
@@ -110,7 +110,16 @@ def test_each_operation_is_listed_or_refused_by_name_with_the_reason(caplog):
     told = [record.getMessage().removeprefix("openapi Pets: ") for record in caplog.records]
     assert told[0] == "POST /a is no tool: parameter x: 'in' is path, query, header, cookie, not body"
     refused = [line.partition(" is no tool: ")[0] for line in told]
-    assert refused[:8] == ["POST /a", "GET /{b}", "GET /c?d", "GET e", "* /f", "GET /h", "PUT /h", "GET /i"]
+    assert refused[:8] == [
+        "POST /a",
+        "GET /{b}",
+        "GET /c?d={e}",
+        "GET e",
+        "* /f",
+        "GET /h",
+        "PUT /h",
+        "GET /i",
+    ]
     assert refused[8:] == ["GET /j", "GET /g", "1 other operations are no tools"]
 
 
@@ -269,10 +278,20 @@ def test_the_address_is_that_of_the_document_or_the_author(options, servers, add
         ({}, {"servers": [{"url": "ftp://a.example"}]}, "does not name the host of the API"),
     ],
 )
-def test_an_operation_without_an_address_is_refused(caplog, options, members, said):
-    server = Server.from_openapi(document({"/a": {"get": OK}}, **members), **options)
-    assert names(server) == []
-    assert said in caplog.text
+def test_a_document_without_an_address_is_refused(options, members, said):
+    with pytest.raises(OpenApiError, match=said):
+        Server.from_openapi(document({"/a": {"get": OK}}, **members), **options)
+
+
+def test_an_operation_may_have_a_server_of_its_own(caplog):
+    own = {"servers": [{"url": "https://own.example"}]}
+    paths = {"/a": {**own, "get": OK}, "/b": {"get": {**OK, "servers": [{"url": "ftp://b.example"}]}}}
+    server = Server.from_openapi(document(paths, servers=[]))
+    assert names(server) == ["get_a"]
+    assert (
+        "GET /b is no tool: the document does not name the host of the API, only ftp://b.example"
+        in caplog.text
+    )
 
 
 @pytest.mark.parametrize(

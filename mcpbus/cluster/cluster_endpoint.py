@@ -202,34 +202,27 @@ class ClusterEndpoint(Endpoint):
     respond_here = Endpoint.respond
     """Serve a request that another process has forwarded, and whose session is here."""
 
-    async def serve_here(self, http: HttpRequest, body: bytes) -> ForwardTo | None:
+    async def serve_here(self, sink: RemoteRequest, body: bytes) -> Served | ForwardTo:
         """Serve a request that another process has forwarded, unless its session is elsewhere."""
-        session = session_of(http.head)
-        request = BufferedRequest(self, http, body)
+        session = session_of(sink.head)
         if session is None:
-            await self._serve_local(request)
-            return None
-        if self._affinity.next_node(http.head, body) is not None:
+            return super().respond(sink.head, body, sink)
+        if self._affinity.next_node(sink.head, body) is not None:
             await self._node.hand_over.wait_gone(session)
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):
-                return await self._serve_if_here(request, session, body)
-        await write_whole(self, answers.overload(unreachable()), http)
-        return None
+                return await self._serve_if_here(sink, session, body)
+        return answers.overload(unreachable())
 
-    async def _serve_if_here(self, http: BufferedRequest, session: str, body: bytes) -> ForwardTo | None:
-        if session not in self._bus.sessions or self._affinity.may_be_elsewhere(http.head, body):
+    async def _serve_if_here(self, sink: RemoteRequest, session: str, body: bytes) -> Served | ForwardTo:
+        if session not in self._bus.sessions or self._affinity.may_be_elsewhere(sink.head, body):
             try:
-                owner = await self._locator.find(http, body, self._node.home)
+                owner = await self._locator.find(sink, body, self._node.home)
             except ServerOverloaded as error:
-                owner = answers.overload(error)
-            if isinstance(owner, str):
-                return ForwardTo(owner)
+                return answers.overload(error)
             if owner is not None:
-                await write_whole(self, owner, http)
-                return None
-        await self._serve_local(http)
-        return None
+                return ForwardTo(owner) if isinstance(owner, str) else owner
+        return super().respond(sink.head, body, sink)
 
     # -- what is elsewhere -----------------------------------------------------------------------
 

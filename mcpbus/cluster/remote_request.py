@@ -41,7 +41,7 @@ class ClusterServedEndpoint(Protocol):
     """An endpoint, as those who are connected to other processes use it."""
 
     def is_head_valid(self, head: RequestHead, /) -> bool:
-        """See `Endpoint.clears`."""
+        """See `Endpoint.is_head_valid`."""
 
     def is_here(self, head: RequestHead, /) -> bool:
         """Whether the session is here for which a request is, if it is for one."""
@@ -51,8 +51,8 @@ class ClusterServedEndpoint(Protocol):
     ) -> Served:
         """Serve a request whose session is here; see `Endpoint.respond`."""
 
-    async def serve_here(self, http: HttpRequest, body: bytes, /) -> ForwardTo | None:
-        """Serve a request, unless another process has its session."""
+    async def serve_here(self, sink: "RemoteRequest", body: bytes, /) -> Served | ForwardTo:
+        """Serve a request as `respond_here` does, unless another process has its session."""
 
     def entered(
         self, answer: HttpResponse, give_up: Callable[[], object] | None = None, /
@@ -150,6 +150,7 @@ class RemoteRequest(msgspec.Struct, eq=False):
 
     def open(self, opened: StreamedResponse) -> None:
         """See `ResponseSink`."""
+        self._body = b""  # a stream lasts, and need not hold the text of its request
         self.respond_in_task(partial(self._endpoint.stream, opened))
 
     def on_handler_waiting(self, request: KeepAliveHandler, quiet: float) -> bool:
@@ -218,23 +219,23 @@ class RemoteRequest(msgspec.Struct, eq=False):
     # -- in a task -------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Serve it."""
-        await self._answer_apart(self._serve)
-
-    async def _serve(self, http: HttpRequest) -> None:
-        elsewhere = await self._endpoint.serve_here(http, self._take_body())
-        if elsewhere is not None:
-            self.leave_to(elsewhere.home)
+        """Serve it, once it is known which process has its session."""
+        with trio.CancelScope() as self.scope:
+            try:
+                served = await self._endpoint.serve_here(self, self._body)
+                if isinstance(served, HttpResponse):
+                    self.finish(served)
+                elif isinstance(served, ForwardTo):
+                    self.leave_to(served.home)
+                    self.end()
+                elif served is not None:
+                    await served.finish()
+            except Exception as failure:  # noqa: BLE001 - the application's, or the directory's; its client gets an answer
+                self.fail(failure)
 
     async def read_body(self, limit: int) -> bytes | None:
-        """See `ResponseSink`; the whole body has come."""
-        await trio.lowlevel.checkpoint()
-        body = self._take_body()
-        return body if len(body) <= limit else None
-
-    def _take_body(self) -> bytes:
-        body, self._body = self._body, b""
-        return body
+        """See `ResponseSink`; nothing asks, since the whole body has come."""
+        return self._body if len(self._body) <= limit else None
 
     async def answer(self, reply: HttpResponse) -> None:
         """See `HttpRequest`."""

@@ -73,7 +73,7 @@ def _open_burst(
 
 
 class _StoredInlineNotifications:
-    """A burst of which the store is asked that it keep it. It is what its sink waits for, see `MessageBuilder`.
+    """A burst of which the store is asked that it keep it. It is what its sink waits for, see `KeepAliveHandler`.
 
     Args:
         session: The session.
@@ -112,10 +112,10 @@ class _StoredInlineNotifications:
         return self._answer
 
     def keep_alive(self) -> None:
-        """See `MessageBuilder`: what is said goes out only when the store has it."""
+        """See `KeepAliveHandler`: what is said goes out only when the store has it."""
 
     def cancel(self) -> None:
-        """See `MessageBuilder`."""
+        """See `KeepAliveHandler`."""
         self._client_left = True
 
     def _hear(self, first: int | None) -> None:

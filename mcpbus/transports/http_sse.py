@@ -57,7 +57,7 @@ class HttpSse:
         self._channels: dict[str, DuplexChannel] = {}  # by the query that names it
 
     def clears(self, head: RequestHead) -> bool:
-        """See `Endpoint.clears`."""
+        """Whether this is the head of a POST in which everything is in order; see `Endpoint.is_head_valid`."""
         if head.verb != "POST" or self.judge(head) is not None:
             return False
         return not isinstance(self._heads.validate_content(head), HttpResponse)

@@ -387,9 +387,9 @@ async def test_a_request_comes_whole_and_from_where_it_came(autojump_clock):
         (endpoint,) = buses[0].node._endpoints
         respond, came = endpoint.respond_here, []
 
-        def see(head, body, outlet, **facts):
-            came.append(outlet)
-            return respond(head, body, outlet, **facts)
+        def see(head, body, sink, **facts):
+            came.append(sink)
+            return respond(head, body, sink, **facts)
 
         endpoint.respond_here = see
         session = at(await probes[0].initialize(), probes[1])

@@ -392,9 +392,9 @@ def cut_first(bus, directory):
         await directory.cut()
         await trio.sleep_forever()
 
-    def cut_once(head, body, outlet, **_):
+    def cut_once(head, body, sink, **_):
         endpoint.respond_here = respond
-        outlet.respond_in_task(cut)
+        sink.respond_in_task(cut)
 
     endpoint.respond_here = cut_once
     return cuts

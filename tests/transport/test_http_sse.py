@@ -435,10 +435,10 @@ async def test_nothing_is_kept_of_a_stream_that_has_ended(autojump_clock):
 
 async def test_nor_of_one_that_could_not_be_begun(autojump_clock):
     head = RequestHead("GET", "/sse", Headers([(b"accept", b"text/event-stream")]))
-    outlet = Mock(peer=IN_PROCESS, **{"open.side_effect": MemoryError})
+    sink = Mock(peer=IN_PROCESS, **{"open.side_effect": MemoryError})
     async with house() as home:
         with pytest.raises(MemoryError):
-            http_sse_of(home).respond(head, b"", None, outlet)
+            http_sse_of(home).respond(head, b"", None, sink)
         await home.assert_nothing_is_left()
         assert not http_sse_of(home)._channels
 

@@ -6,7 +6,7 @@ client, everything else for the server's log alone.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Never, TypeAlias
+from typing import Any, Final, Never, TypeAlias
 
 import msgspec
 import trio
@@ -18,6 +18,7 @@ from mcpbus.dispatch.runner import Runner
 from mcpbus.features.arguments import InvalidArgumentsError
 from mcpbus.features.catalogue import FeatureSet
 from mcpbus.features.completion import NOTHING, Completer, encode_completion
+from mcpbus.features.content import ToolResult
 from mcpbus.features.errors import CallTimeoutError, ResourceNotFoundError, ToolError
 from mcpbus.features.extension import ExtensionMethod
 from mcpbus.features.input_requests.input_required import InputRequired
@@ -56,6 +57,10 @@ _TRIO_YIELDED = "Task got bad yield: <class 'trio."
 _TO_TRIO = ": what asyncio runs reaches trio, and ctx, through await mcpbus.asyncio.to_trio(ctx.info, ...)"
 
 
+_FURTHER: Final = (InputRequired, ToolResult)
+"""What a tool may return that is more than a value."""
+
+
 # None of these is kept from the garbage collector: what a tool has in its closure may know the contexts of its calls.
 class ToolCall(msgspec.Struct, frozen=True):
     """tools/call of one tool."""
@@ -90,8 +95,11 @@ class ToolCall(msgspec.Struct, frozen=True):
             if tool.task is not None and not tool.task.deferred:
                 await Context(call).begin_task()
             value = await self.runner.call(tool.function, call, "tools/call", tool.name, arguments)
-            if isinstance(value, InputRequired):
-                return value
+            if isinstance(value, _FURTHER):
+                if isinstance(value, InputRequired):
+                    return value
+                if value.is_error:
+                    call.context.note_failure("tool_error", "isError")
             return tool.encode_result(value, revision, call.result_suffix)
         except InvalidArgumentsError as error:
             text = f"Invalid arguments for tool {tool.name}: {error}"

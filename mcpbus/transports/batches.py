@@ -123,11 +123,13 @@ class _Origin:
         except ProtocolError as error:
             result = error
         if isinstance(result, bytes | ProtocolError):
-            self.answer(request.id, request.method, revision.encode_reply(request.id, result))
+            self.answer(request.id, request.method, revision.encode_reply(request.id, result), context)
 
-    def answer(self, request_id: RequestId | None, method: str, data: bytes) -> None:
+    def answer(
+        self, request_id: RequestId | None, method: str, data: bytes, context: RequestContext | None = None
+    ) -> None:
         """Put a reply that is there at once among the others."""
-        receipt = self.bus.ledger.emit(method)
+        receipt = self.bus.ledger.emit(method, context)
         reply = OutboundMessage(
             MessageKind.REPLY, Era.LEGACY, data, receipt, request_id=request_id, final=True
         )

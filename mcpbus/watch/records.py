@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.call import CallActor
@@ -196,10 +197,13 @@ class BusRecords:
 
     def opened(self, address: object, described: Any) -> None:
         """See `BusWatch`."""
-        if isinstance(described, Session):
-            self.sessions[address] = session_name(described)
-        elif (life := described.life) is not None:
-            self.sessions[address] = f"listen {life.number}"
+        try:
+            if isinstance(described, Session):
+                self.sessions[address] = session_name(described)
+            elif (life := described.life) is not None:
+                self.sessions[address] = f"listen {life.number}"
+        except Exception as error:  # noqa: BLE001 - a fault of the watch harms no session
+            self.failed(error)
 
     def closed(self, address: object) -> None:
         """See `BusWatch`."""
@@ -216,7 +220,12 @@ class BusRecords:
     def limit_reached(self, limit: str, whom: object, consequence: str) -> None:
         """See `BusWatch`."""
         try:
-            self.limits.append(LimitView(time.time(), limit, self.names.owner(whom), consequence))
+            found = LimitView(time.time(), limit, self.names.owner(whom), consequence)
+            last = self.limits[-1] if self.limits else None
+            if last is not None and _is_same(last, found):
+                self.limits[-1] = msgspec.structs.replace(found, times=last.times + 1)
+            else:
+                self.limits.append(found)
         except Exception as error:  # noqa: BLE001 - a fault of the watch harms nobody
             self.failed(error)
 
@@ -236,6 +245,10 @@ class BusRecords:
     def failed(self, error: Exception) -> None:
         """See `Recorder`."""
         self._complaints.warn("the watch has failed to record something", exc_info=error)
+
+
+def _is_same(one: LimitView, other: LimitView) -> bool:
+    return (one.limit, one.owner, one.consequence) == (other.limit, other.owner, other.consequence)
 
 
 def _outcome(life: Life, request: Any) -> str:

@@ -80,16 +80,18 @@ class LimitView(msgspec.Struct, frozen=True):
     """A limit that was reached.
 
     Attributes:
-        time: When, in seconds since 1970.
+        time: When, the last time, in seconds since 1970.
         limit: The name of the option that sets it.
         owner: The client that reached it; None for no client in particular.
         consequence: What followed, for people.
+        times: How often that was, one after the other.
     """
 
     time: float
     limit: str
     owner: str | None
     consequence: str
+    times: int = 1
 
 
 class MessageView(msgspec.Struct, frozen=True, kw_only=True):

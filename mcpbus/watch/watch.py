@@ -221,7 +221,7 @@ class Watch:
         if number is not None:
             found = (each for each in found if each[0].number == number)
         if suspended:
-            found = (each for each in found if each[0].seconds is not None)
+            found = (each for each in found if each[0].seconds is not None and each[2].task_id is None)
         shown: list[tuple[RequestView, list[StackFrame]]] = []
         for life, context, call in islice(found, limit):
             frames = coroutines.stack_of(call.task)
@@ -241,6 +241,9 @@ class Watch:
         for call in bus.parked_calls:
             if isinstance(call, CallActor) and call.context.life is not None:
                 yield call.context.life, call.context, call
+        for task in bus.tasks:
+            if task.call is not None and task.call.context.life is not None:
+                yield task.call.context.life, task.call.context, task.call
 
     def _live_view(
         self, life: Life, context: RequestContext, call: CallActor, frames: list[StackFrame]
@@ -250,7 +253,7 @@ class Watch:
         if question is not None:
             state = "asking"
         if life.seconds is not None:
-            state = "suspended"
+            state = "suspended" if call.task_id is None else "task"
         line = where(frames)
         return self._view(
             life,

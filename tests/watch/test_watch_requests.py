@@ -8,12 +8,13 @@ import msgspec
 import pytest
 import trio
 
-from mcpbus import DELIVERED, Context, ProtocolError, Server, ToolError
+from mcpbus import DELIVERED, Context, ProtocolError, Server, ToolError, ToolResult
 from mcpbus.core.request import RequestActor
 from mcpbus.testing import open_bus
 from mcpbus.watch import Watch
 
 ELICITING = {"elicitation": {}}
+TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
 
 async def _poll_shelf(gate):
@@ -212,3 +213,49 @@ async def test_without_a_watch_it_is_said_how_to_have_one(autojump_clock):
     async with open_bus(Server("s")) as bus:
         with pytest.raises(RuntimeError, match=r"open the server with watch=mcpbus\.watch\.Watch\(\)"):
             _ = bus.watch
+
+
+async def test_a_call_that_became_a_task_is_shown_with_its_stack(autojump_clock):
+    server, gate = Server("tasks"), trio.Event()
+
+    @server.tool(task="required")
+    async def long() -> str:
+        await gate.wait()
+        return "done"
+
+    async with open_bus(server, watch=Watch()) as bus, bus.connect(capabilities=TASKS) as client:
+        await client.request("tools/call", {"name": "long", "arguments": {}})
+        await trio.sleep(1)
+        [view] = bus.watch.requests()
+        assert (view.name, view.state, view.outcome) == ("long", "task", "task")
+        assert view.where.endswith("in long")
+        gate.set()
+        await trio.sleep(1)
+        assert bus.watch.requests() == []
+
+
+async def test_a_result_that_says_that_it_failed_is_a_failure(autojump_clock):
+    server = Server("s")
+
+    @server.tool
+    async def fail() -> ToolResult:
+        return ToolResult("no", is_error=True)
+
+    async with open_bus(server, watch=Watch()) as bus, bus.connect() as client:
+        assert (await client.call_tool("fail"))["isError"]
+        assert shown(bus, "name", "outcome", "error", ended=True) == [("fail", "tool_error", "isError")]
+
+
+async def test_one_client_that_reaches_a_limit_often_leaves_the_others(autojump_clock):
+    async with open_bus(Server("s"), watch=Watch()) as bus:
+        bus.limit_monitor.note("max_sessions", "alice", "a new session was refused")
+        for _ in range(1000):
+            bus.limit_monitor.note("outbox_items", "bob", "something was discarded")
+        first, second = bus.watch.records.limits
+        assert (first.limit, first.times, second.limit, second.times) == (
+            "max_sessions",
+            1,
+            "outbox_items",
+            1000,
+        )
+        assert "alice" not in str(first)

@@ -64,7 +64,7 @@ class TaskActor:
         self._cell = cell
         self._task = task
         self._tasks = tasks
-        self._call = call
+        self._call = task.call = call
         self._asked: dict[str, tuple[InputRound, str]] = {}
         self._issued: set[str] = set()
         self._issued_for: dict[
@@ -130,7 +130,7 @@ class TaskActor:
     def _finished(self, message: Finished) -> None:
         self._tasks.finished(self._task)
         # Its arguments are not to be kept for as long as its result is.
-        self._call = None
+        self._call = self._task.call = None
         self._asked.clear()
         self._issued_for.clear()
         if self._task.record.status.final:
@@ -352,6 +352,7 @@ class TaskActor:
     def _ended(self, reason: StopReason) -> None:
         if self._call is not None:
             self._call.cancel()
+        self._task.call = None
         self._tasks.leave(self._task)
         system = self._tasks.bus.system
         if reason is StopReason.FAILED and not system.closed:

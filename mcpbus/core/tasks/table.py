@@ -16,6 +16,7 @@ import trio
 from mcpbus_actors import ActorContext, ActorSystem, Address, Failed, Succeeded, TaskEnded
 
 from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.call import CallActor
 from mcpbus.core.notification import TASK_STATUS, OutboundNotification
 from mcpbus.core.services import BusServices
 from mcpbus.core.shares import Shares
@@ -107,6 +108,7 @@ class TaskEntry:
             the store has them.
         before: The record and the payload that it had before its handler ended, until the store has kept how it ended; None if there is nothing
             to be kept.
+        call: Its call, while the handler runs here.
     """
 
     record: TaskRecord
@@ -116,6 +118,7 @@ class TaskEntry:
     address: Address[object] = attrs.field(init=False, repr=False)
     payload: bytes | None = attrs.field(default=None, repr=False)
     before: tuple[TaskRecord, bytes | None] | None = attrs.field(default=None, repr=False)
+    call: CallActor | None = attrs.field(default=None, repr=False)
 
     @property
     def shown(self) -> tuple[TaskRecord, bytes | None]:

@@ -222,8 +222,6 @@ def metrics_app(read: Callable[[], bytes]) -> AsgiApp:
     """
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close"})
         if scope["type"] != "http":
             return
         fields = [(b"content-type", CONTENT_TYPE.encode()), (b"cache-control", b"no-store")]

@@ -49,8 +49,6 @@ def inspector_app(answers: Answers, names: set[str], token: str) -> AsgiApp:
     """
 
     async def app(scope: Scope, _: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close"})
         if scope["type"] != "http":
             return
         refused = refusal(scope["method"], scope["path"], scope["headers"], names, token)

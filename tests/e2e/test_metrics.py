@@ -153,7 +153,7 @@ async def test_they_can_be_read_and_nothing_else(caplog):
         upgrade = await figures.peer()
         await upgrade.stream.send_all(WEBSOCKET)
         answer = b"".join([data async for data in upgrade.stream])
-        assert answer.startswith(b"HTTP/1.1 403 ")
+        assert answer.startswith(b"HTTP/1.1 501 ")
     assert "raised" not in caplog.text
 
 

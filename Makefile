@@ -69,8 +69,8 @@ ifeq ($(ARGS),)
 	@$(BIN)/python -m tests.conformance.run --forward-all
 endif
 
-interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, issuers, and servers behind gateways (ARGS="-k name" to choose)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=450) tests/typescript tests/issuers tests/gateways $(ARGS)
+interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, issuers, and servers behind gateways, OpenAPI documents (ARGS="-k name" to choose)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=480) tests/typescript tests/issuers tests/gateways tests/api_documents $(ARGS)
 
 hosting: $(DEV) $(HOSTING) ## Run the tests of hosted FastMCP servers, then the official SDK's own suite with its servers hosted (ARGS=--newest for its newest release)
 	$(BIN)/python -m pytest tests/fastmcp_servers

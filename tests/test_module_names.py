@@ -4,7 +4,17 @@ from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PACKAGES = {"attacks", "conformance", "exchanges", "fuzz", "gateways", "mutation", "soak", "typescript"}
+PACKAGES = {
+    "api_documents",
+    "attacks",
+    "conformance",
+    "exchanges",
+    "fuzz",
+    "gateways",
+    "mutation",
+    "soak",
+    "typescript",
+}
 """Whose modules are imported by their whole names, or are not among what `make test` runs."""
 
 

@@ -29,7 +29,7 @@ ONE: Final = frozenset(
     }
 )
 MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
+NAMED: Final = frozenset({"$defs", "properties", "patternProperties", "dependentSchemas"})
 
 _DROPPED_WHEN_LOOSE: Final = frozenset(
     {"not", "if", "then", "else", "unevaluatedItems", "unevaluatedProperties", "maxContains"}
@@ -71,6 +71,17 @@ def _inner(keyword: str, value: Any, loosen: Callable[[Any], Any]) -> Any:
     if keyword in NAMED:
         return {name: loosen(each) for name, each in value.items()}
     return value
+
+
+def without_patterns(schema: Any) -> Any:
+    """Return a schema without regular expressions for texts: documents have some of other languages, which the validator cannot read."""
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        keyword: _inner(keyword, value, without_patterns)
+        for keyword, value in schema.items()
+        if keyword != "pattern"
+    }
 
 
 def shortened(root: dict[str, Any], longest: int) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class SchemaReader:
                 made[keyword] = convert(inner)
             elif keyword in MANY:
                 made[keyword] = [convert(each) for each in items_of(inner)]
-            elif keyword in NAMED:
+            elif keyword in NAMED and keyword != "$defs":  # those of a part are referred to by their paths
                 made[keyword] = {name: convert(each) for name, each in _members(inner)}
         if not isinstance(made.get("required", []), list):  # a boolean, as parameters have it
             del made["required"]

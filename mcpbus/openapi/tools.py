@@ -17,6 +17,7 @@ from mcpbus.openapi.addresses import address_of
 from mcpbus.openapi.api_client import ApiClient, PlannedCall
 from mcpbus.openapi.choosing import OperationPattern, choose_operations
 from mcpbus.openapi.document import AddressError, ApiReferences, Located, OpenApiError
+from mcpbus.openapi.loosening import without_patterns
 from mcpbus.openapi.operations import ApiOperation, RefusedOperation, read_operations
 from mcpbus.openapi.requests import plan_request
 from mcpbus.openapi.schemas import SchemaReader
@@ -154,7 +155,11 @@ def _make_tool(name: str, planned: PlannedCall) -> Tool:
     }
     if operation.summary is not None:
         options["title"] = printable(operation.summary, lines=False, longest=100)
-    made = tool(call, **options)
+    try:
+        made = tool(call, **options)
+    except RegistrationError:
+        options["input_schema"] = without_patterns(planned.plan.input_schema)
+        made = tool(call, **options)
     return made if output is None else msgspec.structs.replace(made, output=unchecked_output(output.document))
 
 

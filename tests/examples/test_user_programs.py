@@ -259,3 +259,18 @@ async def test_nobody_comes_in_without_a_token(notes, autojump_clock):
         assert (await probe.request("tools/list").ended()).status == 401
         right = {"authorization": "Bearer secret"}
         assert (await probe.request("tools/list", headers=right).ended()).status == 200
+
+
+async def test_a_pet_store_offers_its_operations(load):
+    store = load("petstore")
+    async with open_client(store.server) as client:
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        assert [*tools] == ["list_pets", "get_pet", "order_pet"]
+        assert tools["list_pets"]["description"] == "List Pets\n\nList the pets that are for sale."
+        assert tools["get_pet"]["annotations"]["readOnlyHint"]
+        cats = await client.call_tool("list_pets", {"kind": ["cat"]})
+        assert cats["structuredContent"] == [{"name": "Tom", "kind": "cat", "price": 50}]
+        await client.call_tool("order_pet", {"body": {"pet": "rex"}})
+        again = await client.call_tool("order_pet", {"body": {"pet": "rex"}})
+        assert again["isError"]
+        assert again["content"][0]["text"] == '409 Conflict: {"detail":"rex is not for sale"}'

@@ -102,7 +102,7 @@ def test_each_operation_is_listed_or_refused_by_name_with_the_reason(caplog):
         "/h": {"get": 5, "put": {"parameters": 5}},
         "/i": {"get": {"parameters": [{"name": "X Y", "in": "header"}]}},
         "/j": {"get": {"parameters": [{"name": "q", "in": "query", "style": "matrix"}]}},
-        "/k": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"pattern": "("}}]}},
+        "/k": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"type": "nonsense"}}]}},
         "x-other": {},
     }
     server = Server.from_openapi(document(paths))
@@ -121,6 +121,13 @@ def test_each_operation_is_listed_or_refused_by_name_with_the_reason(caplog):
         "GET /i",
     ]
     assert refused[8:] == ["GET /j", "GET /g", "1 other operations are no tools"]
+
+
+def test_a_pattern_of_another_language_is_left_out():
+    odd, plain = ({"type": "string", "pattern": pattern, "minLength": 2} for pattern in (r"[\p{all}]*", "a"))
+    parameters = [{"name": name, "in": "query", "schema": each} for name, each in (("a", odd), ("b", plain))]
+    server = Server.from_openapi(document({"/a": {"get": {"parameters": parameters}}}))
+    assert tools(server)["get_a"].arguments.document["properties"]["a"] == {"type": "string", "minLength": 2}
 
 
 def test_parameters_of_a_path_are_those_of_its_operations():

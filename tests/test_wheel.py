@@ -64,6 +64,11 @@ def test_it_installs_two_packages_and_nothing_else(wheel):
     assert {name for name in names if not name.endswith(".dist-info")} == {"mcpbus", "mcpbus_actors"}
 
 
+def test_the_page_of_the_inspector_is_in_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        assert "mcpbus/inspector/page.html" in archive.namelist()
+
+
 def test_what_the_commands_need_is_no_extra(wheel):
     with zipfile.ZipFile(wheel) as archive:
         [name] = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]

@@ -27,6 +27,7 @@ VERSION: Final = 1
 """Of the form of the answers. It grows when something is taken away, or means something else."""
 MOST: Final = 500
 _COMMON: Final = 100
+_LOUD: Final = 8
 PATHS: Final = (
     *("/ledger", "/requests", "/sessions", "/listens", "/streams", "/tasks", "/suspended"),
     *("/upstreams", "/tools", "/limits", "/tape", "/all"),
@@ -303,6 +304,10 @@ class Answers:
             "more": len(found) > limit,
             "from": tape.first,
             "to": tape.made,
+            "loud": [
+                {"request": life.number, "tool": life.name, "messages": life.said}
+                for life in tape.loud()[:_LOUD]
+            ],
             "counts": [
                 {
                     "method": method,

@@ -50,6 +50,11 @@ class Tape:
         """The number of the oldest message on the common ring: it has all since then but for floods."""
         return self._common[0].number if self._common else None
 
+    def loud(self) -> list[Life]:
+        """Return the calls that have rings of their own, the one that began its ring last first."""
+        lives = (ring[-1].life for ring in self._rings.values() if ring and ring[-1].target is None)
+        return [life for life in lives if life is not None][::-1]
+
     def add(self, receipt: WatchedReceipt) -> None:
         """Add a message that was just emitted."""
         life = receipt.life

@@ -132,6 +132,7 @@ def test_the_keyboard_reaches_everything(inspector, browser):
 
 def test_the_tape_answers_why(inspector, browser):
     open_page(browser, inspector, "Tape")
+    browser.wait("document.getElementById('main').innerText.includes('Calls with many messages')")
     browser.evaluate("document.querySelector('input[name=reason]').value = 'FILTERED'")
     browser.evaluate("document.querySelector('[data-key=ask]').click()")
     answer = browser.wait("document.querySelector('[role=status]')?.innerText")

@@ -41,6 +41,8 @@ async def test_a_flood_leaves_the_messages_of_before(autojump_clock):
         assert tape[-1].method == "notifications/tools/list_changed"
         assert tape[-1].number == 1
         assert len([each for each in tape if each.tool == "shout"]) == 64 + 1  # and the reply
+        [call] = bus.watch.records.tape.loud()
+        assert (call.name, call.said) == ("shout", 10_000)
         counted = bus.watch.records.tape.fates
         assert sum(n for (method, _, _), n in counted.items() if method == "notifications/progress") == 10_000
 

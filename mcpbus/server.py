@@ -164,6 +164,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
         include: Iterable[str] | None = None,
         exclude: Iterable[str] = (),
         rename: Mapping[str, str] | None = None,
+        resources: Iterable[str] = (),
         references: "Iterable[str | os.PathLike[str]]" = (),
         timeout: float = 30.0,
         max_response_bytes: int = 1024 * 1024,
@@ -186,6 +187,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
                 All if left out.
             exclude: Operations that do not become tools, likewise.
             rename: Names of tools by ``operationId``, by the name that they have, or by method and path.
+            resources: GET operations without a body that become resources instead of tools, as patterns.
             references: Folders and addresses to whose documents this one may refer, besides its own folder or origin.
             timeout: Seconds for a call, up to the last byte of its response.
             max_response_bytes: The bytes that a response may have.
@@ -210,6 +212,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
                 include=include,
                 exclude=exclude,
                 rename=rename,
+                resources=resources,
                 references=references,
                 timeout=timeout,
                 max_response_bytes=max_response_bytes,
@@ -229,6 +232,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
         include: Iterable[str] | None = None,
         exclude: Iterable[str] = (),
         rename: Mapping[str, str] | None = None,
+        resources: Iterable[str] = (),
         timeout: float = 30.0,
         max_response_bytes: int = 1024 * 1024,
         **server: Unpack[ServerFields],
@@ -248,6 +252,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
             include: As for `from_openapi`.
             exclude: As for `from_openapi`.
             rename: As for `from_openapi`.
+            resources: As for `from_openapi`.
             timeout: As for `from_openapi`.
             max_response_bytes: As for `from_openapi`.
             **server: As for `Server`.
@@ -272,6 +277,7 @@ class Server(ServerDefinition, ServerBase[StateT]):
             include=include,
             exclude=exclude,
             rename=rename,
+            resources=resources,
             timeout=timeout,
             max_response_bytes=max_response_bytes,
         )
@@ -288,6 +294,8 @@ class Server(ServerDefinition, ServerBase[StateT]):
         )
         for tool in parts.tools:
             made.add_tool(tool)
+        for each in parts.resources:
+            made.add_resource(each.uri, each.function, **each.options)
         return made
 
     @explained

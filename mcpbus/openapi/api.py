@@ -14,6 +14,7 @@ from mcpbus.openapi.api_client import ApiClient, CallLimits, OpenTransport, open
 from mcpbus.openapi.choosing import read_operation_patterns
 from mcpbus.openapi.document import check_version
 from mcpbus.openapi.loading import AnyDocument, DocumentLoader
+from mcpbus.openapi.resources import PlannedResource, scheme_of
 from mcpbus.openapi.security import Credential, read_security
 from mcpbus.openapi.tools import ApiAddress, ToolChoice, make_tools, report
 from mcpbus.protocol.printable import printable
@@ -40,6 +41,7 @@ class ApiOptions:
     include: Iterable[str] | None = None
     exclude: Iterable[str] = ()
     rename: Mapping[str, str] | None = None
+    resources: Iterable[str] = ()
     references: Iterable[str | PathLike[str]] = ()
     timeout: float = 30.0
     max_response_bytes: int = 1024 * 1024
@@ -83,15 +85,17 @@ class ApiOptions:
             return ApiAddress(str(self.client.base_url).rstrip("/"), variables)
         return ApiAddress(None, variables)
 
-    def choice(self) -> ToolChoice:
-        """Return which operations become tools.
+    def choice(self, title: str) -> ToolChoice:
+        """Return which operations become tools and resources of a document with this title.
 
         Raises:
             TypeError: The patterns are no texts.
         """
         include = read_operation_patterns(self.owner, "include", self.include)
         exclude = read_operation_patterns(self.owner, "exclude", self.exclude)
-        return ToolChoice(include, exclude or (), self.rename or {})
+        resources = read_operation_patterns(self.owner, "resources", self.resources)
+        scheme = scheme_of(self.name or title)
+        return ToolChoice(include, exclude or (), self.rename or {}, resources or (), scheme)
 
 
 @attrs.frozen
@@ -102,12 +106,14 @@ class ApiParts:
         title: The title of the document.
         version: Its version.
         tools: The tools.
+        resources: The resources.
         open: Opens the client; the tools expect it as the state of their server.
     """
 
     title: str
     version: str
     tools: tuple[Tool, ...]
+    resources: tuple[PlannedResource, ...]
     open: Callable[[], AbstractAsyncContextManager[ApiClient]]
 
 
@@ -124,7 +130,8 @@ def read_api(document: AnyDocument, options: ApiOptions, transport: OpenTranspor
         TypeError: An option is of another type.
         ValueError: An option does not fit the document.
     """
-    address, choice = options.address(), options.choice()
+    address = options.address()
+    options.choice("")  # a mistake in it is refused before anything is read
     references = DocumentLoader(options.references).load(document)
     legacy, root = check_version(references.root.value, "the document")
     info = root.get("info")
@@ -133,12 +140,13 @@ def read_api(document: AnyDocument, options: ApiOptions, transport: OpenTranspor
         printable(info.get(each) or "", lines=False, longest=100) for each in ("title", "version")
     )
     security = read_security(references, options.credentials or {})
-    made = make_tools(references, choice, address, security, legacy=legacy)
+    made = make_tools(references, options.choice(title), address, security, legacy=legacy)
     report(options.name or title or "document", made, chosen=options.include is not None)
     limits = CallLimits(options.timeout, options.max_response_bytes)
     return ApiParts(
         title or "api",
         version or "0.0.0",
         made.tools,
+        made.resources,
         partial(open_api_client, transport, options.client, security, limits),
     )

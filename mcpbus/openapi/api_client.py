@@ -13,17 +13,19 @@ import attrs
 import trio
 
 from mcpbus.client.http_library import certificates, httpx2
-from mcpbus.features.content import ToolResult
+from mcpbus.features.content import File, ToolResult
 from mcpbus.features.errors import ToolError
 from mcpbus.features.schemas.json_schema import JsonSchema
 from mcpbus.openapi.loading import with_login
 from mcpbus.openapi.requests import ApiRequest, RequestPlan
-from mcpbus.openapi.responses import ApiResponse, read_result
+from mcpbus.openapi.responses import ApiResponse, read_contents, read_result
 from mcpbus.openapi.security import ApiSecurity, CredentialError, SecretPlace, check_environment, secret_of
 from mcpbus.openapi.styles import StyleError
+from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.printable import printable
 
 _LIMITS: Final = httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=5)
+_CLOSE_SECONDS: Final = 5.0
 _LONGEST: Final = 200
 
 
@@ -87,26 +89,42 @@ class ApiClient:
         Raises:
             ToolError: The API cannot be reached, answers with an error, or takes too long; or the response is too long.
         """
+        response = await self._respond(planned, arguments)
+        return read_result(planned.plan.operation.key, response, planned.output)
+
+    async def read(self, planned: PlannedCall, arguments: dict[str, Any]) -> File:
+        """Return the response of an operation as the contents of a resource.
+
+        Raises:
+            ResourceNotFoundError: The API has no such thing.
+            ProtocolError: The API cannot be reached, answers with another error, or takes too long; or the response is too long.
+        """
+        try:
+            response = await self._respond(planned, arguments)
+            return read_contents(response)
+        except ToolError as error:
+            raise ProtocolError(INTERNAL_ERROR, str(error)) from error
+
+    async def _respond(self, planned: PlannedCall, arguments: dict[str, Any]) -> ApiResponse:
         key = planned.plan.operation.key
         try:
-            request = await self._build(planned, planned.plan.request(arguments))
+            with trio.fail_after(self._limits.seconds):
+                request = await self._build(planned, planned.plan.request(arguments))
+                return await self._exchange(key, request)
         except (StyleError, CredentialError) as error:
             raise ToolError(str(error)) from error
-        try:
-            with trio.fail_after(self._limits.seconds):
-                return await self._exchange(key, request, planned.output)
         except (trio.TooSlowError, httpx2.TimeoutException):
             raise ToolError(f"{key} was not answered within {self._limits.seconds:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, UnicodeError) as error:
             reason = printable(str(error) or type(error).__name__, lines=False, longest=_LONGEST)
             raise ToolError(f"{key} failed: {reason}") from error
 
-    async def _exchange(self, key: str, request: httpx2.Request, output: JsonSchema | None) -> ToolResult:
+    async def _exchange(self, key: str, request: httpx2.Request) -> ApiResponse:
         response = await self._send(request)
         try:
             content = await self._read(key, response)
         finally:
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(_CLOSE_SECONDS, shield=True):
                 await response.aclose()
         if 300 <= response.status_code < 400:
             host = printable(
@@ -116,8 +134,7 @@ class ApiClient:
                 f"{key}: {response.status_code}, a redirect to {host or 'nowhere'}, which is not followed"
             )
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        read = ApiResponse(response.status_code, media_type, response.charset_encoding, content)
-        return read_result(key, read, output)
+        return ApiResponse(response.status_code, media_type, response.charset_encoding, content)
 
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
         if self._client is not None:

@@ -7,7 +7,7 @@ import attrs
 import msgspec
 
 from mcpbus.features.content import Audio, File, Image, ToolResult
-from mcpbus.features.errors import ToolError
+from mcpbus.features.errors import ResourceNotFoundError, ToolError
 from mcpbus.features.schemas.json_schema import JsonSchema
 from mcpbus.protocol.printable import printable
 
@@ -56,13 +56,38 @@ def read_result(key: str, response: ApiResponse, output: JsonSchema | None) -> T
     return _read_plain(key, response)
 
 
+def read_contents(response: ApiResponse) -> File:
+    """Return a response as the contents of a resource.
+
+    Raises:
+        ResourceNotFoundError: The API has no such thing.
+        ToolError: The response is another error.
+    """
+    if response.status in {404, 410}:
+        raise ResourceNotFoundError(describe_error(response.status, response.content))
+    if not 200 <= response.status < 300:
+        raise ToolError(describe_error(response.status, response.content))
+    kind = response.media_type
+    if _is_json(kind) or _is_text(kind):
+        return File(_text(response.content, response.charset), mime_type=kind)
+    return File(response.content, mime_type=kind or "application/octet-stream")
+
+
+def _is_json(kind: str) -> bool:
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def _is_text(kind: str) -> bool:
+    return kind.startswith(_TEXTS) or kind.endswith("+xml")
+
+
 def _read_plain(key: str, response: ApiResponse) -> ToolResult:
     """Return the result of a call that has no structured output, by the media type of the response."""
     kind, content = response.media_type, response.content
     made: Any
     if not content:
         made = _phrase(response.status)
-    elif kind == "application/json" or kind.endswith("+json"):
+    elif _is_json(kind):
         value = _decoded(key, content)
         if isinstance(value, dict):
             return ToolResult(structured=value)
@@ -71,7 +96,7 @@ def _read_plain(key: str, response: ApiResponse) -> ToolResult:
         made = Image(content, kind)
     elif kind.startswith("audio/"):
         made = Audio(content, kind)
-    elif kind.startswith(_TEXTS) or kind.endswith("+xml"):
+    elif _is_text(kind):
         made = _text(content, response.charset)
     else:
         made = File(content, "response:body", kind or "application/octet-stream")

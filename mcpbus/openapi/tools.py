@@ -20,6 +20,7 @@ from mcpbus.openapi.document import AddressError, ApiReferences, Located, OpenAp
 from mcpbus.openapi.loosening import without_patterns
 from mcpbus.openapi.operations import ApiOperation, RefusedOperation, read_operations
 from mcpbus.openapi.requests import plan_request
+from mcpbus.openapi.resources import PlannedResource, can_be_resource, plan_resource
 from mcpbus.openapi.schemas import SchemaReader
 from mcpbus.openapi.security import ApiSecurity
 from mcpbus.protocol.messages import ToolAnnotations
@@ -43,11 +44,29 @@ class ToolChoice:
         include: Selects the only ones that do; None for all.
         exclude: Selects those that do not.
         rename: Names of tools by ``operationId``, by name, or by method and path.
+        resources: Selects those that become resources instead, where they read and have no body.
+        scheme: The scheme of the URIs of resources.
     """
 
     include: Sequence[OperationPattern] | None = None
     exclude: Sequence[OperationPattern] = ()
     rename: Mapping[str, str] = attrs.field(factory=dict)
+    resources: Sequence[OperationPattern] = ()
+    scheme: str = "api"
+
+    def selects_resource(self, operation: ApiOperation, name: str) -> bool:
+        """Return whether an operation becomes a resource."""
+        return can_be_resource(operation) and any(each.matches(operation, name) for each in self.resources)
+
+    def check_resources(self, chosen: Sequence[tuple[ApiOperation, str]]) -> None:
+        """Refuse patterns for resources that select none.
+
+        Raises:
+            ValueError: There is one.
+        """
+        for pattern in self.resources:
+            if not any(can_be_resource(each) and pattern.matches(each, name) for each, name in chosen):
+                raise ValueError(f"resources: no GET operation without a body matches {pattern.text!r}")
 
 
 @attrs.frozen
@@ -81,9 +100,10 @@ class ApiAddress:
 
 @attrs.frozen
 class ApiTools:
-    """The tools of a document, and the operations that are none."""
+    """The tools and resources of a document, and the operations that are neither."""
 
     tools: tuple[Tool, ...]
+    resources: tuple[PlannedResource, ...]
     refused: tuple[RefusedOperation, ...]
 
 
@@ -104,20 +124,28 @@ def make_tools(
         else:
             refused.append(each)
     schemas = SchemaReader(references, legacy=legacy, longest=_LONGEST_SCHEMA)
-    tools = []
-    for operation, name in choose_operations(read, choice.include, choice.exclude, choice.rename):
+    tools: list[Tool] = []
+    resources: list[PlannedResource] = []
+    chosen = choose_operations(read, choice.include, choice.exclude, choice.rename)
+    choice.check_resources(chosen)
+    for operation, name in chosen:
         try:
             output = _output(operation, schemas)
             schemes = security.schemes(operation.security) or ()
             planned = PlannedCall(
                 plan_request(operation, schemas), address.of(references, operation), schemes, output
             )
-            tools.append(_make_tool(name, planned))
+            if choice.selects_resource(operation, name):
+                resources.append(
+                    plan_resource(choice.scheme, name, planned, _title(operation), _description(operation))
+                )
+            else:
+                tools.append(_make_tool(name, planned))
         except AddressError:
             raise
         except (OpenApiError, RegistrationError) as error:
             refused.append(RefusedOperation(operation.key, operation.id, str(error)))
-    return ApiTools(tuple(tools), tuple(refused))
+    return ApiTools(tuple(tools), tuple(resources), tuple(refused))
 
 
 def report(name: str, made: ApiTools, *, chosen: bool) -> None:
@@ -153,8 +181,8 @@ def _make_tool(name: str, planned: PlannedCall) -> Tool:
         "input_schema": planned.plan.input_schema,
         "tags": operation.tags,
     }
-    if operation.summary is not None:
-        options["title"] = printable(operation.summary, lines=False, longest=100)
+    if (title := _title(operation)) is not None:
+        options["title"] = title
     try:
         made = tool(call, **options)
     except RegistrationError:
@@ -188,6 +216,10 @@ def _output(operation: ApiOperation, schemas: SchemaReader) -> JsonSchema | None
             "openapi: %s has no output schema: %s", quoted(operation.key, _LONGEST), quoted(error, 500)
         )
         return None
+
+
+def _title(operation: ApiOperation) -> str | None:
+    return None if operation.summary is None else printable(operation.summary, lines=False, longest=100)
 
 
 def _description(operation: ApiOperation) -> str:

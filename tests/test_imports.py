@@ -48,7 +48,17 @@ NEEDLESS = {
     ),
     *(
         f"mcpbus.{part}"
-        for part in ("auth", "cli", "client", "cluster", "examples", "http_keywords", "testing", "worker")
+        for part in (
+            "auth",
+            "cli",
+            "client",
+            "cluster",
+            "examples",
+            "http_keywords",
+            "openapi",
+            "testing",
+            "worker",
+        )
     ),
     *(f"mcpbus.protocol.http.{part}" for part in ("messages", "origin", "proxies", "sse", "validation")),
     *(f"mcpbus.serving.{part}" for part in ("counters", "http1", "http2", "options", "run", "websocket")),

@@ -55,8 +55,8 @@ _URL: Final = ("http://", "https://")
 
 
 def is_url(target: str) -> bool:
-    """Whether a target is a URL."""
-    return target.lower().startswith(_URL)
+    """Whether a target is the URL of a server."""
+    return target.lower().startswith(_URL) and not is_document(target)
 
 
 def is_list(target: str) -> bool:
@@ -119,7 +119,7 @@ def find_server(
     """
     check_for_url(target, headers, account)
     try:
-        if not is_document(target) and (is_url(target) or target.startswith(STDIO)):
+        if is_url(target) or target.startswith(STDIO):
             from mcpbus.cli.pages import login_at  # noqa: PLC0415 - most servers are here
             from mcpbus.proxy import Proxy  # noqa: PLC0415
 

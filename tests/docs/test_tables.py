@@ -109,3 +109,10 @@ def test_the_table_of_places_is_the_routing_table():
 def test_every_revision_is_named():
     section = re.search(r"## Supported revisions\n(.*?)## ", (ROOT / "README.md").read_text(), re.DOTALL)[1]
     assert set(re.findall(r"`([\d-]+)`", section)) == set(REVISIONS)
+
+
+@pytest.mark.parametrize("made", [Server.from_openapi, Server.from_asgi])
+def test_defaults_of_servers_of_documents_are_their_own(made):
+    parameters = inspect.signature(made).parameters
+    told = documented()["from_openapi"]
+    assert {name: parameters[name].default for name in told} == told

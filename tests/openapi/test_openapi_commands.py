@@ -71,6 +71,7 @@ def test_other_commands_take_it(file):
         (["FILE", "--", "x"], "arguments after TARGET are for a program or a function here"),
         (["FILE", "--isolation", "call"], "--isolation is for a TARGET that is a URL, or a command"),
         (["gone.yaml"], "gone.yaml cannot be read"),
+        (["https://a.example/api.json", "--header", "A: b"], "--header is for a TARGET that is a URL"),
     ],
 )
 def test_a_wrong_option_is_refused(file, command, arguments, said):

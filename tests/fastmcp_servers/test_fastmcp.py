@@ -18,7 +18,7 @@ from mcpbus.testing import open_probe
 sys.path.insert(0, str(Path(__file__).parent))
 
 import fast
-from fastmcp import Client, FastMCP
+from fastmcp import Client, Context, FastMCP
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 from mcp.server.auth.settings import ClientRegistrationOptions
 
@@ -202,3 +202,20 @@ async def test_its_own_oauth_server_registers_authorizes_and_issues_a_token(loop
         assert (await probe.request("tools/call", call).ended()).status == 401
         reply = await probe.request("tools/call", call, headers=headers).reply()
         assert reply["result"]["structuredContent"] == {"result": 2}
+
+
+async def test_a_tool_that_is_hidden_for_one_session_is_listed_for_others(loop):
+    server = FastMCP("hiding")
+    server.tool(fast.add_more)
+
+    @server.tool
+    async def hide(ctx: Context) -> str:
+        await ctx.disable_components(names={"add_more"})
+        return "hidden"
+
+    async with mcpbus.host(server, loop=loop).open() as bus, open_probe(bus.asgi()) as probe:
+        one, other = [await probe.initialize() for _ in range(2)]
+        await one.request("tools/call", {"name": "hide", "arguments": {}}).reply()
+        for session, names in ((one, ["hide"]), (other, ["add_more", "hide"])):
+            tools = (await session.request("tools/list").reply())["result"]["tools"]
+            assert sorted(tool["name"] for tool in tools) == names

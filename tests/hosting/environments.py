@@ -41,6 +41,10 @@ ENVIRONMENTS = {
         ],
         ["tests/old_sdk_servers", "tests/public_servers"],
     ),
+    "fastmcp-tasks": (
+        ["mcp==2.3.0", "fastmcp>=4.1,<5", "fastmcp-tasks==4.1.4"],  # which takes no newer FastMCP
+        ["tests/fastmcp_tasks"],
+    ),
     "public-servers": (
         [
             "mcp==2.3.0",

@@ -1,11 +1,14 @@
 """Tokens, header fields and web routes of hosted servers: as on their own transport, which is asked the same for comparison."""
 
 import json
+import time
 from typing import Annotated
 
 import httpx
 import pytest
+import trio
 from hosted_clients import LEGACY, MODERN, server_of
+from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, ListToolsResult, Tool
@@ -160,3 +163,18 @@ async def test_fields_are_not_compared_with_a_schema_that_cannot_be_looked_up(lo
         called = {"name": "second", "arguments": {"region": "north"}}
         assert (await probe.request("tools/call", called).ended()).status == 200
     assert "cannot be looked up, so Mcp-Param-* fields are not compared" in caplog.text
+
+
+async def test_a_get_stream_ends_with_the_token_of_its_client(autojump_clock):
+    class Verifier:
+        async def verify_token(self, token):
+            expires = int(time.time()) + 60
+            return AccessToken(token=token, client_id="ada", scopes=["read"], expires_at=expires)
+
+    mcp = MCPServer("expiring", token_verifier=Verifier(), auth=server_of("tokens").settings.auth)
+    async with mcpbus.host(mcp, loop="trio").open() as bus, open_probe(bus.asgi()) as probe:
+        session = await probe.initialize(headers=bearer("ada-1"))
+        get = await session.get().begun()
+        begun = trio.current_time()
+        await get.ended(timeout=90)
+        assert 50 < trio.current_time() - begun <= 61

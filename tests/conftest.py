@@ -80,6 +80,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "at_home(why): is about what is at the client's own process, and not run with --forward-all",
     )
+    config.addinivalue_line(
+        "markers", "unwatched: is about a bus that nothing watches, and not run with --watched"
+    )
     config.addinivalue_line("markers", "one_shell(why): is not run with another --shell than http1")
     config.addinivalue_line(
         "markers", "once(why): is run neither with another --shell nor with --forward-all"
@@ -106,6 +109,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     trick = config.getoption("--without")
     if trick is not None:
         leave_out(items, trick)
+    if config.getoption("--watched"):
+        leave_out(items, "unwatched")
     if config.getoption("--forward-all"):
         leave_out(items, "at_home", "once")
     if config.getoption("--shell") != "http1":

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import mcpbus_actors
+import pytest
 import trio
 
 import mcpbus
@@ -45,6 +46,7 @@ async def bytecodes(watch):
     return min(counts)
 
 
+@pytest.mark.unwatched
 def test_a_watch_keeps_to_its_budget():
     off, on = trio.run(bytecodes, None), trio.run(bytecodes, Watch())
     assert off > 500

@@ -11,7 +11,7 @@ from mcpbus.testing import open_bus
 from mcpbus.watch import Watch
 
 
-@pytest.mark.parametrize("watch", [None, Watch()])
+@pytest.mark.parametrize("watch", [pytest.param(None, marks=pytest.mark.unwatched), Watch()])
 async def test_a_drain_names_what_it_ends(watch, autojump_clock, caplog):
     caplog.set_level(logging.INFO, "mcpbus")
     server = Server("slow")

@@ -27,7 +27,7 @@ def entries():
     _log.removeHandler(handler)
 
 
-@pytest.mark.parametrize("watch", [None, Watch()])
+@pytest.mark.parametrize("watch", [pytest.param(None, marks=pytest.mark.unwatched), Watch()])
 async def test_an_entry_has_the_number_of_its_request(watch, entries):
     server = Server("shop")
 

@@ -209,6 +209,7 @@ async def test_the_newest_eight_of_each_outcome_are_kept(autojump_clock):
         assert (tally.calls, tally.failures, sum(tally.counts)) == (20, {"ToolError": 20}, 20)
 
 
+@pytest.mark.unwatched
 async def test_without_a_watch_it_is_said_how_to_have_one(autojump_clock):
     async with open_bus(Server("s")) as bus:
         with pytest.raises(RuntimeError, match=r"open the server with watch=mcpbus\.watch\.Watch\(\)"):

@@ -231,7 +231,8 @@ class _Answering(msgspec.Struct):
     @property
     def collects_notifications(self) -> bool:
         """See `mcpbus.core.request.ResponseHandler`."""
-        return self.form.sse and self.sink.gathers
+        # Once the handler waits, nothing takes along what is said until its end.
+        return self.request is None and self.form.sse and self.sink.gathers
 
     @property
     def stores_first(self) -> bool:

@@ -1,9 +1,11 @@
 """A hosted server in an asyncio program: its code runs in the program's own loop."""
 
 import asyncio
+import json
 
 import httpx
 import pytest
+import trio
 from hosted_clients import MODERN, server_of
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
@@ -81,3 +83,32 @@ def test_its_web_routes_are_served_there_too():
     refused = asked(app, "/mcp", **call("who"))
     assert refused.status_code == 401
     assert "resource_metadata" in refused.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("hosted", [True, False])
+def test_what_a_tool_sends_after_it_has_waited_comes_before_its_result(hosted):
+    server = server_of("notes") if hosted else mcpbus.Server("s")
+
+    async def work(steps: int, ctx: mcpbus.Context) -> str:
+        await trio.sleep(0.01)
+        for step in range(steps):
+            await ctx.progress(step + 1)
+        await ctx.info("worked")
+        return "done"
+
+    if not hosted:
+        server.add_tool(work)
+    request = call("work", steps=2)
+    request["json"]["params"]["_meta"] = CLAIM | {
+        "progressToken": "p",
+        "io.modelcontextprotocol/logLevel": "info",
+    }
+    answer = asked(mcpbus.asyncio.asgi(mcpbus.host(server) if hosted else server), "/mcp", **request)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    lines = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert [line.get("method", line.get("id")) for line in lines] == [
+        "notifications/progress",
+        "notifications/progress",
+        "notifications/message",
+        1,
+    ]

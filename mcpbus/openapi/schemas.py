@@ -176,8 +176,9 @@ class SchemaReader:
                 made[keyword] = [convert(each) for each in items_of(inner)]
             elif keyword in NAMED and keyword != "$defs":  # those of a part are referred to by their paths
                 made[keyword] = {name: convert(each) for name, each in _members(inner)}
-        if not isinstance(made.get("required", []), list):  # a boolean, as parameters have it
-            del made["required"]
+        required = made.get("required", [])
+        if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+            del made["required"]  # a boolean, say, as parameters have it
         return made
 
     def _apply_direction(self, part: Located, made: dict[str, Any], direction: Direction) -> None:

@@ -143,7 +143,7 @@ def make_tools(
                 tools.append(_make_tool(name, planned))
         except AddressError:
             raise
-        except (OpenApiError, RegistrationError) as error:
+        except (OpenApiError, RegistrationError, UnicodeError) as error:
             refused.append(RefusedOperation(operation.key, operation.id, str(error)))
     return ApiTools(tuple(tools), tuple(resources), tuple(refused))
 

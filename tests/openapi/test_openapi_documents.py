@@ -103,6 +103,7 @@ def test_each_operation_is_listed_or_refused_by_name_with_the_reason(caplog):
         "/i": {"get": {"parameters": [{"name": "X Y", "in": "header"}]}},
         "/j": {"get": {"parameters": [{"name": "q", "in": "query", "style": "matrix"}]}},
         "/k": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"type": "nonsense"}}]}},
+        "/l": {"get": {"parameters": [{"name": "q", "in": "query", "schema": {"enum": ["\ud800"]}}]}},
         "x-other": {},
     }
     server = Server.from_openapi(document(paths))
@@ -120,7 +121,7 @@ def test_each_operation_is_listed_or_refused_by_name_with_the_reason(caplog):
         "PUT /h",
         "GET /i",
     ]
-    assert refused[8:] == ["GET /j", "GET /g", "1 other operations are no tools"]
+    assert refused[8:] == ["GET /j", "GET /g", "2 other operations are no tools"]
 
 
 def test_a_pattern_of_another_language_is_left_out():

@@ -43,6 +43,7 @@ def admits(schema, value):
         ({"type": "integer", "maximum": 3, "exclusiveMaximum": True}, [2], [3]),
         ({"$ref": "#/components/schemas/Cat", "type": "string"}, [{}], ["a"]),
         ({"type": "string", "required": True}, ["a"], [5]),
+        ({"required": [["a"], {}], "properties": {"a": {"readOnly": True}}}, [{}], []),
     ],
 )
 def test_what_only_3_0_has_is_rewritten(schema, good, bad):

@@ -1,6 +1,6 @@
 """Bytes for the HTTP/1.1 server: requests as clients send them, broken in some places, cut anywhere, with pauses.
 
-Turns and tasks must answer the same, and afterwards serve the next client, owe nobody a message, and hold nothing.
+In one piece and in many, requests must be answered the same. Afterwards the server must serve the next client, owe nobody a message, and hold nothing.
 """
 
 import itertools
@@ -194,14 +194,31 @@ def check(case: Said) -> None:
         play(_converse, case, pieces, heard)
     whole, cut = heard
     if any(pause >= 1 for _, pause in case.cuts) or any(head.startswith(b"HTTP/1.1 408") for head, _ in cut):
-        # A request whose body has not come may be refused by its head, or because it is too slow.
-        whole, cut = _before_refusal(whole), _before_refusal(cut)
+        # A request that comes too slowly is refused, or refused by its head meanwhile, and its connection ends. Time passes, in which
+        # a stream may end, and the next request is answered.
+        whole, cut = _as_far_as_both_go(whole, cut, before_refusal=True)
+    elif b"expect" in case.data.lower():
+        # A request that is refused by its head ends the connection if its body has not come.
+        whole, cut = _as_far_as_both_go(whole, cut, before_refusal=False)
     assert whole == cut, f"whole it is answered {whole}, and in pieces {cut}"
     assert not [head for head, _ in heard[0] if head.startswith(b"HTTP/1.1 500")], heard[0]
 
 
-def _before_refusal(heard: list[Any]) -> list[Any]:
-    return list(itertools.takewhile(lambda answer: not answer[0].startswith(b"HTTP/1.1 4"), heard))
+def _as_far_as_both_go(*heard: list[Any], before_refusal: bool) -> list[list[Any]]:
+    """Return the answers that both have, without what says that a connection or a stream ends."""
+    both = []
+    for each in heard:
+        kept = itertools.takewhile(
+            lambda answer: not (before_refusal and answer[0].startswith(b"HTTP/1.1 4")), each
+        )
+        both.append(
+            [
+                (head.replace(b"\r\nconnection: close", b""), body.removesuffix(_UNFINISHED))
+                for head, body in kept
+            ]
+        )
+    count = min(map(len, both))
+    return [each[:count] for each in both]
 
 
 async def _converse(case: Said, pieces: list[tuple[bytes, float]], heard: list[Any]) -> None:
@@ -254,6 +271,9 @@ async def _ping(house: House) -> None:
 
 _DIFFERING = re.compile(rb'"requestState":"[^"]*"|"id":\d{4,}|"requestId":\d{4,}|^:\n\n', re.MULTILINE)
 
+_UNFINISHED = b" ..."
+"""Stands for the rest of a body in chunks whose end has not come."""
+
 _FRAMING = re.compile(rb"\r\n(content-length: \d+|transfer-encoding: chunked)")
 
 
@@ -298,7 +318,7 @@ def _unchunked(data: bytes) -> tuple[bytes, bytes]:
         if not piece:
             return body, data
         body += piece
-    return body + b" ...", b""
+    return body + _UNFINISHED, b""
 
 
 LANE = Drawn("lane", _cases, check, 100)

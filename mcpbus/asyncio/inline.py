@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import trio
 from mcpbus_actors import EagerTask
@@ -178,14 +178,12 @@ class InlineRequest:
         scope: The scope that the host gave.
 
     Attributes:
+        gathers: See `ResponseSink`. The task of the host writes after the turn.
         peer: From where the request came.
         scope: Encloses the task that serves it.
     """
 
-    __slots__ = ("_app", "_body", "_context", "_ended", "_gone", "_handler", "_outcome", "_recalled", "_scope", "_turns", "peer", "scope")  # fmt: skip
-
-    gathers: ClassVar[bool] = True
-    """See `ResponseSink`: the task of the host writes after the turn."""
+    __slots__ = ("_app", "_body", "_context", "_ended", "_gone", "_handler", "_outcome", "_recalled", "_scope", "_turns", "gathers", "peer", "scope")  # fmt: skip
 
     def __init__(
         self, app: AsgiApp, turns: InlineTurns, recalled: RecalledHead, body: bytes, scope: Scope
@@ -200,6 +198,7 @@ class InlineRequest:
         self._handler: tuple[KeepAliveHandler, float] | None = None
         self._ended: asyncio.Future[None] | None = None
         self._gone = False
+        self.gathers = True
         self.peer = app.peer_of(scope)
         self.scope: trio.CancelScope
 
@@ -308,6 +307,7 @@ class InlineRequest:
             self.fail(failure)
             return None
         self._body = b""  # a stream lasts, and need not hold the text of its request
+        self.gathers = False
         if isinstance(result, HttpResponse):
             self.finish(result)
         elif result is not None:

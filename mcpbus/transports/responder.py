@@ -231,8 +231,7 @@ class _Answering(msgspec.Struct):
     @property
     def collects_notifications(self) -> bool:
         """See `mcpbus.core.request.ResponseHandler`."""
-        # Once the handler waits, nothing takes along what is said until its end.
-        return self.request is None and self.form.sse and self.sink.gathers
+        return self.form.sse and self.sink.gathers
 
     @property
     def stores_first(self) -> bool:

@@ -16,12 +16,12 @@ from mcpbus.core.writer import Writer
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.protocol.recurring_cache import RecurringCache
 from mcpbus.serving import reactor
-from mcpbus.serving.http1 import heads
-from mcpbus.serving.http1.head_templates import HeadTemplates
+from mcpbus.serving.http1 import head_cache
+from mcpbus.serving.http1.head_cache import HeadTemplates
 from mcpbus.serving.http1.parser import Http1Parser
-from mcpbus.serving.http2 import heads as http2_heads
+from mcpbus.serving.http2 import head_cache as http2_heads
 from mcpbus.serving.reactor import Reactor
-from mcpbus.transports.responder import _Answering
+from mcpbus.transports.request_handler import _Answering
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ def _take_out_waiting() -> None:
 
 def _take_out_heads() -> None:
     _replace(RecurringCache, "keep", lambda *_: None)
-    _replace(heads.Http1HeadCache, "_read_like_others", lambda *_: None)
+    _replace(head_cache.Http1HeadCache, "_read_like_others", lambda *_: None)
     _replace(http2_heads.Http2HeadCache, "_read_like_others", lambda *_: None)
     _replace(http2_heads, "_LONGEST_BLOCK", -1)
 

@@ -15,9 +15,9 @@ import trio
 from examples.agreeable import AgreeableIssuer
 from mcpbus import Context, ServeOptions
 from mcpbus.auth import JwtVerifier, Principal, ResourceServer
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import background
 from mcpbus.demo import server
-from mcpbus.program import serve_until_signalled
+from mcpbus.process.program import serve_until_signalled
 from mcpbus.serving import CannotListenError, serve
 from mcpbus.testing.issuer import InMemoryIssuer
 

@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from mcpbus.core.context import ClientInfo, Context
     from mcpbus.core.limits import Limits
     from mcpbus.core.receipt import DELIVERED, STORED, Broadcast, Fate, FateKind, Location, Receipt
-    from mcpbus.core.remote_session import RemoteSession
-    from mcpbus.core.session import Session
+    from mcpbus.core.sessions.remote import RemoteSession
+    from mcpbus.core.sessions.session import Session
     from mcpbus.core.statistics import Statistics
-    from mcpbus.core.sync_bus import SyncBus
-    from mcpbus.core.sync_context import SyncContext
+    from mcpbus.core.sync_context import SyncBus, SyncContext
     from mcpbus.dispatch.runner import CallNext, Invocation, Middleware
     from mcpbus.features.completion import Completion
     from mcpbus.features.content import Audio, File, Image, PromptMessage, PromptResult, ToolResult
@@ -106,11 +105,10 @@ else:
                 "Receipt",
                 "FateKind",
             ),
-            "mcpbus.core.remote_session": ("RemoteSession",),
-            "mcpbus.core.session": ("Session",),
+            "mcpbus.core.sessions.remote": ("RemoteSession",),
+            "mcpbus.core.sessions.session": ("Session",),
             "mcpbus.core.statistics": ("Statistics",),
-            "mcpbus.core.sync_bus": ("SyncBus",),
-            "mcpbus.core.sync_context": ("SyncContext",),
+            "mcpbus.core.sync_context": ("SyncBus", "SyncContext"),
             "mcpbus.dispatch.runner": ("CallNext", "Invocation", "Middleware"),
             "mcpbus.features.completion": ("Completion",),
             "mcpbus.features.content": (

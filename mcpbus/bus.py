@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from mcpbus.cluster.node import Node
     from mcpbus.protocol.http.options import HttpFields
     from mcpbus.serving.counters import ServerCounters
+    from mcpbus.serving.listeners import SharedSockets
     from mcpbus.serving.options import ServeOptions
-    from mcpbus.serving.sharing import SharedSockets
     from mcpbus.transports.asgi import AsgiApp
-    from mcpbus.transports.responder import ResponseMode
+    from mcpbus.transports.request_handler import ResponseMode
     from mcpbus.watch import Watch
 
 _log = logging.getLogger("mcpbus")
@@ -179,7 +179,7 @@ class Bus(Hub, Generic[StateT]):
         if inspect is None:
             return nullcontext()
         from mcpbus.inspector.serving import inspector_served  # noqa: PLC0415 - as said above
-        from mcpbus.metrics_address import check_inspect  # noqa: PLC0415
+        from mcpbus.metrics import check_inspect  # noqa: PLC0415
 
         check_inspect(inspect)
         number = 0 if self.sharing is None else self.sharing.board.number

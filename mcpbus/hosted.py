@@ -1,29 +1,80 @@
-"""Servers of other SDKs on this bus, unchanged: `host` makes a `Hosted` of one, which is opened and served like a `Server`."""
+"""Servers of other SDKs on this bus, unchanged: `host` makes a `Hosted` of one, which is served like a `Server` or mounted in one."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import attrs
 
+from mcpbus.bus import Bus
+from mcpbus.bus_set import BusSet
+from mcpbus.client.client import Client
 from mcpbus.core.backend import Backend
 from mcpbus.core.limits import Limits
 from mcpbus.hosting.detect import FoundServer, find
 from mcpbus.hosting.home import Home, TrioHome
-from mcpbus.openable import ServerBase
 from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.errors import sole_cause
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.request_state import StateSealer
-from mcpbus.reachable_buses import BusSet
-from mcpbus.server_arguments import OpenOptions
+from mcpbus.proxy import Proxy
+from mcpbus.server_base import ServerBase
+from mcpbus.server_options import OpenOptions
 
 if TYPE_CHECKING:
     from mcpbus.asyncio.programs import Program
     from mcpbus.bus import Bus
     from mcpbus.server import Server
-    from mcpbus.worker import Worker
+    from mcpbus.workers.worker import Worker
+
+_log = logging.getLogger("mcpbus")
+
+
+class HostedProxy(Proxy):
+    """A proxy for a hosted server, which is open as long as the proxy is. Made by `Hosted.as_server`.
+
+    Args:
+        name: The name of the hosted server.
+        open_bus: Opens it, as `Hosted.open`.
+        checks_tokens: Whether it lets in only clients with a token. No token reaches it here, and the log warns of that.
+        **options: As for `Proxy`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_bus: Callable[[], AbstractAsyncContextManager[Bus[Any]]],
+        *,
+        checks_tokens: bool,
+        **options: Any,
+    ) -> None:
+        super().__init__(self._connect, name=name, **options)
+        self._open_bus = open_bus
+        self._checks_tokens = checks_tokens
+        self._bus: Bus[Any] | None = None
+
+    @asynccontextmanager
+    async def live(self) -> AsyncIterator[None]:
+        """Open the hosted server, and be connected to it, for as long as the block lasts."""
+        if self._checks_tokens:
+            _log.warning(
+                "%r checks tokens, and none reaches it within another server: each client of that may call it",
+                self.name,
+            )
+        async with self._open_bus() as bus:
+            self._bus = bus
+            try:
+                async with super().live():
+                    yield
+            finally:
+                self._bus = None
+
+    def _connect(self, **options: Any) -> AbstractAsyncContextManager[Client]:
+        assert self._bus is not None  # noqa: S101 - it is live
+        return self._bus.connect(**options)
+
 
 Loop = Literal["asyncio", "trio"]
 Stray = Literal["adopt", "session"]
@@ -70,7 +121,7 @@ class Hosted(ServerBase[Any]):
         routes.
         """
         if self._proxy is None:
-            from mcpbus.hosted_proxy import HostedProxy  # noqa: PLC0415 - few servers are mounted
+            from mcpbus.hosted import HostedProxy  # noqa: PLC0415 - few servers are mounted
 
             self._proxy = HostedProxy(self.name, self.open, checks_tokens=self.knows_principals)
         return self._proxy

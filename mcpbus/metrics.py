@@ -1,24 +1,184 @@
-"""What a bus has done and holds, in the text format that Prometheus and its kin read."""
+"""The metrics of a bus in the text format of Prometheus, by tool where a watch runs, and the addresses at which servers offer them."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
 from functools import partial
+from itertools import accumulate
+from time import perf_counter
 from typing import Final, NamedTuple
 
+from mcpbus.core.concurrency import background
 from mcpbus.core.hub import Hub
-from mcpbus.core.nursery import background
 from mcpbus.core.receipt import Location
 from mcpbus.core.statistics import Statistics
-from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
-from mcpbus.metrics_of_calls import lines_of_calls
 from mcpbus.protocol.http.options import is_loopback
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
 from mcpbus.serving.counters import ServerCounters
+from mcpbus.serving.errors import CannotListenError
+from mcpbus.serving.listeners import listening
 from mcpbus.watch import Watch
+from mcpbus.watch.tallies import BOUNDS
+
+
+def addresses_of(metrics: object, workers: int = 1, *, option: str = "metrics") -> list[str]:
+    """Return where each of several workers has its figures, and one more, for who is about to take another one's place.
+
+    Args:
+        metrics: Where the first one has them, as the author gave it.
+        workers: How many there are; one has no successor.
+        option: The name of the option.
+
+    Raises:
+        ValueError: That cannot be; the message names the option and says what can.
+    """
+    try:
+        ServeOptions(bind=str(metrics))
+    except ValueError:
+        raise ValueError(
+            f"{option} is {metrics!r}: write HOST:PORT (127.0.0.1:9464, [::1]:9464, port 0 for any free one), unix:PATH or fd://NUMBER"
+        ) from None
+    bind = str(metrics)
+    if workers == 1:
+        return [bind]
+    if bind.startswith("fd://"):
+        own = "figures" if option == "metrics" else "an inspector"
+        raise ValueError(
+            f"{option} is {bind!r}, one socket, and each worker has {own} of its own: write HOST:PORT or unix:PATH"
+        )
+    found = [address_of(bind, number) for number in range(workers + 1)]
+    try:
+        ServeOptions(bind=found)
+    except ValueError:
+        raise ValueError(
+            f"{option} is {bind!r}, and {workers} workers need {workers + 1} ports from there on: write a lower one"
+        ) from None
+    return found
+
+
+def address_of(bind: str, number: int) -> str:
+    """Return where one of several workers has its figures: of `HOST:PORT` the port above, of `unix:PATH` with its number behind it."""
+    host, _, port = bind.rpartition(":")
+    if number == 0 or port == "0":
+        return bind
+    return f"{host}:{int(port) + number}" if port.isdecimal() else f"{bind}.{number}"
+
+
+def check_free(metrics: object, workers: int, *, option: str = "metrics") -> None:
+    """See to it that each of several workers can have its figures. One that cannot would be started again and again.
+
+    Raises:
+        CannotListenError: One of them could not; the message names the option and the address.
+        ValueError: As for `addresses_of`.
+    """
+    bind = addresses_of(metrics, workers, option=option)
+    with naming_the_option(option), listening(ServeOptions(bind=bind)):
+        pass
+
+
+@contextmanager
+def naming_the_option(option: str = "metrics") -> Iterator[None]:
+    """Have an error of the block that an address cannot be listened on say for what it was."""
+    try:
+        yield
+    except CannotListenError as error:
+        raise CannotListenError(f"{option}: {error}") from error
+
+
+def check_inspect(inspect: object, workers: int = 1) -> None:
+    """Refuse an address for the inspector that is not on this machine alone.
+
+    Raises:
+        ValueError: It is none; the message says what can be.
+    """
+    for bind in addresses_of(inspect, workers, option="inspect"):
+        if not (bind.startswith("unix:") or is_loopback(bind)):
+            raise ValueError(
+                f"inspect is {bind!r}, which other machines reach: write a loopback address (127.0.0.1:9474) or unix:PATH"
+            )
+
+
+class CallFigure(NamedTuple):
+    """One of the figures; see `mcpbus.metrics.Figure`.
+
+    Attributes:
+        name: Its name.
+        kind: `histogram`, `counter` or `gauge`.
+        meaning: What it counts, in a sentence. `docs/metrics.md` has the same.
+        label: The names of its labels.
+    """
+
+    name: str
+    kind: str
+    meaning: str
+    label: str = ""
+
+
+_DURATION: Final = CallFigure(
+    "mcpbus_operation_duration_seconds",
+    "histogram",
+    "Durations of ended requests, by method and by tool or prompt.",
+    "method,name",
+)
+_FAILURES: Final = CallFigure(
+    "mcpbus_operation_failures_total",
+    "counter",
+    "Requests that failed, by the class of the exception or the code of the error.",
+    "method,name,error",
+)
+_OLDEST_REQUEST: Final = CallFigure(
+    "mcpbus_oldest_request_seconds", "gauge", "Age of the oldest request in flight, 0 for none."
+)
+_OLDEST_MESSAGE: Final = CallFigure(
+    "mcpbus_oldest_message_seconds", "gauge", "Age of the oldest message without a fate, 0 for none."
+)
+OF_A_WATCH: Final = (_DURATION, _FAILURES, _OLDEST_REQUEST, _OLDEST_MESSAGE)
+
+
+def lines_of_calls(watch: Watch) -> Iterator[str]:
+    """Yield the lines of the page that come from a watch."""
+    tallies = sorted(watch.records.tallies.by_label.values(), key=lambda tally: str(tally.label))
+    yield from _head(_DURATION)
+    for tally in tallies:
+        labels = {"method": tally.label[0], "name": tally.label[1] or ""}
+        for bound, number in zip((*map(str, BOUNDS), "+Inf"), accumulate(tally.counts), strict=True):
+            yield f"{_DURATION.name}_bucket{_labels({**labels, 'le': bound})} {number}"
+        yield f"{_DURATION.name}_sum{_labels(labels)} {tally.seconds:.6f}"
+        yield f"{_DURATION.name}_count{_labels(labels)} {tally.calls}"
+    yield from _head(_FAILURES)
+    for tally in tallies:
+        labels = {"method": tally.label[0], "name": tally.label[1] or ""}
+        for error, number in tally.failures.items():
+            yield f"{_FAILURES.name}{_labels({**labels, 'error': error})} {number}"
+    yield from _head(_OLDEST_REQUEST)
+    began = (life.began for life, _, _ in watch.in_flight() if life.seconds is None)
+    yield f"{_OLDEST_REQUEST.name} {_age(began)}"
+    yield from _head(_OLDEST_MESSAGE)
+    made = (receipt.made for receipt in watch.records.tape if receipt.fate is None)
+    yield f"{_OLDEST_MESSAGE.name} {_age(made)}"
+
+
+def _head(figure: CallFigure) -> Iterator[str]:
+    yield f"# HELP {figure.name} {figure.meaning}"
+    yield f"# TYPE {figure.name} {figure.kind}"
+
+
+def _age(times: Iterable[float]) -> str:
+    now = perf_counter()
+    return f"{now - min(times, default=now):.6f}"
+
+
+def _labels(values: dict[str, str]) -> str:
+    # A name of an upstream server's tool may have any character.
+    escaped = {
+        name: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        for name, value in values.items()
+    }
+    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
+
 
 _log = logging.getLogger("mcpbus")
 

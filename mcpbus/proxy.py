@@ -12,9 +12,9 @@ import trio
 from mcpbus.client.client import ServerDescription
 from mcpbus.client.oauth.flow import AuthFlow
 from mcpbus.core.client_notification import ClientNotification
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import background
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.subscriber import Subscriber
 from mcpbus.dispatch.runner import Middleware
 from mcpbus.features.completion import Completer
@@ -27,9 +27,9 @@ from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained_as
 from mcpbus.protocol.messages import Icon, Implementation, ListName
 from mcpbus.server import Server
-from mcpbus.server_arguments import serving
-from mcpbus.upstream.live import Clients, ProxyOptions, ProxyRuntime
-from mcpbus.upstream.pool import Isolation
+from mcpbus.server_options import serving
+from mcpbus.upstream.connection_pool import Isolation
+from mcpbus.upstream.proxy_runtime import Clients, ProxyOptions, ProxyRuntime
 from mcpbus.upstream.target import Target, read_upstream
 from mcpbus.upstream.tool_filter import ToolFilter, read_patterns
 

@@ -1,10 +1,27 @@
-"""What an author writes: a `Server`, which is described with decorators, and can be opened and served."""
+"""`Server`, which an author describes with decorators, and whose lifespan the author gives."""
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Never, Protocol, TypeAlias, Unpack, runtime_checkable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Never,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Unpack,
+    runtime_checkable,
+)
 
-from mcpbus.core.state import StateT
+from mcpbus.bus_set import BusSet
+from mcpbus.core.state import NO_STATE, StateT
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.dispatch.runner import Middleware, Runner
 from mcpbus.features.catalogue import Capability
@@ -13,14 +30,12 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.mounting import Mount, read_prefix
 from mcpbus.features.option_types import check_functions, check_lists
 from mcpbus.features.tool import Visible
-from mcpbus.lifespans import check_lifespan, enter_lifespan
-from mcpbus.openable import ServerBase
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.messages import Icon
 from mcpbus.protocol.other_names import missing
-from mcpbus.reachable_buses import BusSet
-from mcpbus.server_arguments import ServerFields, check_middleware, serving
+from mcpbus.server_base import ServerBase
+from mcpbus.server_options import ServerFields, check_middleware, serving
 
 if TYPE_CHECKING:  # few servers have an OpenAPI document
     import os
@@ -30,6 +45,80 @@ if TYPE_CHECKING:  # few servers have an OpenAPI document
     from mcpbus.openapi.api import ApiParts
     from mcpbus.openapi.loading import AnyDocument
     from mcpbus.openapi.security import Credential
+
+
+class Named(Protocol):
+    """What has a lifespan."""
+
+    name: str
+
+
+OwnerT = TypeVar("OwnerT", bound=Named)
+
+
+@asynccontextmanager
+async def enter_lifespan(
+    lifespan: Callable[[OwnerT], AbstractAsyncContextManager[Any]] | None, server: OwnerT
+) -> AsyncIterator[Any]:
+    """Enter the lifespan of a server, and yield what it yields; `NO_STATE` if there is none.
+
+    Raises:
+        RuntimeError: It has ended the block by itself; nobody would hear of that.
+    """
+    if lifespan is None:
+        yield NO_STATE
+        return
+    left, caught = False, None
+    try:
+        async with lifespan(server) as state:
+            try:
+                yield state
+            except Exception as error:
+                caught = error
+                raise
+            left = True
+        if not left:
+            raise RuntimeError(
+                f"the lifespan of server {server.name!r} has ended the server: a cancel scope or nursery around its yield was "
+                f"cancelled, or it caught what was raised there"
+            ) from caught
+    finally:
+        del caught  # its traceback holds this frame: without this, a cycle
+
+
+def check_lifespan(lifespan: Any) -> None:
+    """Refuse a lifespan that is no async context manager of a server.
+
+    Raises:
+        TypeError: the message says what to write.
+    """
+    if lifespan is None:
+        return
+    if isinstance(lifespan, AbstractAsyncContextManager | AbstractContextManager):
+        raise TypeError(
+            "lifespan is the function, and is called for each opening: write it without parentheses"
+        )
+    name, bare = getattr(lifespan, "__name__", "lifespan"), inspect.unwrap(lifespan)
+    if bare is lifespan and (inspect.isasyncgenfunction(bare) or inspect.isgeneratorfunction(bare)):
+        raise TypeError(
+            f"lifespan is an async context manager: write @contextlib.asynccontextmanager above {name}"
+        )
+    if inspect.isgeneratorfunction(bare):
+        raise TypeError(
+            f"lifespan is asynchronous: write async def {name}, and @contextlib.asynccontextmanager above it"
+        )
+    if inspect.iscoroutinefunction(bare):
+        raise TypeError(
+            f"lifespan yields what handlers share: have {name} yield, and write @contextlib.asynccontextmanager above it"
+        )
+    try:
+        signature = inspect.signature(lifespan)
+    except ValueError:  # it is written in C: whether it can be called with a server, its call says
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise TypeError(f"lifespan is given the server: write {name}(server)") from None
 
 
 @runtime_checkable

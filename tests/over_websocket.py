@@ -15,12 +15,12 @@ import trio
 from mcpbus import Bus
 from mcpbus.client.client import Client
 from mcpbus.client.wire import encode_message
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import background
 from mcpbus.protocol.revisions import LATEST, REVISIONS, Era
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
 from mcpbus.testing import probe
 from mcpbus.testing.over_http1 import WireReactor
 

@@ -14,8 +14,9 @@ from typing import ClassVar
 import pytest
 import trio
 
-from mcpbus import Server, blocked
-from mcpbus.blocked import report_blocked_loop
+from mcpbus import Server
+from mcpbus.process import loop_monitor
+from mcpbus.process.loop_monitor import report_blocked_loop
 from mcpbus.testing import open_bus
 
 PATIENCE = 60
@@ -51,8 +52,8 @@ class Looking(threading.Event):
 @contextmanager
 def soon_blocked():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked.threading, "Event", Looking)
-        patch.setattr(blocked, "_LAST_WORDS_SECONDS", PATIENCE)
+        patch.setattr(loop_monitor.threading, "Event", Looking)
+        patch.setattr(loop_monitor, "_LAST_WORDS_SECONDS", PATIENCE)
         with report_blocked_loop(look_seconds=0.02, looks=3) as watch:
             yield watch
 
@@ -133,7 +134,7 @@ async def test_of_a_deep_stack_both_ends_are_told(lines):
     with soon_blocked():
         _, *stack = deep(200, lines).splitlines()
     places = [line for line in stack if line.startswith("  File")]
-    assert len(places) <= 2 * blocked._MOST_FRAMES
+    assert len(places) <= 2 * loop_monitor._MOST_FRAMES
     assert any(place.endswith("in test_of_a_deep_stack_both_ends_are_told") for place in places[:3])
     assert places[-1].endswith("in next")
 
@@ -146,7 +147,7 @@ async def test_where_trio_itself_holds_on_its_own_frames_are_told(lines):
         assert "goes on" in await trio.to_thread.run_sync(lines.next)
     _, *stack = lines.said[0].splitlines()
     assert stack[-4].endswith("in run_cb")
-    assert len([line for line in stack if line.startswith("  File")]) == blocked._MOST_FRAMES
+    assert len([line for line in stack if line.startswith("  File")]) == loop_monitor._MOST_FRAMES
 
 
 async def test_of_a_handler_it_is_told_from_where_it_begins(lines):
@@ -175,7 +176,7 @@ async def test_blocks_within_a_minute_are_one_line_and_the_others_are_counted(li
             await until_it_has_answered()
         unsaid = watch.unsaid
         assert lines.queue.empty()
-        monkeypatch.setattr(blocked, "QUIET_SECONDS", 0)
+        monkeypatch.setattr(loop_monitor, "QUIET_SECONDS", 0)
         told = waits_without_trio(lines)
     assert told.splitlines()[0].endswith(f"(and {unsaid} times more since the last line about it)")
     assert watch.unsaid == 0
@@ -204,7 +205,7 @@ async def test_the_end_is_no_block_though_it_comes_as_the_loop_is_about_to_be_as
             self.made[0].set()  # that of the end was made first
             super().clear()
 
-    monkeypatch.setattr(blocked.threading, "Event", Ending)
+    monkeypatch.setattr(loop_monitor.threading, "Event", Ending)
     with report_blocked_loop(0.01, 3) as watch:
         watch.thread.join(PATIENCE)  # as `close` does: the loop gives no answer meanwhile
         assert not watch.thread.is_alive()

@@ -24,7 +24,7 @@ from click.testing import CliRunner
 import mcpbus
 from mcpbus import Server
 from mcpbus.cli import main
-from mcpbus.cli.logs import JsonFormatter
+from mcpbus.cli.options import JsonFormatter
 from mcpbus.cli.targets import load_server
 from mcpbus.cluster import RedisReplicas
 from mcpbus.protocol.http.options import HttpOptions

@@ -13,7 +13,7 @@ SECRET = re.compile(r"(?:^|_)(?:secret|token|proof|mac|hmac|password|nonce|signa
 COMPARED = {
     "client/oauth/redirect.py": 1,  # the state that a browser brings back
     "cluster/link_handshake.py": 1,  # the proof of the other end
-    "inspector/guards.py": 1,  # the token of the inspector
+    "inspector/serving.py": 1,  # the token of the inspector
     "cluster/signed_ids.py": 1,  # the proof in a name
 }
 """Where strangers bring a value that is compared with a secret, and how often."""

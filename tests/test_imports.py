@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from mcpbus import testing
-from mcpbus.cli.explaining import _import_at_once
+from mcpbus.cli.terminal import _import_at_once
 
 PROGRAM = """
 import atexit, sys
@@ -166,7 +166,7 @@ def test_who_asks_for_a_part_does_not_wait_for_the_rest(program, needless):
 AS_A_PROGRAM = """
 import sys, trio
 from mcpbus import Server
-from mcpbus.program import serve_until_signalled
+from mcpbus.process.program import serve_until_signalled
 
 server = Server("quick")
 

@@ -50,7 +50,7 @@ BELOW = {
 OF_FEATURES = ["input_requests", "schemas", "handler_context", "session_features"]
 """What the core knows of the features: what clients are asked, and how a signature knows a context. It names none of them."""
 
-ROOF = "mcpbus asking asyncio* __main__ blocked bus called_app cli cli.* demo ending gateway gateway.* host_processes hosted hosted_proxy http_keywords lifespans inspector inspector.* membership metrics metrics_address metrics_of_calls program openable proxy reachable_buses server server_arguments standard_error stores tasks testing* worker worker_folder worker_process workers"
+ROOF = "mcpbus asking asyncio* __main__ bus called_app cli cli.* demo gateway gateway.* hosted http_keywords inspector inspector.* metrics proxy server stores tasks testing* bus_set process process.* server_base server_options workers workers.*"
 """What may know everything: the public faces, and what makes a program of it all."""
 
 DOORS = {
@@ -70,9 +70,8 @@ DOORS = {
         "mcpbus.client.http_library",
     ],
     "hpack": [
-        "mcpbus.serving.http2.field_decoder",
-        "mcpbus.serving.http2.field_encoder",
-        "mcpbus.serving.http2.huffman",
+        "mcpbus.serving.http2.hpack_decoder",
+        "mcpbus.serving.http2.hpack_encoder",
     ],
     "httptools": ["serving", "mcpbus.testing.over_http1"],
     "hypercorn": ["mcpbus.serving.hypercorn"],
@@ -91,7 +90,7 @@ DOORS = {
     "pydantic": ["mcpbus.features.schemas.*"],
     "pydantic_core": ["mcpbus.features.schemas.*", "mcpbus.hosting.*"],
     "starlette": ["mcpbus.hosting.*"],
-    "sniffio": ["mcpbus.core.worker_threads", "mcpbus.program"],
+    "sniffio": ["mcpbus.core.worker_threads", "mcpbus.process.program"],
     "trio": [
         "actors",
         "auth",
@@ -111,8 +110,8 @@ DOORS = {
     "typing_extensions": ["mcpbus.core.state", "mcpbus.features.schemas.records"],
     "uritemplate": ["mcpbus.features.uri_templates"],
     "yaml": ["mcpbus.openapi.document"],
-    "watchfiles": ["mcpbus.cli.reloading"],
-    "wsproto": ["mcpbus.serving.websocket.frames"],
+    "watchfiles": ["mcpbus.cli.reload"],
+    "wsproto": ["mcpbus.serving.websocket.codec"],
 }
 """Which rooms and modules may import what others wrote; and asyncio, since all else runs on trio."""
 
@@ -125,20 +124,17 @@ PURE = [
         for part in (
             "errors",
             "events",
-            "field_decoder",
-            "field_encoder",
-            "frame_writer",
             "frames",
             "head",
-            "heads",
+            "head_cache",
+            "hpack_decoder",
+            "hpack_encoder",
             "protocol",
-            "saying",
-            "settings",
+            "sender",
             "streams",
-            "token_bucket",
         )
     ],
-    *[f"mcpbus.serving.websocket.{part}" for part in ("frames", "handshake", "reading")],
+    *[f"mcpbus.serving.websocket.{part}" for part in ("codec", "handshake")],
 ]
 """What reads and writes HTTP/1.1, and the frames of HTTP/2 and WebSocket, does not wait either."""
 

@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from mcpbus import standard_error
-from mcpbus.standard_error import NonblockingStderr, log_without_blocking
+from mcpbus.process import stderr
+from mcpbus.process.stderr import NonblockingStderr, log_without_blocking
 
 log = logging.getLogger("mcpbus.tests")
 
@@ -41,7 +41,7 @@ def test_what_is_said_is_written_in_order_before_the_end(pipe):
 
 
 def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_dropped_is_told(pipe, monkeypatch):
-    monkeypatch.setattr(standard_error, "_LAST_WORDS_SECONDS", 0.01)
+    monkeypatch.setattr(stderr, "_LAST_WORDS_SECONDS", 0.01)
     reader, writer = pipe
     aside = NonblockingStderr(writer.fileno(), "utf-8")
     for _ in range(2):
@@ -63,7 +63,7 @@ def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_dropped_is_told(pi
 
 
 def test_the_end_does_not_wait_for_a_pipe_that_is_not_read(pipe, monkeypatch):
-    monkeypatch.setattr(standard_error, "_LAST_WORDS_SECONDS", 0.01)
+    monkeypatch.setattr(stderr, "_LAST_WORDS_SECONDS", 0.01)
     aside = NonblockingStderr(pipe[1].fileno(), "utf-8")
     for _ in range(200):
         aside.write("x" * 1000)
@@ -72,13 +72,13 @@ def test_the_end_does_not_wait_for_a_pipe_that_is_not_read(pipe, monkeypatch):
 
 def test_a_pipe_that_is_closed_or_does_not_block_is_no_fault(pipe, monkeypatch):
     reader, writer = pipe
-    waits, select = threading.Event(), standard_error.select.select
+    waits, select = threading.Event(), stderr.select.select
 
     def wait_for_room(*descriptors):
         waits.set()
         return select(*descriptors)
 
-    monkeypatch.setattr(standard_error.select, "select", wait_for_room)
+    monkeypatch.setattr(stderr.select, "select", wait_for_room)
     os.set_blocking(writer.fileno(), False)
     aside = NonblockingStderr(writer.fileno(), "utf-8")
     for _ in range(200):
@@ -101,7 +101,7 @@ def test_a_full_disk_that_has_room_again_gets_what_is_said_from_then_on(tmp_path
         room -= written
         return written
 
-    monkeypatch.setattr(standard_error.os, "write", write_what_fits)
+    monkeypatch.setattr(stderr.os, "write", write_what_fits)
     with path.open("wb") as file:
         aside = NonblockingStderr(file.fileno(), "utf-8")
         for word in ("cut off\n", "lost\n"):
@@ -125,7 +125,7 @@ def test_nothing_is_written_any_more_once_what_is_written_to_is_gone(why, tmp_pa
             raise refusals.pop()
         return write(descriptor, data)
 
-    monkeypatch.setattr(standard_error.os, "write", refuse_once)
+    monkeypatch.setattr(stderr.os, "write", refuse_once)
     path = tmp_path / "something else"
     with path.open("wb") as file:
         aside = NonblockingStderr(file.fileno(), "utf-8")

@@ -26,7 +26,7 @@ from benchmarks.servers.parts import add_parts
 from benchmarks.servers.plain import serve_on_uvicorn, serve_plain
 from mcpbus import Context, Limits, Proxy, Server
 from mcpbus.cluster import RedisReplicas
-from mcpbus.program import serve_until_signalled
+from mcpbus.process.program import serve_until_signalled
 from mcpbus.serving import ServeOptions
 from mcpbus.stores import EventStore, MemoryEventStore, SqliteEventStore
 

@@ -30,7 +30,7 @@ import trio
 from examples.failures.client import Exchange, HttpClient, Message
 from examples.failures.stage import Show, run, serving
 from mcpbus import Context, Server
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import background
 from mcpbus.protocol.revisions import LATEST
 
 

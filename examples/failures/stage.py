@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from mcpbus import Bus, Limits, Server
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import background
 
 Show = Callable[[str], object]
 """Takes a line that says what has just happened."""

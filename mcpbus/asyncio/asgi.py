@@ -15,12 +15,12 @@ from mcpbus.asyncio.inline import InlineRequest, InlineTurns, inline_turns, read
 from mcpbus.bus import Bus
 from mcpbus.core.limits import Limits
 from mcpbus.core.stores.protocol import EventStore, TaskStore
-from mcpbus.openable import ServerBase
 from mcpbus.protocol.http.options import HttpFields
 from mcpbus.protocol.keywords import explained
+from mcpbus.server_base import ServerBase
 from mcpbus.transports.asgi import Receive, Scope, Send
-from mcpbus.transports.lifespan import NO_LIFESPAN, LifespanApp, refuse, speak_lifespan
-from mcpbus.transports.responder import ResponseMode
+from mcpbus.transports.asgi_lifespan import NO_LIFESPAN, LifespanApp, refuse, speak_lifespan
+from mcpbus.transports.request_handler import ResponseMode
 
 _log = logging.getLogger("mcpbus")
 

@@ -14,9 +14,8 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
-from mcpbus.asyncio.loop_thread import start_loop
-from mcpbus.asyncio.pairs import loop_of_this_run, run_of
-from mcpbus.core.containment import WrapBaseExceptions
+from mcpbus.asyncio.loop_thread import loop_of_this_run, run_of, start_loop
+from mcpbus.core.concurrency import WrapBaseExceptions
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from mcpbus.asyncio.crossing import outlast
-from mcpbus.asyncio.pairs import paired
+from mcpbus.asyncio.loop_thread import paired
 
 
 @attrs.define

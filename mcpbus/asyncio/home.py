@@ -9,9 +9,8 @@ from typing import Any, TypeVar, TypeVarTuple
 import trio
 
 from mcpbus.asyncio.crossing import abandon, run_in_loop, to_trio
-from mcpbus.asyncio.loop_thread import start_loop
-from mcpbus.asyncio.pairs import joined, loop_of_this_run
-from mcpbus.core.containment import ReportErrors
+from mcpbus.asyncio.loop_thread import joined, loop_of_this_run, start_loop
+from mcpbus.core.concurrency import ReportErrors
 from mcpbus.hosting.home import Home, log_failure
 
 T = TypeVar("T")

@@ -18,14 +18,14 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.asyncio.crossing import outlast, to_trio
-from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.containment import ReportErrors
+from mcpbus.core.concurrency import ReportErrors
+from mcpbus.core.memory_budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.transports.asgi import AsgiApp, Message, RecalledHead, Receive, Scope, Send
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
 
 _BODY_SECONDS: Final = 1.0
 """How long the task of the host waits for a body. For a slower one a task of trio waits, which measures how fast it comes."""

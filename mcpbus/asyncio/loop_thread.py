@@ -1,13 +1,50 @@
-"""An asyncio loop in a thread, for as long as the trio run lasts."""
+"""An asyncio loop in a thread while a trio run lasts, and which loop belongs to which run: each has one at most."""
 
 import asyncio
 import logging
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
 
 import trio
 
-from mcpbus.asyncio.pairs import paired
+_LOOP: Final = trio.lowlevel.RunVar[asyncio.AbstractEventLoop | None]("mcpbus_asyncio_loop", None)
+_runs: dict[asyncio.AbstractEventLoop, trio.lowlevel.TrioToken] = {}
+
+
+@contextmanager
+def paired(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Pair a loop with the run that this is called in, while the block lasts."""
+    _LOOP.set(loop)
+    try:
+        with joined(loop):
+            yield
+    finally:
+        _LOOP.set(None)
+
+
+@contextmanager
+def joined(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let code of a loop find the run that this is called in, while the block lasts."""
+    before = _runs.get(loop)
+    _runs[loop] = trio.lowlevel.current_trio_token()
+    try:
+        yield
+    finally:
+        if before is None:
+            del _runs[loop]
+
+
+def loop_of_this_run() -> asyncio.AbstractEventLoop | None:
+    """Return the loop that belongs to the run that this is called in."""
+    return _LOOP.get()
+
+
+def run_of(loop: asyncio.AbstractEventLoop) -> trio.lowlevel.TrioToken | None:
+    """Return the run that belongs to a loop."""
+    return _runs.get(loop)
+
 
 _log = logging.getLogger("mcpbus")
 

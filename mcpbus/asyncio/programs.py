@@ -20,7 +20,7 @@ import trio
 from mcpbus.asyncio.home import AsyncioHome
 from mcpbus.hosting.detect import is_foreign
 from mcpbus.hosting.interception import Interception
-from mcpbus.openable import ServerBase
+from mcpbus.server_base import ServerBase
 
 _START_SECONDS: Final = 60.0
 _END_SECONDS: Final = 10.0

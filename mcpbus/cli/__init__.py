@@ -6,23 +6,23 @@
 import click
 
 from mcpbus import __version__
-from mcpbus.cli.explaining import ExplainingGroup
+from mcpbus.cli.terminal import ExplainingGroup
 
 _COMMANDS = {
-    "call": "calling.call",
-    "demo": "serving.demo",
-    "inspect": "inspecting.inspect",
-    "install": "installing.install",
-    "list": "inspecting.list_",
-    "login": "logins.login",
-    "logout": "logins.logout",
-    "read": "reading.read",
-    "routes": "routes.routes",
-    "serve": "serving.serve",
+    "call": "call.call",
+    "demo": "serve.demo",
+    "inspect": "inspect.inspect",
+    "install": "install.install",
+    "list": "inspect.list_",
+    "login": "login.login",
+    "logout": "login.logout",
+    "read": "read.read",
+    "routes": "serve.routes",
+    "serve": "serve.serve",
     "stdio": "stdio.stdio",
     "tape": "tops.tape",
     "top": "tops.top",
-    "watch": "watching.watch",
+    "watch": "read.watch",
 }
 """Where each command is: who asks for one does not wait for the others."""
 

@@ -11,12 +11,9 @@ import attrs
 import click
 import trio
 
-from mcpbus.cli.account_option import account_option
-from mcpbus.cli.finding import STDIO
-from mcpbus.cli.header_option import header_option
-from mcpbus.cli.pages import login_at
-from mcpbus.cli.revision_option import revision_option
-from mcpbus.cli.targets import check_for_url, command_of, complete_target, is_url, load_server
+from mcpbus.cli.login_page import login_at
+from mcpbus.cli.options import account_option, header_option, revision_option
+from mcpbus.cli.targets import STDIO, check_for_url, command_of, complete_target, is_url, load_server
 from mcpbus.cli.terminal import echo
 from mcpbus.client.client import Client
 from mcpbus.client.errors import ClientError
@@ -24,7 +21,7 @@ from mcpbus.client.pending import OnInputRequest
 from mcpbus.client.stdio import connect_process
 from mcpbus.protocol.errors import ProtocolError, sole_cause
 from mcpbus.protocol.revisions import LATEST
-from mcpbus.upstream.live import START_SECONDS
+from mcpbus.upstream.proxy_runtime import START_SECONDS
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 

@@ -5,10 +5,10 @@ from typing import Final, TypeVar, get_args
 
 import click
 
-from mcpbus.cli.draining import drain_option
+from mcpbus.cli.options import drain_option
 from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.serving import ServeOptions
-from mcpbus.transports.responder import ResponseMode
+from mcpbus.transports.request_handler import ResponseMode
 
 _SERVING = ServeOptions()
 _HTTP = HttpOptions()

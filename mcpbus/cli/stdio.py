@@ -4,18 +4,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpbus.cli.account_option import account_option
-from mcpbus.cli.draining import drain_option
-from mcpbus.cli.header_option import header_option
-from mcpbus.cli.isolation_option import isolation_option
-from mcpbus.cli.logs import log_options
 from mcpbus.cli.openapi_options import openapi_options
-from mcpbus.cli.revision_option import revision_option
+from mcpbus.cli.options import (
+    account_option,
+    drain_option,
+    header_option,
+    isolation_option,
+    log_options,
+    revision_option,
+)
 from mcpbus.cli.targets import find_server, is_list, target_argument
 from mcpbus.serving.errors import ServingError
 
 if TYPE_CHECKING:
-    from mcpbus.upstream.pool import Isolation
+    from mcpbus.upstream.connection_pool import Isolation
 
 follow_option = click.option(
     "--reload/--no-reload",

@@ -1,4 +1,4 @@
-"""A client of a program: a child that reads messages from its standard input and writes them to its standard output, one a line."""
+"""A client of a program, one message a line on its standard input and output, and the environment that the program gets."""
 
 import logging
 import os
@@ -14,7 +14,6 @@ import msgspec
 import trio
 
 from mcpbus.client.client import Client
-from mcpbus.client.environment import environment_of_a_program
 from mcpbus.client.errors import ClientError
 from mcpbus.client.negotiation import negotiate
 from mcpbus.client.options import check_client, check_command, check_environment, check_folder
@@ -28,6 +27,49 @@ from mcpbus.client.yielding import LONG_WORK_BYTES, Yielder, long_work
 from mcpbus.protocol.jsonrpc import JsonRpcRequest, Undecodable
 from mcpbus.protocol.keywords import explained
 from mcpbus.protocol.revisions import LATEST, named
+
+_ANY_PROGRAM: Final = frozenset(
+    [
+        "HOME",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "USER",
+        "TMPDIR",
+        "TZ",
+        "LANG",
+        "LC_ALL",
+        "LC_CTYPE",
+        "APPDATA",
+        "COMSPEC",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "PROGRAMDATA",
+        "PROGRAMFILES",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "USERNAME",
+        "USERPROFILE",
+        "WINDIR",
+    ]
+)
+"""What a program needs to find its user, its files and others, on POSIX systems and on Windows; none holds a secret."""
+
+
+def environment_of_a_program(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program: what is given to it, and what any program needs.
+
+    Others of ours may be secrets, which are no concern of a program that somebody else wrote.
+    """
+    inherited = {name: os.environ[name] for name in _ANY_PROGRAM if name in os.environ}
+    return {**inherited, **given}
+
 
 _log = logging.getLogger("mcpbus")
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mcpbus.cluster.node import Node
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.protocol.bounded_cache import BoundedCache
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.headers import Headers, decode_mirrored

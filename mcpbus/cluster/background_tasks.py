@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from mcpbus.core.containment import ReportErrors
+from mcpbus.core.concurrency import ReportErrors
 
 _log = logging.getLogger("mcpbus")
 

@@ -24,21 +24,21 @@ from mcpbus.cluster.node import Node
 from mcpbus.cluster.remote_request import ForwardTo, RemoteRequest
 from mcpbus.cluster.response_relay import RelayProgress, UnsentResponses, relay
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.hub import Hub
-from mcpbus.core.other_processes import SessionMovedError
-from mcpbus.core.session_messages import Reconnect
+from mcpbus.core.memory_budget import SHORT_BYTES
+from mcpbus.core.sessions.messages import Reconnect
+from mcpbus.core.sessions.remote import SessionMovedError
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.http.mirrored_headers import claims_modern
 from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.principals import Peer
-from mcpbus.transports import answers
-from mcpbus.transports.answers import HeaderList
+from mcpbus.transports import responses
 from mcpbus.transports.deferred import Served, serve_when_read
 from mcpbus.transports.endpoint import Endpoint, Serving
-from mcpbus.transports.responder import ResponseMode
-from mcpbus.transports.response import watch
-from mcpbus.transports.sinks import HttpRequest, ResponseSink
+from mcpbus.transports.request_handler import ResponseMode
+from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
+from mcpbus.transports.response_writer import watch
+from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import HttpTaskSink, ResponseWriting, write_whole
 
 
@@ -212,14 +212,14 @@ class ClusterEndpoint(Endpoint):
         for _ in range(_ATTEMPTS):
             with suppress(SessionMovedError):
                 return await self._serve_if_here(sink, session, body)
-        return answers.overload(unreachable())
+        return responses.overload(unreachable())
 
     async def _serve_if_here(self, sink: RemoteRequest, session: str, body: bytes) -> Served | ForwardTo:
         if session not in self._bus.sessions or self._affinity.may_be_elsewhere(sink.head, body):
             try:
                 owner = await self._locator.find(sink, body, self._node.home)
             except ServerOverloaded as error:
-                return answers.overload(error)
+                return responses.overload(error)
             if owner is not None:
                 return ForwardTo(owner) if isinstance(owner, str) else owner
         return super().respond(sink.head, body, sink)
@@ -257,7 +257,7 @@ class ClusterEndpoint(Endpoint):
                     home = asks
                     continue
             except ServerOverloaded as error:
-                await write_whole(self, answers.overload(error), request)
+                await write_whole(self, responses.overload(error), request)
                 return
             relayed, elsewhere = await self._relay(request, body, link)
             home, forwarded = elsewhere or home, None
@@ -272,7 +272,7 @@ class ClusterEndpoint(Endpoint):
                     if lost is not None:
                         await write_whole(self, lost, request)
                         return
-        await write_whole(self, answers.overload(unreachable()), request)
+        await write_whole(self, responses.overload(unreachable()), request)
 
     async def _serve_instead(
         self, http: BufferedRequest, body: bytes, home: str, asked: list[str]

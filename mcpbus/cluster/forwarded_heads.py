@@ -7,7 +7,7 @@ import attrs
 
 from mcpbus.cluster.messages import Fields, ForwardedHead, FrameError, decode_head, encode
 from mcpbus.cluster.remote_request import ClusterServedEndpoint
-from mcpbus.core.pace import Pace
+from mcpbus.core.fairness import Pace
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.principals import Peer

@@ -9,8 +9,8 @@ import trio
 from mcpbus.cluster.directory import ClusterDirectory, SessionClaim, StoredHeldMessage
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Ledger
-from mcpbus.core.session import Session
-from mcpbus.core.session_messages import HeldMessagesReleased, RestoreHeldMessage, Stored
+from mcpbus.core.sessions.messages import HeldMessagesReleased, RestoreHeldMessage, Stored
+from mcpbus.core.sessions.session import Session
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind
 
@@ -32,7 +32,7 @@ _AT_ONCE: Final = 500
 
 
 class DirectoryHeldStore:
-    """Keeps what is held for one session; a `mcpbus.core.session.SessionHeldStore`.
+    """Keeps what is held for one session; a `mcpbus.core.sessions.session.SessionHeldStore`.
 
     Each message has a number for a name, higher than those before it, whichever process held them. What was sent to the directory leaves it
     before it is written to the client, also where it did not answer: so no client is told the same by two processes.

@@ -10,10 +10,10 @@ import msgspec
 from mcpbus.cluster.forwarded_request import ForwardedRequest
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import FrameKind, decode_answered
-from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core.memory_budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
-from mcpbus.transports.entered_answer import LedgerResponse
-from mcpbus.transports.sinks import HttpRequest, ResponseSink
+from mcpbus.transports.ledger_responses import LedgerResponse
+from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
 
 
 class GoOn(Protocol):

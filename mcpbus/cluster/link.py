@@ -17,7 +17,7 @@ from mcpbus_actors import EagerTask, Leader
 
 from mcpbus.cluster.link_handshake import MOST_BYTES, LinkReader
 from mcpbus.cluster.messages import FrameError, FrameKind, encode_frames
-from mcpbus.core.containment import ReportErrors
+from mcpbus.core.concurrency import ReportErrors
 
 
 class KeepAliveItem(Protocol):
@@ -187,7 +187,7 @@ class Link:
         _log.error("a request was not told that the link to process %s is lost", self.home, exc_info=failure)
 
     def lose(self) -> None:
-        """See `mcpbus.transports.sinks.CoalescedWriter`."""
+        """See `mcpbus.transports.response_sinks.CoalescedWriter`."""
         self.close()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from mcpbus.cluster.link import LOST, Link, LinkHandler
 from mcpbus.cluster.link_handshake import LinkReader, greet
 from mcpbus.cluster.messages import OtherVersionError
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.core.limit_monitor import RateLimitedLogger
 
 _log = logging.getLogger("mcpbus")
 

@@ -7,8 +7,8 @@ from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
 from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.transports.authorizing import authorize
-from mcpbus.transports.sinks import HttpRequest
+from mcpbus.transports.access_control import authorize
+from mcpbus.transports.response_sinks import HttpRequest
 
 
 class Locator:

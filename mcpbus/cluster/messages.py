@@ -116,7 +116,7 @@ class SendToSession(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Changed(msgspec.Struct, array_like=True, frozen=True):
-    """A change; see `mcpbus.core.notification.ChangeEvent`.
+    """A change; see `mcpbus.core.outbound.ChangeEvent`.
 
     Attributes:
         list: Which list, a `ListName`; None if it is a resource.

@@ -29,21 +29,21 @@ from mcpbus.cluster.session_sender import ClusterSessions
 from mcpbus.cluster.signed_ids import SignedIds
 from mcpbus.cluster.takeover import SessionHandoffs, SessionTakeover
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.core.concurrency import background
 from mcpbus.core.hub import Hub
 from mcpbus.core.lease import Lease
-from mcpbus.core.notification import ChangeEvent
-from mcpbus.core.nursery import background
+from mcpbus.core.limit_monitor import RateLimitedLogger
+from mcpbus.core.outbound import ChangeEvent
 from mcpbus.core.receipt import Broadcast
 from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.request_state import RoundState, StateSealer
-from mcpbus.transports.refusals import sanitize_for_log
+from mcpbus.transports.refusal_log import sanitize_for_log
 
 
 class DirectoryRounds:
-    """Uses rounds up in the directory; see `mcpbus.core.other_processes.RoundRegistry`.
+    """Uses rounds up in the directory; see `mcpbus.core.sessions.remote.RoundRegistry`.
 
     Args:
         directory: Knows which were used.

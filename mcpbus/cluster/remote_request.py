@@ -11,18 +11,23 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.cluster.link import Link
 from mcpbus.cluster.messages import FrameKind, ResponsePiece, ResponseStarted, WholeResponse, encode
-from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.containment import ReportErrors
-from mcpbus.core.pace import Pace
+from mcpbus.core.concurrency import ReportErrors
+from mcpbus.core.fairness import Pace
+from mcpbus.core.memory_budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.errors import internal_error
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, refusal
 from mcpbus.protocol.principals import Peer
-from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.deferred import Served
-from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler, SettleableResponse
+from mcpbus.transports.ledger_responses import RecordedResponse
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import (
+    CoalescedWriter,
+    HttpRequest,
+    KeepAliveHandler,
+    SettleableResponse,
+)
+from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import write_whole
 
 

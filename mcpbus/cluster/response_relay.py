@@ -14,9 +14,9 @@ from mcpbus.cluster.affinity import read_messages
 from mcpbus.cluster.forwarded_request import ForwardedRequest, LinkLostError, RedirectToNodeError
 from mcpbus.cluster.messages import FrameKind, decode_answered, decode_said, decode_started
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.limit_monitor import LimitMonitor
 from mcpbus.core.limits import SLICE_BYTES
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.protocol.errors import INTERNAL_ERROR, internal_error, process_lost
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, refusal, status_of
 from mcpbus.protocol.http.mirrored_headers import claims_modern
@@ -31,10 +31,10 @@ from mcpbus.protocol.jsonrpc import (
     is_batch,
 )
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
-from mcpbus.transports import answers
-from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.response import bounded
-from mcpbus.transports.sinks import HttpRequest
+from mcpbus.transports import responses
+from mcpbus.transports.ledger_responses import RecordedResponse
+from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.response_writer import bounded
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
 _READS: Final = frozenset(
@@ -91,7 +91,7 @@ class UnsentResponses:
         if not self._head.headers.accepted.json:
             return HttpResponse(200, HEADERS, encode_events(lost))
         if self._is_batch:
-            return answers.whole(b"[%b]" % b",".join(lost))
+            return responses.whole(b"[%b]" % b",".join(lost))
         revision = LATEST if claims_modern(self._head.headers) else LATEST_LEGACY
         return answer(status_of(INTERNAL_ERROR, revision), b"application/json", lost[0])
 
@@ -177,7 +177,7 @@ async def relay(
         return relayed
     if first is None:
         why = "Too much is kept in memory, and this request would be the largest; try again later"
-        await http.answer(answers.overload(ServerOverloaded(why)))
+        await http.answer(responses.overload(ServerOverloaded(why)))
         return RelayProgress.WHOLE
     raise trio.BrokenResourceError("too much is kept in memory, and for this request the most")
 

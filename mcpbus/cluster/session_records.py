@@ -19,13 +19,13 @@ from mcpbus.cluster.directory import (
 )
 from mcpbus.cluster.held_store import DirectoryHeldStore, restore
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.complaints import RateLimitedLogger
-from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.concurrency import ActiveCounter
+from mcpbus.core.limit_monitor import RateLimitedLogger
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import LOST, MOVED, Fate
-from mcpbus.core.session import Session, SessionStage
-from mcpbus.core.session_messages import SessionTakenOver
-from mcpbus.core.stash import SayElsewhere
+from mcpbus.core.sessions.held_queue import SayElsewhere
+from mcpbus.core.sessions.messages import SessionTakenOver
+from mcpbus.core.sessions.session import Session, SessionStage
 from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.principals import digest_of
 
@@ -89,7 +89,7 @@ class _RecordEntry:
 
 
 class Records:
-    """Keeps the sessions of one process in the directory; see `mcpbus.core.other_processes.SessionStore`.
+    """Keeps the sessions of one process in the directory; see `mcpbus.core.sessions.remote.SessionStore`.
 
     Args:
         directory: Keeps them.

@@ -19,15 +19,14 @@ from mcpbus.cluster.messages import FrameKind, SendFate, SendToSession, decode_t
 from mcpbus.cluster.session_records import Records, decode_record
 from mcpbus.cluster.signed_ids import SignedIds
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.budget import MemoryAccount
-from mcpbus.core.containment import ReportErrors
+from mcpbus.core.concurrency import ActiveCounter, ReportErrors
 from mcpbus.core.hub import Hub
-from mcpbus.core.notification import RESOURCE_UPDATED, OutboundNotification
-from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.memory_budget import MemoryAccount
+from mcpbus.core.outbound import RESOURCE_UPDATED, OutboundNotification
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Location, Receipt
-from mcpbus.core.remote_session import RemoteSession
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.remote import RemoteSession
+from mcpbus.core.sessions.session import Session
 from mcpbus.protocol.principals import digest_of
 from mcpbus.protocol.revisions import REVISIONS
 from mcpbus.protocol.routes import MessageKind as Said
@@ -96,7 +95,7 @@ class PeerNodes(Protocol):
 
 
 class OrderedSessionSender:
-    """Tells things to one session; a `mcpbus.core.remote_session.RemoteSessionSender`.
+    """Tells things to one session; a `mcpbus.core.sessions.remote.RemoteSessionSender`.
 
     Where the session is, it is said at once, and the link carries it in order. While that is not known, or cannot be reached, it waits here; so
     does what comes back since the session was not there any more, and what has crossed the goodbye of that process, which has not looked at it.
@@ -374,7 +373,7 @@ _SETTLE_SECONDS: Final = 1.0
 
 
 class ClusterSessions:
-    """See `mcpbus.core.other_processes.RemoteSessionLookup`.
+    """See `mcpbus.core.sessions.remote.RemoteSessionLookup`.
 
     Args:
         others: Leads to them.
@@ -395,7 +394,7 @@ class ClusterSessions:
         self._couriers: WeakValueDictionary[str, OrderedSessionSender] = WeakValueDictionary()
 
     async def find(self, session_id: str, principal: object) -> Session | RemoteSession | None:
-        """See `mcpbus.core.other_processes.RemoteSessionLookup`."""
+        """See `mcpbus.core.sessions.remote.RemoteSessionLookup`."""
         await trio.lowlevel.checkpoint()
         if self._names.home_of(session_id) is None:
             return None
@@ -420,7 +419,7 @@ class ClusterSessions:
         self._courier(ownership.name, ownership.home).pass_on(message, held)
 
     def say_in_order(self, session_id: str, said: OutboundNotification) -> bool:
-        """See `mcpbus.core.services.BusServices`: a session that was elsewhere has come here, and something is still on its way to it."""
+        """See `mcpbus.core.bus_services.BusServices`: a session that was elsewhere has come here, and something is still on its way to it."""
         courier = self._couriers.get(session_id)
         if courier is None or not courier.busy:
             return False

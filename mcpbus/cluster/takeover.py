@@ -15,16 +15,16 @@ from mcpbus.cluster.background_tasks import BackgroundTasks
 from mcpbus.cluster.directory import ClusterDirectory, StoredSession
 from mcpbus.cluster.forwarded_request import ForwardedRequest
 from mcpbus.cluster.session_records import Records, SessionRecord, decode_record
+from mcpbus.core.concurrency import ActiveCounter
 from mcpbus.core.hub import Hub
-from mcpbus.core.open_count import ActiveCounter
-from mcpbus.core.session import Session
-from mcpbus.core.session_messages import (
+from mcpbus.core.sessions.messages import (
     CloseSession,
     Initialized,
     SessionYielded,
     StopWaitingForWrites,
     YieldSession,
 )
+from mcpbus.core.sessions.session import Session
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.protocol.messages import InitializeParams, ListName
 from mcpbus.protocol.principals import Peer, digest_of
@@ -161,7 +161,7 @@ _AT_ONCE: Final = 4
 
 
 class SessionHandoffs:
-    """Hands the sessions of one process over; see `mcpbus.core.other_processes.SessionHandoff`.
+    """Hands the sessions of one process over; see `mcpbus.core.sessions.remote.SessionHandoff`.
 
     Args:
         records: The sessions, as they are kept.

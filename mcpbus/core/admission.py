@@ -15,8 +15,8 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.core.shares import NoRoomError, check_room, kept
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError, invalid_request
 from mcpbus.protocol.jsonrpc import RequestId

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import BusServices
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.protocol.http.authentication import Authenticate, Authorizer
 from mcpbus.protocol.http.mirrored_parameters import MirroredParameter
 from mcpbus.protocol.jsonrpc import JsonRpcRequest

@@ -27,15 +27,15 @@ from mcpbus_actors import (
     Timer,
 )
 
-from mcpbus.core.answers import InputResponses
-from mcpbus.core.budget import MemoryAccount
-from mcpbus.core.carriers import MessageSink, NullSink, TaskSink
-from mcpbus.core.parked_calls import SuspendedCall
-from mcpbus.core.pending_questions import InputNeeded, InputRound, InputRounds, InputWithdrawn
+from mcpbus.core.bus_services import BusServices
+from mcpbus.core.input_requests import InputNeeded, InputRound, InputRounds, InputWithdrawn
+from mcpbus.core.input_responses import InputResponses
+from mcpbus.core.memory_budget import MemoryAccount
+from mcpbus.core.message_sinks import MessageSink, NullSink, TaskSink
+from mcpbus.core.message_stream import MessageStream
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import BusServices
 from mcpbus.core.signals import BecomeTask, CancelCall, FailRequest, Finished, Park, Resume
-from mcpbus.core.stream import MessageStream
+from mcpbus.core.suspended_calls import SuspendedCall
 from mcpbus.features.input_requests.errors import cannot_ask
 from mcpbus.features.input_requests.input_required import InputRequired
 from mcpbus.features.schemas import python_types

@@ -12,7 +12,7 @@ import msgspec
 from mcpbus_actors import ActorContext, Address
 
 from mcpbus.core.admission import RequestSlot
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.signals import InputEnded
 
 

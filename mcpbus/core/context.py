@@ -7,19 +7,18 @@ import msgspec
 import trio
 from mcpbus_actors import EagerTask
 
-from mcpbus.core import notification
+from mcpbus.core import outbound
 from mcpbus.core.call import CallActor
-from mcpbus.core.carriers import MessageSink
+from mcpbus.core.fairness import MOST_IN_A_ROW, SLICE_SECONDS
 from mcpbus.core.hub import Hub, hub_of
-from mcpbus.core.notification import OutboundNotification, Params, Progress
-from mcpbus.core.open_questions import answered_within
-from mcpbus.core.pending_questions import InputRound
+from mcpbus.core.input_requests import InputRound, answered_within
+from mcpbus.core.message_sinks import MessageSink
+from mcpbus.core.outbound import OutboundNotification, Params, Progress
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.signals import CloseConnection
 from mcpbus.core.state import PrincipalT, StateT, state_of
-from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.features.input_requests.errors import cannot_ask
 from mcpbus.features.input_requests.interface import InputRequests
@@ -170,7 +169,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         Raises:
             ValueError: `progress` or `total` is not finite.
         """
-        said = notification.progress(self._bus.ledger, progress, total, message)
+        said = outbound.progress(self._bus.ledger, progress, total, message)
         await self._say(said)
         return said.receipt
 
@@ -187,7 +186,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
             ValueError: There is no such level.
             TypeError: `data` is not JSON.
         """
-        said = notification.log(self._bus.ledger, _LOG, level, data, logger)
+        said = outbound.log(self._bus.ledger, _LOG, level, data, logger)
         await self._say(said)
         return said.receipt
 
@@ -224,7 +223,7 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
             ValueError: The protocol's core defines `method`, or it is no notification.
             TypeError: `params` is not JSON.
         """
-        said = notification.custom(self._bus.ledger, MessageKind.CUSTOM, method, params)
+        said = outbound.custom(self._bus.ledger, MessageKind.CUSTOM, method, params)
         await self._say(said)
         return said.receipt
 

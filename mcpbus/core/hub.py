@@ -1,6 +1,14 @@
-"""The hub: what every transport attaches to, and the place from which a change is told to all who want to hear of it.
+"""The hub, to which transports attach, and which announces changes to all clients that want to know them.
 
 Transports are thin: each turns its bytes into `dispatcher.serve`, and a `MessageStream` back into bytes.
+
+A full mailbox refuses only messages of handlers and programs, which have no end: the sender has a receipt, which gets a fate. A mailbox
+accepts everything else, because a client, a handler or a session would wait for ever if it was lost. Other limits bound that:
+
+- replies, ends, cancellations and what calls tell their requests: by the number of admitted requests;
+- messages of the writer of a connection: by one connection for each stream, and one batch at a time;
+- messages of a client besides requests: by the bytes that are read in one turn of the scheduler. The rest stays in the connection until
+  the mailboxes have been emptied; see `mcpbus_actors.Address.tell`.
 """
 
 import logging
@@ -10,40 +18,84 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import trio
-from mcpbus_actors import ActorSystem, Address, DeadLetter, open_system
+from mcpbus_actors import ActorSystem, Address, DeadLetter, DeadLetterReason, open_system
 
-from mcpbus.core import mailboxes
 from mcpbus.core.backend import Backend
+from mcpbus.core.bus_services import BusServices, BusWatch
+from mcpbus.core.concurrency import ActiveCounter
 from mcpbus.core.event_log import EventLog
+from mcpbus.core.fairness import TimeSlice
+from mcpbus.core.input_requests import InputRound
+from mcpbus.core.limit_monitor import name_of
 from mcpbus.core.limits import Limits
-from mcpbus.core.notification import RESOURCE_UPDATED, ChangeEvent
-from mcpbus.core.open_count import ActiveCounter
-from mcpbus.core.other_processes import RemoteSessionLookup, RoundRegistry
-from mcpbus.core.outbox import Outbox
-from mcpbus.core.reached_limits import name_of
+from mcpbus.core.message_stream import MessageStream, UnsentReturned
+from mcpbus.core.outbound import (
+    RESOURCE_UPDATED,
+    ChangeEvent,
+    OutboundNotification,
+    Progress,
+    UnencodableNotification,
+)
+from mcpbus.core.outbox import BOUNDED, OutboundMessage, Outbox
 from mcpbus.core.receipt import Broadcast
-from mcpbus.core.remote_session import RemoteSession
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import BusServices, BusWatch
-from mcpbus.core.session import Session
-from mcpbus.core.session_directory import SessionManager
+from mcpbus.core.sessions.manager import SessionManager
+from mcpbus.core.sessions.messages import YieldSession
+from mcpbus.core.sessions.remote import RemoteSession, RemoteSessionLookup, RoundRegistry
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.signals import FailRequest
 from mcpbus.core.statistics import Statistics
 from mcpbus.core.stores.circuit_breaker import CircuitBreaker
 from mcpbus.core.stores.forget_queue import ForgetQueue
 from mcpbus.core.stores.memory import MemoryTaskStore
 from mcpbus.core.stores.protocol import EventStore, TaskStore
-from mcpbus.core.stream import MessageStream
 from mcpbus.core.tasks.manager import TaskManager
-from mcpbus.core.time_slice import TimeSlice
+from mcpbus.core.writer import WriterTakeOver
+from mcpbus.features.input_requests.errors import cannot_ask
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import encode_notification
 from mcpbus.protocol.messages import ListName
 from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.printable import quoted
 from mcpbus.protocol.request_state import StateSealer
-from mcpbus.protocol.routes import MessageKind, StreamKind
+from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
 from mcpbus.protocol.validators import check_text
+
+_LOSSES = {
+    DeadLetterReason.FULL: Reason.OVERFLOW,
+    DeadLetterReason.STOPPED: Reason.FINISHED,
+    DeadLetterReason.FAILED: Reason.INTERNAL_ERROR,
+    DeadLetterReason.CLOSED: Reason.SESSION_ENDED,
+    DeadLetterReason.LATE: Reason.FINISHED,
+}
+
+
+def may_drop(message: object) -> bool:
+    """Tell whether a full mailbox may refuse a message; see the module."""
+    if isinstance(message, OutboundMessage):
+        return message.kind in BOUNDED
+    return isinstance(message, OutboundNotification | Progress)
+
+
+def settle(letter: DeadLetter) -> None:
+    """Let whoever waits for a message know that no actor of the bus will handle it, and give its fate to what it carries."""
+    message, reason = letter.message, _LOSSES[letter.reason]
+    match message:
+        case OutboundNotification() | Progress():
+            if message.receipt.fate is None:
+                message.receipt.discard(reason)
+        case UnencodableNotification() if message.said.receipt.fate is None:
+            message.said.receipt.discard(reason)
+        case InputRound():
+            message.fail(cannot_ask("its request, or its session, has ended"))
+        case WriterTakeOver():
+            message.writer.grant()
+        case YieldSession():
+            message.done()
+    for unsent in message.waiting if isinstance(message, UnsentReturned) else [message]:
+        if isinstance(unsent, OutboundMessage) and unsent.receipt.fate is None:
+            unsent.discard(reason)
+
 
 _log = logging.getLogger("mcpbus")
 
@@ -401,7 +453,7 @@ async def open_hub(
     raised: Exception | None = None
     tasks: TaskManager | None = None
     try:
-        async with open_system(backend.name, mailboxes.settle, mailboxes.may_drop, ProtocolError) as system:
+        async with open_system(backend.name, settle, may_drop, ProtocolError) as system:
             hub = kind(
                 backend,
                 system,

@@ -1,14 +1,39 @@
-"""The bounds of a bus, with defaults that are safe on a laptop and sane in a service."""
+"""The limits of a bus, and the least rate at which a client has to send."""
 
 from functools import partial
 from typing import Final
 
 import attrs
+import msgspec
 
-from mcpbus.core.min_data_rate import MinDataRate
 from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.keywords import Elsewhere, explained_as
 from mcpbus.protocol.validators import flag, ge, gt, wire_duration
+
+
+class MinDataRate(msgspec.Struct, frozen=True):
+    """The time that a client has to send something long, such as the body of a request.
+
+    It has so many seconds in the beginning. What comes gives it as much time back as that may take at the least speed, but never
+    more than it had in the beginning: then it may not pause for longer, and one that now and then sends a byte is not waited
+    for, whatever it has sent before.
+
+    Attributes:
+        seconds: How long it may pause.
+        bytes_per_second: The least speed on the whole.
+    """
+
+    seconds: float
+    bytes_per_second: float
+
+    def begin(self, now: float) -> float:
+        """Return until when to wait for the first of it."""
+        return now + self.seconds
+
+    def next_read(self, until: float, now: float, received: int) -> float:
+        """Return until when to wait for more, now that so many bytes have come which were waited for until then."""
+        return min(max(until, now) + received / self.bytes_per_second, now + self.seconds)
+
 
 DRAIN_SECONDS: Final = 5.0
 SLICE_BYTES: Final = 16 * 1024

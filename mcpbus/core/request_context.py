@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mcpbus.core.admission import InFlight
+from mcpbus.core.message_stream import MessageStream
 from mcpbus.core.receipt import Fate
-from mcpbus.core.session import LogThreshold, Session
-from mcpbus.core.stream import MessageStream
+from mcpbus.core.sessions.session import LogThreshold, Session
 from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.http.headers import NO_HEADERS, Headers
 from mcpbus.protocol.jsonrpc import JsonRpcRequest

@@ -16,12 +16,12 @@ from mcpbus_actors import ActorContext, Address, Failed, Stopped, StopReason, Ta
 
 from mcpbus.core.admission import RequestSlot
 from mcpbus.core.hub import Hub
-from mcpbus.core.notification import OutboundNotification
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.outbound import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import Receipt
 from mcpbus.core.request_context import RequestContext
 from mcpbus.core.signals import Cancel, DropRequest, FailRequest, InputEnded, Purge
-from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscriber import Subscriber
 from mcpbus.core.tasks.messages import Follow
 from mcpbus.core.topics import weigh_canonical, weigh_names

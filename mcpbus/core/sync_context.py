@@ -1,4 +1,4 @@
-"""The context of a handler that is a plain function, in a thread of its own."""
+"""The context and the bus of a handler that is a plain function and runs in a thread."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -6,14 +6,15 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
-from mcpbus.core import notification
-from mcpbus.core.budget import SHORT_BYTES
+from mcpbus.core import outbound
 from mcpbus.core.context import ClientInfo, Context
-from mcpbus.core.notification import OutboundNotification, Params, Progress
-from mcpbus.core.receipt import Receipt
-from mcpbus.core.session import Session
+from mcpbus.core.hub import Hub
+from mcpbus.core.memory_budget import SHORT_BYTES
+from mcpbus.core.outbound import OutboundNotification, Params, Progress
+from mcpbus.core.receipt import Broadcast, Receipt
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.state import PrincipalT, StateT
-from mcpbus.core.sync_bus import SyncBus
+from mcpbus.core.statistics import Statistics
 from mcpbus.features.handler_context import HandlerContext
 from mcpbus.features.input_requests.requests import InputRequest
 from mcpbus.features.input_requests.results import (
@@ -27,6 +28,39 @@ from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.jsonrpc import RequestId
 from mcpbus.protocol.revisions import Revision
 from mcpbus.protocol.routes import MessageKind
+
+
+class SyncBus:
+    """The bus that serves a request, for a plain function: what it says is said in the thread that trio runs in.
+
+    `Context.bus`, which an async function has, does more.
+    """
+
+    __slots__ = ("_bus",)
+
+    def __init__(self, bus: Hub) -> None:
+        self._bus = bus
+
+    def tools_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of tools has changed."""
+        return self._bus.from_thread.run(self._bus.tools_changed)
+
+    def prompts_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of prompts has changed."""
+        return self._bus.from_thread.run(self._bus.prompts_changed)
+
+    def resources_changed(self) -> Broadcast:
+        """Tell every client that wants to know that the list of resources or templates has changed."""
+        return self._bus.from_thread.run(self._bus.resources_changed)
+
+    def resource_updated(self, uri: str) -> Broadcast:
+        """Tell every client that subscribed to `uri`, or to one that it lies below, that its contents changed."""
+        return self._bus.from_thread.run(partial(self._bus.resource_updated, uri))
+
+    def statistics(self) -> Statistics:
+        """Return what the bus has done and holds at this moment."""
+        return self._bus.from_thread.run(self._bus.statistics)
+
 
 T = TypeVar("T")
 
@@ -112,11 +146,11 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Receipt:
         """Report progress to the client; see `Context.progress`."""
-        return self._say(notification.progress, progress, total, message)
+        return self._say(outbound.progress, progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> Receipt:
         """Send a log line to the client; see `Context.log`."""
-        return self._say(notification.log, MessageKind.LOG, level, data, logger)
+        return self._say(outbound.log, MessageKind.LOG, level, data, logger)
 
     def debug(self, data: Any) -> Receipt:
         """Send a log line of level debug."""
@@ -140,7 +174,7 @@ class SyncContext(HandlerContext, Generic[StateT, PrincipalT]):
 
     def notify(self, method: str, params: Params = None) -> Receipt:
         """Send a notification of an extension; see `Context.notify`."""
-        return self._say(notification.custom, MessageKind.CUSTOM, method, params)
+        return self._say(outbound.custom, MessageKind.CUSTOM, method, params)
 
     def elicit(
         self, message: str, schema: type[T] | Mapping[str, Any], **options: Any

@@ -17,8 +17,8 @@ import msgspec
 import trio
 from mcpbus_actors import Address
 
-from mcpbus.core.budget import MemoryAccount
 from mcpbus.core.event_log import EventLog
+from mcpbus.core.memory_budget import MemoryAccount
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage, Outbox, data_of
 from mcpbus.core.receipt import DELIVERED, STORED, Fate, Location
 

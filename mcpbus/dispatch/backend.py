@@ -24,12 +24,12 @@ import trio
 from mcpbus_actors import split_failure
 
 from mcpbus.core.backend import Listener
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import BusServices
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.dispatch.handlers import ListElsewhere
 from mcpbus.dispatch.methods import METHODS, Answer, Method, initialize_result, prepare_extension

@@ -14,23 +14,22 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mcpbus.core.admission import QuotaExceeded, QuotaKey, ServerOverloaded
-from mcpbus.core.answers import InputResponses
 from mcpbus.core.backend import Listener
 from mcpbus.core.call import CallActor, Handler
 from mcpbus.core.client_notification import ClientNotification, NotificationActor
 from mcpbus.core.hub import Hub
-from mcpbus.core.notification import PROGRESS
-from mcpbus.core.open_questions import MOST_ANSWERS
-from mcpbus.core.other_processes import RoundRegistry, SessionStore
-from mcpbus.core.parked_calls import SuspendedCall, round_used
-from mcpbus.core.pending_questions import LONGEST_KEY
-from mcpbus.core.request import RequestActor
+from mcpbus.core.input_requests import LONGEST_KEY, MOST_ANSWERS
+from mcpbus.core.input_responses import InputResponses
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.outbound import PROGRESS
+from mcpbus.core.request_actor import RequestActor
 from mcpbus.core.request_context import OpenStream, RequestContext
-from mcpbus.core.session import Session
-from mcpbus.core.session_messages import CancelRequest, Initialized
+from mcpbus.core.sessions.messages import CancelRequest, Initialized
+from mcpbus.core.sessions.remote import RoundRegistry, SessionStore
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.signals import InputProgressReceived, InputResponseReceived, Resume
-from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
+from mcpbus.core.suspended_calls import SuspendedCall, round_used
 from mcpbus.dispatch.handshake import Registration
 from mcpbus.features.input_requests.input_required import InputRequired
 from mcpbus.protocol.errors import ProtocolError, internal_error, invalid_params, method_not_found

@@ -8,8 +8,8 @@ import trio
 from mcpbus.core.call import CallActor
 from mcpbus.core.hub import Hub
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import Session, SessionStage
-from mcpbus.core.session_messages import CloseSession, Registered
+from mcpbus.core.sessions.messages import CloseSession, Registered
+from mcpbus.core.sessions.session import Session, SessionStage
 from mcpbus.protocol.errors import INTERNAL_ERROR, ProtocolError
 from mcpbus.protocol.large import weigh
 from mcpbus.protocol.messages import InitializeParams

@@ -13,7 +13,7 @@ import trio
 
 from mcpbus.core.call import CallActor
 from mcpbus.core.context import Context
-from mcpbus.core.places import FairLimiter
+from mcpbus.core.fair_limiter import FairLimiter
 from mcpbus.core.sync_context import SyncContext
 from mcpbus.core.worker_threads import worker_threads
 from mcpbus.features.dependencies import Plan, ProviderKind, Step

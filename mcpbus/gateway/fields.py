@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from mcpbus.upstream.pool import Isolation
+from mcpbus.upstream.connection_pool import Isolation
 
 
 @attrs.frozen

@@ -10,11 +10,10 @@ from typing import Any, Final, TypeAlias
 import attrs
 import trio
 
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import background
 from mcpbus.gateway.entry import Entry
-from mcpbus.lifespans import enter_lifespan
 from mcpbus.proxy import Proxy
-from mcpbus.server import Lifespan, Server
+from mcpbus.server import Lifespan, Server, enter_lifespan
 
 _log = logging.getLogger("mcpbus")
 

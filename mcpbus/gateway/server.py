@@ -19,9 +19,8 @@ from mcpbus.features.option_types import check_kinds
 from mcpbus.gateway.entry import Entry, read_entry
 from mcpbus.gateway.file import find_servers, read_servers, workspace_of
 from mcpbus.gateway.following import Following
-from mcpbus.lifespans import check_lifespan
 from mcpbus.proxy import Proxy
-from mcpbus.server import Server
+from mcpbus.server import Server, check_lifespan
 
 _log = logging.getLogger("mcpbus")
 _NO_PREFIX: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -138,8 +137,8 @@ def _proxy_here(target: str, options: dict[str, Any]) -> Proxy:
     Raises:
         ValueError: There is no such server.
     """
-    finding = import_module("mcpbus.cli.finding")  # few entries have such a server
-    proxies = import_module("mcpbus.hosted_proxy")
+    finding = import_module("mcpbus.cli.targets")  # few entries have such a server
+    proxies = import_module("mcpbus.hosted")
     try:
         server = finding.load_named_server(target)
     except LookupError as error:

@@ -16,7 +16,7 @@ from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.context import Context
 from mcpbus.core.hub import hub_of
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.dispatch.dispatcher import SESSION_METHODS
 from mcpbus.features.schemas import python_types
 from mcpbus.hosting.asyncio_hint import AsyncioHint

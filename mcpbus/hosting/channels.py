@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from mcpbus.core import notification
+from mcpbus.core import outbound
 from mcpbus.core.context import Context
 from mcpbus.core.hub import hub_of
-from mcpbus.core.notification import (
+from mcpbus.core.outbound import (
     ELICITATION_COMPLETE,
     LIST_CHANGED,
     MESSAGE,
@@ -21,7 +21,7 @@ from mcpbus.core.notification import (
     Progress,
 )
 from mcpbus.core.receipt import Ledger
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.signals import CloseConnection
 from mcpbus.features.input_requests.errors import cannot_ask
 from mcpbus.features.input_requests.requests import InputRequest, OnProgress
@@ -50,7 +50,7 @@ def _draft(
 ) -> OutboundNotification | Progress:
     """Make a notification as the SDK sends it, whichever it is."""
     if method in {PROGRESS, MESSAGE}:
-        return notification.relayed(ledger, method, params or {}, in_request=in_request)
+        return outbound.relayed(ledger, method, params or {}, in_request=in_request)
     kind = MessageKind.CUSTOM if in_request else MessageKind.SESSION_CUSTOM
     data = encode_notification(method, None if params is None else dict(params))
     return OutboundNotification(kind, ledger.receipt(method, ledger), data)
@@ -211,7 +211,7 @@ class RequestChannel:
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report the progress of the request."""
-        await self._post(notification.progress(self._context.bus.ledger, progress, total, message))
+        await self._post(outbound.progress(self._context.bus.ledger, progress, total, message))
 
     @property
     def close_callbacks(self) -> dict[str, Callable[[], Awaitable[None]]]:

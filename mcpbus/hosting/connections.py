@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from mcp.server.connection import Connection
 
-from mcpbus.core.session import Session, SessionStage
+from mcpbus.core.sessions.session import Session, SessionStage
 from mcpbus.hosting.home import Home
 from mcpbus.hosting.outbound import RequestOutbound, SessionOutbound, StrayOutbound
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO

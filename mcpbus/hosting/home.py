@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import trio
 
-from mcpbus.core.containment import ReportErrors, WrapBaseExceptions
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import ReportErrors, WrapBaseExceptions, background
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

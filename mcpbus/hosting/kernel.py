@@ -28,13 +28,13 @@ from mcp.shared.jsonrpc_dispatcher import handler_exception_to_error_data
 from mcp_types import Implementation, InitializeResult
 from mcp_types import methods as sdk_methods
 
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
 from mcpbus.core.context import Context
 from mcpbus.core.hub import Hub, hub_of
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import BusServices
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.signals import FailRequest
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.hosting.backend import (

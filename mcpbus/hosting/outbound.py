@@ -10,7 +10,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import REQUEST_TIMEOUT
 
 from mcpbus.core.context import Context
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.features.input_requests.errors import InputRequestError, InputTimeoutError
 from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel
 from mcpbus.hosting.home import Home

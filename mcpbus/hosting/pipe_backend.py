@@ -1,4 +1,7 @@
-"""A backend that answers with a server of version 1 of the official SDK, or one that is built on it: FastMCP 2 and 3, fastapi_mcp."""
+"""A backend that answers with a server of version 1 of the official SDK, or one that is built on it: FastMCP 2 and 3, fastapi_mcp.
+
+Such a server knows no revision after 2025-11-25. A request of 2026-07-28 is translated for it, and its result is translated back.
+"""
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
@@ -12,15 +15,15 @@ import msgspec
 import trio
 from mcp.shared.message import ServerMessageMetadata
 
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import Handler
 from mcpbus.core.client_notification import ClientNotification
+from mcpbus.core.concurrency import background
 from mcpbus.core.context import Context
 from mcpbus.core.hub import Hub, hub_of
-from mcpbus.core.notification import LIST_CHANGED, RESOURCE_UPDATED
-from mcpbus.core.nursery import background
+from mcpbus.core.outbound import LIST_CHANGED, RESOURCE_UPDATED
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.services import BusServices
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.dispatch.dispatcher import LISTEN
 from mcpbus.hosting.backend import (
     LIST_TOOLS,
@@ -33,14 +36,56 @@ from mcpbus.hosting.backend import (
 )
 from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel, can_ask
 from mcpbus.hosting.detect import FoundServer
-from mcpbus.hosting.eras import MODERN_METHODS, discovery, newer_result, older_params
 from mcpbus.hosting.home import Home
 from mcpbus.hosting.pipes import HostedPipe
 from mcpbus.hosting.web import metadata_of
 from mcpbus.protocol.errors import ProtocolError, internal_error
 from mcpbus.protocol.http.authentication import Authorizer
-from mcpbus.protocol.revisions import LATEST_LEGACY, Era, Revision
+from mcpbus.protocol.meta import SERVER_INFO
+from mcpbus.protocol.revisions import LATEST_LEGACY, MODERN_VERSIONS, Era, Revision
 from mcpbus.protocol.routes import TransportKind
+
+_OWN_PREFIX: Final = "io.modelcontextprotocol/"
+_OF_ROUNDS: Final = frozenset({"inputResponses", "requestState"})
+_CACHEABLE: Final = frozenset(
+    {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+)
+
+MODERN_METHODS: Final = frozenset({*_CACHEABLE, "tools/call", "prompts/get", "completion/complete"})
+"""The requests of 2026-07-28 that older revisions have, too."""
+
+
+def older_params(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the params of a modern request without what only that revision has."""
+    if params is None:
+        return None
+    older = {name: value for name, value in params.items() if name not in _OF_ROUNDS}
+    meta = older.pop("_meta", None)
+    if isinstance(meta, Mapping):
+        kept = {name: value for name, value in meta.items() if not name.startswith(_OWN_PREFIX)}
+        if kept:
+            older["_meta"] = kept
+    return older or None
+
+
+def newer_result(method: str, result: Mapping[str, Any], identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result as 2026-07-28 has it: with its kind, the server, and that it is not to be cached."""
+    newer = {"resultType": "complete", **result}
+    if method in _CACHEABLE:
+        newer |= {"ttlMs": 0, "cacheScope": "private"}
+    newer["_meta"] = {**result.get("_meta", {}), SERVER_INFO: dict(identity)}
+    return newer
+
+
+def discovery(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of ``server/discover`` for a server whose result of `initialize` is given."""
+    told = {name: described[name] for name in ("capabilities", "instructions") if described.get(name)}
+    result = {"capabilities": {}, **told, "supportedVersions": list(MODERN_VERSIONS)}
+    return newer_result("server/discover", result, described["serverInfo"]) | {
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+
 
 _DISCOVER: Final = "server/discover"
 _INITIALIZED: Final = "notifications/initialized"

@@ -20,7 +20,7 @@ from mcp.types import (
     JSONRPCResponse,
 )
 
-from mcpbus.core.notification import PROGRESS
+from mcpbus.core.outbound import PROGRESS
 from mcpbus.features.input_requests.errors import InputRequestError
 from mcpbus.hosting.channels import Params, RequestChannel, SessionChannel
 from mcpbus.hosting.detect import FoundServer

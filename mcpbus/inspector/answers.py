@@ -11,13 +11,13 @@ import trio
 
 from mcpbus.core.call import CallActor
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import Session
-from mcpbus.core.stream import MessageStream
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.subscription import SubscriptionActor, lists_of
 from mcpbus.core.watching import WatchedReceipt
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.protocol.printable import printable, quoted
-from mcpbus.upstream.live import ProxyRuntime
+from mcpbus.upstream.proxy_runtime import ProxyRuntime
 from mcpbus.watch.naming import LONGEST, client_name
 from mcpbus.watch.tallies import BOUNDS
 from mcpbus.watch.views import RequestView

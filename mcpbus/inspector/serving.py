@@ -1,27 +1,105 @@
-"""The inspector at an address of its own, while a bus is served and until its drain is over."""
+"""The inspector at an address of its own: its page, and the guards that let a program on this machine read it with the token."""
 
+import hmac
 import logging
 import os
+import re
 import secrets
-from collections.abc import AsyncIterator, Iterator, Mapping
+from base64 import b64encode
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
+from hashlib import sha256
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+import attrs
 import msgspec
 
+from mcpbus.core.concurrency import background
 from mcpbus.core.hub import Hub
-from mcpbus.core.nursery import background
 from mcpbus.inspector.answers import Answers, BadQueryError
-from mcpbus.inspector.guards import UNGUARDED, refusal
-from mcpbus.inspector.page import read_page
-from mcpbus.metrics_address import address_of, addresses_of, naming_the_option
+from mcpbus.metrics import address_of, addresses_of, naming_the_option
 from mcpbus.serving import ServeOptions, serve
 from mcpbus.serving.asgi import AsgiApp, Receive, Scope, Send
 from mcpbus.watch.watch import Watch
+
+FieldList = Sequence[tuple[bytes, bytes]]
+
+UNGUARDED = "/"
+"""The page, in which there is nothing but itself."""
+
+
+def refusal(
+    verb: str, path: str, fields: FieldList, names: Collection[str], token: str
+) -> tuple[HTTPStatus, str] | None:
+    """Return why a request is refused, with the HTTP status; None if it is not.
+
+    Args:
+        verb: Its method.
+        path: Its path.
+        fields: Its header fields, their names in lower case.
+        names: What `Host` may say: the inspector has no other name, so that no name can be made to lead to it (DNS rebinding).
+        token: The token.
+    """
+    hosts, origins = _values(fields, b"host"), _values(fields, b"origin")
+    if len(hosts) != 1 or hosts[0].lower() not in names:
+        return HTTPStatus.FORBIDDEN, "this Host is not the inspector's"
+    if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in origins):
+        return HTTPStatus.FORBIDDEN, "another page may not read the inspector"
+    if verb not in {"GET", "HEAD"}:
+        return HTTPStatus.METHOD_NOT_ALLOWED, "the inspector can only be read"
+    if path != UNGUARDED and not _has_token(fields, token):
+        return (
+            HTTPStatus.UNAUTHORIZED,
+            "the token is missing or wrong: it is in the address that the log names",
+        )
+    return None
+
+
+def _has_token(fields: FieldList, token: str) -> bool:
+    given = _values(fields, b"authorization")
+    if len(given) != 1:
+        return False
+    scheme, _, value = given[0].partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(value.strip().encode(), token.encode())
+
+
+def _values(fields: FieldList, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for each, value in fields if each.lower() == name]
+
+
+@attrs.frozen
+class InspectorPage:
+    """The page.
+
+    Attributes:
+        data: Its HTML.
+        policy: The value of `Content-Security-Policy` for it.
+    """
+
+    data: bytes
+    policy: bytes
+
+
+@cache
+def read_page() -> InspectorPage:
+    """Read the page. Its script and its style are known by their digests, and no other ones run."""
+    data = (Path(__file__).parent / "page.html").read_bytes()
+    script, style = (_digest(data, tag) for tag in (b"script", b"style"))
+    policy = (
+        f"default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; img-src data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
+    return InspectorPage(data, policy.encode())
+
+
+def _digest(data: bytes, tag: bytes) -> str:
+    [text] = re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), data, re.DOTALL)
+    return f"sha256-{b64encode(sha256(text).digest()).decode()}"
+
 
 _log = logging.getLogger("mcpbus")
 

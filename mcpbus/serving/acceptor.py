@@ -1,30 +1,73 @@
-"""Accepts connections, has each served by who speaks what its client does, and keeps what happens in one from reaching the others."""
+"""Accepts connections up to the limit, detects the protocol of each, and keeps the faults of one from the others."""
 
+import errno
 import logging
 import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, Final
 
 import trio
 
-from mcpbus.core.containment import ReportErrors
+from mcpbus.core.concurrency import ReportErrors
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.protocol.principals import LOCAL, Peer
 from mcpbus.serving.counters import ServerCounters
-from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.deadlines import GONE, DeadlineStream
 from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault
+from mcpbus.serving.http_server import HttpServer
+from mcpbus.serving.listeners import ConnectionCounts
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Reactor
-from mcpbus.serving.room import BROKEN, OUT_OF_ROOM, ROOM_SECONDS, most_connections, reject_connection
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
-from mcpbus.serving.sharing import ConnectionCounts
 from mcpbus.serving.tls_stream import TlsStream
+from mcpbus.transports.responses import RETRY_AFTER
+
+OUT_OF_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+"""Why the system may not accept a connection which stays where it is."""
+BROKEN: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK, errno.EOPNOTSUPP})
+"""Why nothing can be accepted any more. All else is a fault of the one connection, which is gone (accept(2))."""
+ROOM_SECONDS: Final = 0.1
+"""How long not to accept after there was no room for another connection."""
+
+_KEPT_BACK: Final = 64
+_MOST: Final = 100_000
+
+
+def most_connections() -> int:
+    """Return how many connections there may be by default.
+
+    Of the descriptors that the process may open an eighth is kept back for what handlers open, and 64 if half of them are more.
+    """
+    try:
+        import resource  # noqa: PLC0415 - not everywhere
+    except ImportError:
+        return _MOST
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if descriptors == resource.RLIM_INFINITY:
+        return _MOST
+    return min(_MOST, max(1, descriptors // 2, descriptors - max(_KEPT_BACK, descriptors // 8)))
+
+
+def reject_connection(transport: DeadlineStream, full: NoRoomError) -> None:
+    """Close a connection for which there is no room; send the reason as far as that takes no time, and no handshake."""
+    if not transport.secure:
+        status, why = (
+            (429, b"too many connections from here\n") if full.past_share else (503, b"the server is full\n")
+        )
+        fields = [(b"content-type", b"text/plain; charset=utf-8"), RETRY_AFTER]
+        with suppress(*GONE):
+            # The kernel resets a connection that is closed with something unread, and the client loses what it was told.
+            transport.receive_now()
+            transport.send_now(encode_answer(status, fields, why, CLOSE))
+    transport.close()
+
 
 _logger = logging.getLogger("mcpbus.serving")
 

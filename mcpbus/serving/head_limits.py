@@ -1,4 +1,4 @@
-"""How much the head of a request may be, whatever HTTP it came over, and how many heads are remembered."""
+"""How long the head of a request may be, how many heads are remembered, and the characters of field names and values (RFC 9110, section 5)."""
 
 from typing import Final
 
@@ -27,3 +27,11 @@ LOOKED_AT: Final = JUDGED | {
 """The fields by which a head is told from others. Besides what is judged: by whom a connection goes on, and which tool is called,
 which tells how long it may take.
 """
+
+
+LOWER_TOKEN: Final = rb"0-9a-z!#$%&'*+.^_`|~-"
+"""Of a name in lower case."""
+TOKEN: Final = b"A-Z" + LOWER_TOKEN
+"""Of a name as it is spelled, or of a method."""
+TEXT: Final = rb"\t -~\x80-\xff"
+"""Of a value."""

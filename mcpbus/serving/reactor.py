@@ -18,9 +18,9 @@ from typing import Final, Protocol
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.core.pace import GATHER_SECONDS, Pace
-from mcpbus.serving.writer import give_up
-from mcpbus.transports.sinks import CoalescedWriter
+from mcpbus.core.fairness import GATHER_SECONDS, Pace
+from mcpbus.serving.writer_failures import give_up
+from mcpbus.transports.response_sinks import CoalescedWriter
 
 Turn = Callable[[], EagerTask | None]
 """What a connection does when something has come, without waiting.

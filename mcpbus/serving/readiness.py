@@ -5,8 +5,8 @@ from typing import Any
 
 import trio
 
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.reactor import Reactor, Turn
-from mcpbus.serving.service import HttpServer
 
 
 class Readiness:

@@ -1,23 +1,24 @@
-"""The answer of one request as a stream says it, written in the stack of whoever speaks: no task waits for it.
+"""The response of one request from a stream, written in the stack of the sender: no task waits for it.
 
-What is said first is written at once, or at the end of the present turn, if that is near. What follows within a millisecond goes
-out together, one turn of the scheduler later; and so does what is said while a client has not taken the last of it.
+The first message is written at once, or at the end of the present turn if that is near. Messages of the next millisecond go out together,
+one turn of the scheduler later, and so do those that come while the client has not taken the last ones. An application that says the
+length of its response is held to it.
 """
 
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
-from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.limits import Limits
+from mcpbus.core.memory_budget import SHORT_BYTES
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.serving.write_coalescer import COALESCE_SECONDS, WriteCoalescer
-from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import StreamedResponse, are_replies
+from mcpbus.transports.response_encoder import StreamedResponse, are_replies
+from mcpbus.transports.responses import HeaderList
 
 _Kept: TypeAlias = tuple[list[OutboundMessage], bytes, int | None]
 """A batch, what comes before it, and the number of its first event if its log has it."""
@@ -285,3 +286,52 @@ class GatheringWriter(ABC):
     @abstractmethod
     def _keep_alive_later(self) -> None:
         """Have `keep_alive` called once the answer has been quiet for long enough."""
+
+
+WITHOUT_BODY: Final = frozenset({204, 304})
+"""Answers of these statuses have no body, nor say how long it is."""
+
+
+class ContentLengthCheck:
+    """What is left of the body of one answer.
+
+    Args:
+        method: The HTTP method of the request.
+        status: The status of the answer.
+        fields: Its header fields, their names in lower case.
+
+    Attributes:
+        bodiless: Whether such an answer has no body, whatever is said of it.
+        left: How many bytes of it are still to come; None if nobody has said that.
+
+    Raises:
+        ValueError: They do not say it in one number: who reads them in another way would find a second answer in this one.
+    """
+
+    __slots__ = ("bodiless", "left")
+
+    def __init__(self, method: str, status: int, fields: HeaderList) -> None:
+        lengths = [value for name, value in fields if name == b"content-length"]
+        if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
+            raise ValueError(f"Content-Length is not one number of bytes: {lengths}")
+        self.left = int(lengths[0]) if lengths else None
+        self.bodiless = method == "HEAD" or status in WITHOUT_BODY
+
+    @property
+    def measured(self) -> bool:
+        """Whether the head says where the body ends, if only that there is none."""
+        return self.bodiless or self.left is not None
+
+    def take(self, data: bytes, *, more: bool) -> bytes:
+        """Return what is to be sent of a piece, the last one unless `more`.
+
+        Raises:
+            RuntimeError: The body is not as long as was said.
+        """
+        if self.bodiless:
+            return b""
+        if self.left is not None:
+            self.left -= len(data)
+            if self.left < 0 or (self.left and not more):
+                raise RuntimeError("the body of a response is not as long as its Content-Length says")
+        return data

@@ -6,18 +6,16 @@ from functools import partial
 
 import trio
 
-from mcpbus.core.containment import ReportErrors, run_forever
+from mcpbus.core.concurrency import ReportErrors, run_forever
 from mcpbus.protocol.keywords import explained
 from mcpbus.serving.acceptor import Acceptor
 from mcpbus.serving.asgi import Announcing, AsgiApp, Drainable
 from mcpbus.serving.counters import ServerCounters
 from mcpbus.serving.hypercorn import serve_under_hypercorn
 from mcpbus.serving.lifespan import lifespan
-from mcpbus.serving.listening import listening, url_of
+from mcpbus.serving.listeners import SharedSockets, listening, make_ssl_context, url_of
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.sharing import SharedSockets
-from mcpbus.serving.tls import make_ssl_context
 
 _logger = logging.getLogger("mcpbus.serving")
 

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import AsgiApp, DirectApp, DirectEndpoint, Noting
 from mcpbus.serving.request_error import RequestError
-from mcpbus.transports.refusals import sanitize_for_log
+from mcpbus.transports.refusal_log import sanitize_for_log
 
 _logger = logging.getLogger("mcpbus.serving")
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream, translate
+from mcpbus.serving.deadlines import GONE, READ_BYTES, DeadlineStream, translate
 from mcpbus.serving.tls_session import RECORD_BYTES, TlsError, TlsSession
 from mcpbus.serving.turn_lines import TurnLine
 

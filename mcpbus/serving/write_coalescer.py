@@ -10,8 +10,8 @@ from typing import Final
 import trio
 
 from mcpbus.serving.reactor import Reactor
-from mcpbus.serving.writer import give_up
-from mcpbus.transports.sinks import CoalescedWriter
+from mcpbus.serving.writer_failures import give_up
+from mcpbus.transports.response_sinks import CoalescedWriter
 
 COALESCE_SECONDS: Final = 0.001
 """For how long after a write what is said on a connection waits for the end of the scheduler's turn, and more to go with it."""

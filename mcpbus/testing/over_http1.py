@@ -13,10 +13,10 @@ from mcpbus.protocol.http.messages import RequestHead
 from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.options import ServeOptions
 from mcpbus.serving.reactor import Pollable, Reactor, Turn
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
 from mcpbus.testing.recording import Recording, SentRequest
 
 

@@ -14,8 +14,8 @@ import trio
 from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectApp
 from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.options import ServeOptions
-from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import StrictApp, WireReactor
 from mcpbus.testing.recording import Recording, SentRequest
 

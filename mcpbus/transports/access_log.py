@@ -14,13 +14,13 @@ from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.jsonrpc import JsonRpcRequest, JsonRpcResponse, Undecodable, decode
 from mcpbus.protocol.meta import read_routing
 from mcpbus.protocol.principals import Peer
-from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.deferred import Served
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.refusals import sanitize_for_log
-from mcpbus.transports.rendering import ResponseEncoder, StreamedResponse
-from mcpbus.transports.sinks import HttpRequest, ResponseSink
+from mcpbus.transports.refusal_log import sanitize_for_log
+from mcpbus.transports.response_encoder import ResponseEncoder, StreamedResponse
+from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
+from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.websocket import WebSockets
 
 _log: Final = logging.getLogger("mcpbus.access")

@@ -1,18 +1,18 @@
-"""The ASGI shell over the `endpoint`."""
+"""An endpoint as an ASGI application, and the messages of ASGI that have arrived already, which nothing has to wait for."""
 
 import math
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping
 from contextlib import nullcontext, suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import trio
 
 from mcpbus.core.backend import Beside
-from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.containment import WrapBaseExceptions
+from mcpbus.core.concurrency import WrapBaseExceptions
 from mcpbus.core.hub import Hub
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import SHORT_BYTES
 from mcpbus.protocol.errors import invalid_request
 from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, plain_path, refusal
@@ -21,13 +21,30 @@ from mcpbus.protocol.http.sse import EVENT_STREAM
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, RecurringCache
-from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.asgi_arrived import arrived_in
 from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocketServer, say
 from mcpbus.transports.endpoint import Endpoint
-from mcpbus.transports.sinks import HttpRequest
+from mcpbus.transports.request_body import last_look, read_unfinished
+from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import HttpTaskSink
-from mcpbus.transports.unfinished import last_look, read_unfinished
+
+T = TypeVar("T")
+"""Messages of ASGI."""
+
+_RECEIVE: Final = trio.MemoryReceiveChannel.receive
+
+
+def arrived_in(receive: Callable[[], Awaitable[T]]) -> trio.MemoryReceiveChannel[T] | None:
+    """Return the channel that the messages come in, of which one that is there can be taken; None where nobody can tell.
+
+    Args:
+        receive: What the server handed in. With hypercorn on trio it is the method of a memory channel, unless something wraps it.
+    """
+    if getattr(receive, "__func__", None) is not _RECEIVE:
+        return None
+    channel: trio.MemoryReceiveChannel[T] = receive.__self__  # type: ignore[attr-defined]
+    return channel
+
 
 _ENDING_SECONDS: Final = 1.0
 """How long the end of an answer may take at most where its client has gone, or seems to have, or accepts nothing."""

@@ -16,11 +16,11 @@ import attrs
 from mcpbus_actors import ActorContext, Failed, Stopped, TaskEnded
 
 from mcpbus.core.hub import Hub
+from mcpbus.core.message_stream import MessageStream
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.signals import Abort, Ending
-from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.http.messages import (

@@ -12,8 +12,8 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.protocol.http.messages import HttpResponse
-from mcpbus.transports import answers
-from mcpbus.transports.sinks import ResponseSink
+from mcpbus.transports import responses
+from mcpbus.transports.response_sinks import ResponseSink
 
 Served: TypeAlias = HttpResponse | EagerTask | None
 """A whole response to be written; or an eager task that waits; or None where the sink has the response, or will."""
@@ -54,7 +54,7 @@ async def read(sink: ResponseSink, limit: int, serve: Callable[[bytes | None], S
     try:
         body = await sink.read_body(limit)
     except ServerOverloaded as error:
-        return answers.overload(error)
+        return responses.overload(error)
     except trio.BrokenResourceError:
         sink.lose()
         return None

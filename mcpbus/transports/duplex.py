@@ -17,13 +17,13 @@ from mcpbus_actors import EagerTask
 
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.hub import Hub
+from mcpbus.core.message_stream import MessageStream
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.request import RequestActor as Admitted
+from mcpbus.core.request_actor import RequestActor as Admitted
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import SessionStage
-from mcpbus.core.session_messages import CloseSession
+from mcpbus.core.sessions.messages import CloseSession
+from mcpbus.core.sessions.session import SessionStage
 from mcpbus.core.signals import InputEnded
-from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import (
     ProtocolError,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 import trio
 
 from mcpbus.core.hub import Hub
-from mcpbus.core.request import RequestActor as Admitted
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.request_actor import RequestActor as Admitted
 from mcpbus.core.request_context import OpenStream, RequestContext
-from mcpbus.core.session import Session, SessionStage
+from mcpbus.core.sessions.session import Session, SessionStage
 from mcpbus.core.signals import ExpireIn
-from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.dispatch.dispatcher import INITIALIZE, LISTEN
 from mcpbus.dispatch.handshake import Registration

@@ -14,7 +14,7 @@ import attrs
 from mcpbus.core.backend import ReadsCalls
 from mcpbus.core.hub import Hub
 from mcpbus.core.receipt import Fate
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.protocol.http.authentication import Authorizer
 from mcpbus.protocol.http.bearer import NewToken
 from mcpbus.protocol.http.head_validation import HeadValidator, health
@@ -31,19 +31,17 @@ from mcpbus.protocol.http.options import HttpOptions
 from mcpbus.protocol.http.resource_metadata import WELL_KNOWN, ResourceMetadata
 from mcpbus.protocol.http.validation import RequestValidator
 from mcpbus.protocol.principals import Peer
-from mcpbus.transports import answers
-from mcpbus.transports.access import AccessControl
-from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.authorizing import authorize, verify
+from mcpbus.transports import responses
+from mcpbus.transports.access_control import AccessControl, authorize, verify
 from mcpbus.transports.deferred import Served, serve_later, serve_when_read
-from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.entered_answer import LedgerResponse
 from mcpbus.transports.http_sse import HttpSse
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.responder import Decision, RequestHandler, ResponseMode
-from mcpbus.transports.response import ResponseWriter
+from mcpbus.transports.ledger_responses import LedgerResponse, RecordedResponse
+from mcpbus.transports.request_handler import Decision, RequestHandler, ResponseMode
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import HttpRequest, ResponseSink, SettleableResponse
+from mcpbus.transports.response_writer import ResponseWriter
+from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.resumption import resume
-from mcpbus.transports.sinks import HttpRequest, ResponseSink, SettleableResponse
 from mcpbus.transports.websocket import WebSockets
 
 
@@ -245,7 +243,7 @@ class Endpoint:
 
     def _judge(self, head: RequestHead) -> HttpResponse | Proceed:
         if self._bus.draining and self.heads.is_health(head):
-            return health("draining", 503, answers.RETRY_AFTER)
+            return health("draining", 503, responses.RETRY_AFTER)
         return self.heads.validate_head(head)
 
     def _post(self, head: RequestHead, body: bytes | None, principal: Any, sink: ResponseSink) -> Served:

@@ -24,15 +24,15 @@ from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, refusal
 from mcpbus.protocol.jsonrpc import encode_error, is_batch
 from mcpbus.protocol.principals import Peer, is_same
-from mcpbus.transports import answers
-from mcpbus.transports.access import AccessControl
-from mcpbus.transports.answers import GET_FORMAT
+from mcpbus.transports import responses
+from mcpbus.transports.access_control import AccessControl
 from mcpbus.transports.deferred import Served, serve_when_read
 from mcpbus.transports.duplex import DuplexChannel
-from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.response import watch
-from mcpbus.transports.sinks import HttpRequest, ResponseSink
+from mcpbus.transports.ledger_responses import RecordedResponse
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
+from mcpbus.transports.response_writer import watch
+from mcpbus.transports.responses import GET_FORMAT
 
 _VERBS: Final = b"GET, POST"
 _NAME: Final = "session_id"
@@ -133,7 +133,7 @@ class HttpSse:
         try:
             channel = DuplexChannel(self._bus, principal, self._heads.origin(head, peer))
         except ServerOverloaded as error:
-            return answers.overload(error)
+            return responses.overload(error)
         options, query = self._heads.options, f"{_NAME}={channel.session.id}"
         self._channels[query] = channel
         channel.writer.left = partial(self._channels.pop, query)
@@ -174,7 +174,7 @@ class HttpSse:
                 # Its notifications may be too much already for the next message.
                 await trio.lowlevel.checkpoint()
         except ServerOverloaded as error:
-            return answers.overload(error)
+            return responses.overload(error)
         return _accepted(faults)
 
     def _find(self, query: str, principal: Any) -> DuplexChannel | None:

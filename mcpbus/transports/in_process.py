@@ -16,11 +16,11 @@ from mcpbus_actors import EagerTask, Leader, WorkQueue
 from mcpbus.client.client import Client
 from mcpbus.client.options import check_client
 from mcpbus.client.pending import OnInputRequest, PendingRequest
+from mcpbus.core.concurrency import background
 from mcpbus.core.hub import Hub
-from mcpbus.core.nursery import background
+from mcpbus.core.message_stream import MessageStream
 from mcpbus.core.receipt import DELIVERED
-from mcpbus.core.request import RequestActor as Admitted
-from mcpbus.core.stream import MessageStream
+from mcpbus.core.request_actor import RequestActor as Admitted
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.jsonrpc import JsonRpcNotification, JsonRpcRequest, JsonRpcResponse

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from mcpbus.core.backend import Backend
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.meta import Routing
 

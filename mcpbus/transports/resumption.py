@@ -15,23 +15,23 @@ import logging
 
 import trio
 
-from mcpbus.core.containment import WrapBaseExceptions
+from mcpbus.core.concurrency import WrapBaseExceptions
 from mcpbus.core.event_log import is_get_stream, lost_request, parse_event_id
 from mcpbus.core.hub import Hub
-from mcpbus.core.session import Session
-from mcpbus.core.session_messages import OpenGet
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.sessions.messages import OpenGet
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.stores.protocol import Replay
-from mcpbus.core.stream import MessageStream
 from mcpbus.core.writer import Writer
 from mcpbus.protocol.errors import invalid_request, process_lost
 from mcpbus.protocol.http.messages import NO_CONTENT, HttpResponse, refusal
 from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event, encode_numbered
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.routes import StreamKind
-from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.response import ResponseWriter, bounded, watch
-from mcpbus.transports.sinks import HttpRequest
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.response_writer import ResponseWriter, bounded, watch
+from mcpbus.transports.responses import GET_FORMAT
 
 _log = logging.getLogger("mcpbus")
 _NOTHING = Replay((), finished=False)

@@ -18,9 +18,9 @@ from typing import Final, Self
 
 import trio
 
+from mcpbus.core.concurrency import background
 from mcpbus.core.hub import Hub
 from mcpbus.core.limits import DRAIN_SECONDS
-from mcpbus.core.nursery import background
 from mcpbus.protocol.principals import STDIO
 from mcpbus.transports.lines import run_channel
 

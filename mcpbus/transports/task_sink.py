@@ -9,11 +9,11 @@ import trio
 
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.principals import Peer
-from mcpbus.transports.answers import HeaderList
 from mcpbus.transports.deferred import Served
-from mcpbus.transports.entered import RecordedResponse
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler, ResponseSink
+from mcpbus.transports.ledger_responses import RecordedResponse
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import CoalescedWriter, HttpRequest, KeepAliveHandler, ResponseSink
+from mcpbus.transports.responses import HeaderList
 
 
 class Respond(Protocol):

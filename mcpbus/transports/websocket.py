@@ -16,9 +16,8 @@ from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead, answer, refusal
 from mcpbus.protocol.principals import Peer
 from mcpbus.protocol.websocket import SUBPROTOCOL, CloseCode
-from mcpbus.transports import answers
-from mcpbus.transports.access import AccessControl
-from mcpbus.transports.authorizing import authorize
+from mcpbus.transports import responses
+from mcpbus.transports.access_control import AccessControl, authorize
 from mcpbus.transports.duplex import DuplexChannel
 
 
@@ -78,7 +77,7 @@ class WebSockets:
         try:
             return DuplexChannel(self._bus, principal, self._heads.origin(head, peer))
         except ServerOverloaded as error:
-            return answers.overload(error)
+            return responses.overload(error)
 
     def why_ended(self) -> CloseCode:
         """Return with which code to close a connection whose channel the server has ended."""

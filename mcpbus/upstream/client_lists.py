@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import trio
 
 from mcpbus.client.yielding import Yielder
-from mcpbus.core.budget import MemoryAccount
+from mcpbus.core.memory_budget import MemoryAccount
 from mcpbus.features.elsewhere import KINDS, Difference, Kind
 from mcpbus.features.left_out import LeftOut
 from mcpbus.protocol.large import weigh

@@ -7,14 +7,14 @@ from typing import Any
 import trio
 
 from mcpbus.client.errors import ClientError
-from mcpbus.core.nursery import background, cancel_at
+from mcpbus.core.concurrency import background, cancel_at
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.uris import UriSet
-from mcpbus.upstream.errors import UpstreamError, told
+from mcpbus.upstream.connection import UpstreamConnection
+from mcpbus.upstream.connection_pool import Requester, UpstreamPool
 from mcpbus.upstream.pauses import Pauses
-from mcpbus.upstream.pipe import UpstreamConnection
-from mcpbus.upstream.pool import Requester, UpstreamPool
 from mcpbus.upstream.subscriptions import Subscriptions
+from mcpbus.upstream.target import UpstreamError, told
 
 _log = logging.getLogger("mcpbus")
 

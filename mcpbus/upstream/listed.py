@@ -11,7 +11,7 @@ from mcpbus.features.errors import RegistrationError
 from mcpbus.features.left_out import LeftOut
 from mcpbus.features.registry import ItemRegistry
 from mcpbus.protocol.errors import quoted
-from mcpbus.upstream.errors import told
+from mcpbus.upstream.target import told
 
 _log = logging.getLogger("mcpbus")
 

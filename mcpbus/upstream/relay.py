@@ -10,10 +10,10 @@ import trio
 from mcpbus.client.client import InputRequestItem
 from mcpbus.client.errors import ClientError, SessionLostError
 from mcpbus.client.oauth.errors import LoginError
-from mcpbus.core import notification
+from mcpbus.core import outbound
+from mcpbus.core.concurrency import ActiveCounter
 from mcpbus.core.context import Context
-from mcpbus.core.notification import OutboundNotification, Progress
-from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.outbound import OutboundNotification, Progress
 from mcpbus.features.completion import Completion
 from mcpbus.features.content import PromptMessage, PromptResult, ToolResult
 from mcpbus.features.errors import ResourceNotFoundError
@@ -31,11 +31,11 @@ from mcpbus.protocol.errors import (
     quoted,
 )
 from mcpbus.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, SERVER_INFO
-from mcpbus.upstream.errors import UpstreamError, told
-from mcpbus.upstream.hearing import OF_NO_CALL, NotificationRelay
-from mcpbus.upstream.pipe import UpstreamConnection
-from mcpbus.upstream.pool import Requester, UpstreamPool, asked_by_way, introduction
-from mcpbus.upstream.question import RelayedInputRequest
+from mcpbus.upstream.connection import UpstreamConnection
+from mcpbus.upstream.connection_pool import Requester, UpstreamPool, asked_by_way, introduction
+from mcpbus.upstream.notification_relay import OF_NO_CALL, NotificationRelay
+from mcpbus.upstream.relayed_input_request import RelayedInputRequest
+from mcpbus.upstream.target import UpstreamError, told
 from mcpbus.upstream.tool_filter import ToolFilter
 
 _log = logging.getLogger("mcpbus")
@@ -292,7 +292,7 @@ class _RelayedCall:
 
     def _draft(self, method: str, params: dict[str, Any]) -> OutboundNotification | Progress | None:
         try:
-            return notification.relayed(self._context.bus.ledger, method, params)
+            return outbound.relayed(self._context.bus.ledger, method, params)
         except (KeyError, TypeError, ValueError, RecursionError):
             return None
 

@@ -11,11 +11,11 @@ import trio
 from mcpbus.client.client import Client
 from mcpbus.client.errors import DisconnectedError
 from mcpbus.client.notifications import tells
-from mcpbus.core.nursery import background
+from mcpbus.core.concurrency import background
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.uris import UriSet
-from mcpbus.upstream.errors import told
-from mcpbus.upstream.pipe import UpstreamConnection
+from mcpbus.upstream.connection import UpstreamConnection
+from mcpbus.upstream.target import told
 
 _log = logging.getLogger("mcpbus")
 

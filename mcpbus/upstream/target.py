@@ -1,4 +1,4 @@
-"""Where the other server is, and how a client of it is connected."""
+"""The address of an upstream server, how a client connects to it, and the errors of a proxy that cannot."""
 
 import importlib
 import logging
@@ -18,7 +18,9 @@ from mcpbus.client.oauth.errors import LoginError
 from mcpbus.client.oauth.flow import AuthFlow, check_grant
 from mcpbus.client.options import check_command, check_environment, check_fields, check_folder
 from mcpbus.client.stdio import connect_process
+from mcpbus.protocol.printable import printable
 from mcpbus.protocol.revisions import named
+from mcpbus.serving.errors import ServingError
 
 _stderr_log = logging.getLogger("mcpbus.stderr")
 
@@ -162,3 +164,23 @@ def _refuse(kind: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise TypeError(f"Proxy: {name} is nothing for {kind}")
+
+
+_MOST_CHARACTERS: Final = 1_000
+
+
+class UpstreamError(ServingError):
+    """The other server cannot be reached, or what it says is no MCP."""
+
+
+class OpenTimeoutError(UpstreamError):
+    """A connection was not open in time."""
+
+
+class NotYetError(OpenTimeoutError):
+    """There is no connection yet, and one may still come of what is being done for it."""
+
+
+def told(error: Exception) -> str:
+    """Return what the log says of an error, in which the other server may have written anything: on one line, and not without end."""
+    return printable(error, lines=False, longest=_MOST_CHARACTERS)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mcpbus.core.request_context import RequestContext
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.protocol.principals import LOCAL, Peer, digest_of, is_digest
 from mcpbus.protocol.printable import quoted
 

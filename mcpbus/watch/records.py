@@ -11,14 +11,14 @@ import attrs
 import msgspec
 
 from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import CallActor
-from mcpbus.core.carriers import NullSink, TaskSink
-from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.core.limit_monitor import RateLimitedLogger
+from mcpbus.core.message_sinks import NullSink, TaskSink
 from mcpbus.core.receipt import Fate
-from mcpbus.core.request import RequestActor
+from mcpbus.core.request_actor import RequestActor
 from mcpbus.core.request_context import Life, RequestContext
-from mcpbus.core.services import BusServices
-from mcpbus.core.session import Session
+from mcpbus.core.sessions.session import Session
 from mcpbus.core.watching import WatchedReceipt
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.printable import quoted

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 from mcpbus.core.admission import Admission
 from mcpbus.core.backend import Backend
-from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import CallActor, Handler
 from mcpbus.core.hub import Hub
-from mcpbus.core.pending_questions import InputRound
+from mcpbus.core.input_requests import InputRound
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.core.receipt import Fate, Ledger
-from mcpbus.core.request import RequestActor
+from mcpbus.core.request_actor import RequestActor
 from mcpbus.core.request_context import Life, RequestContext
-from mcpbus.core.services import BusServices
 from mcpbus.core.watching import WatchedAdmission, WatchedLedger, WatchedReceipt, watched_begin
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.printable import printable

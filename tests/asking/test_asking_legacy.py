@@ -168,7 +168,7 @@ async def test_a_client_that_declared_nothing_is_asked_nothing(
 @pytest.fixture
 def numbered_from_one(monkeypatch):
     """Each session's questions have the ids 1, 2 and so on."""
-    monkeypatch.setattr("mcpbus.core.session.secrets.randbits", lambda _: 0)
+    monkeypatch.setattr("mcpbus.core.sessions.session.secrets.randbits", lambda _: 0)
 
 
 async def test_a_question_goes_out_while_the_handler_waits_and_comes_with_its_own_id(

@@ -8,7 +8,7 @@ import trio
 
 import mcpbus
 from mcpbus import Context, Elicit, InputRequired, InputUnavailableError, Server
-from mcpbus.core.open_questions import MOST_ANSWERS
+from mcpbus.core.input_requests import MOST_ANSWERS
 from mcpbus.testing import open_bus, wait_until_idle
 
 HOME = str(Path(mcpbus.__file__).parent)

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from mcpbus import Elicit, InputTimeoutError, InputUnavailableError, ListRoots
-from mcpbus.core.open_questions import MOST_ANSWERS, InputRequestQuota, answered_within
+from mcpbus.core.input_requests import MOST_ANSWERS, InputRequestQuota, answered_within
 from mcpbus.protocol.revisions import REVISIONS, Era
 
 LEGACY, MODERN = REVISIONS["2025-11-25"], REVISIONS["2026-07-28"]

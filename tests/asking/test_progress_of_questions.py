@@ -5,7 +5,7 @@ import trio
 from interview import ROOTS, SAMPLED, interviewed, text
 
 from mcpbus.asking import ListRoots
-from mcpbus.core.pending_questions import InputRound
+from mcpbus.core.input_requests import InputRound
 from mcpbus.protocol.messages import ProgressParams
 from mcpbus.protocol.revisions import LATEST_LEGACY
 

@@ -13,8 +13,8 @@ from interview import EVERYTHING, MODERN, accept, interviewed, retry, text
 
 from mcpbus import ProtocolError, UnauthorizedError
 from mcpbus.asking import Elicit, InputRequired
-from mcpbus.core.parked_calls import SuspendedCall, SuspendedCalls
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.suspended_calls import SuspendedCall, SuspendedCalls
 from mcpbus.protocol.jsonrpc import JsonRpcRequest
 from mcpbus.protocol.request_state import Binding, StateSealer
 from mcpbus.testing import wait_until_idle
@@ -239,7 +239,7 @@ def test_an_earlier_round_of_a_call_that_waits_is_used_up():
 
 def test_a_round_stays_used_however_many_follow(monkeypatch):
     """Otherwise whoever kept a state could have an effect twice, by having a server forget it."""
-    monkeypatch.setattr("mcpbus.core.parked_calls._MOST_CONSUMED", 10)
+    monkeypatch.setattr("mcpbus.core.suspended_calls._MOST_CONSUMED", 10)
     sealer, gone = StateSealer(), []
     parked_calls = SuspendedCalls(sealer, 1, 60)
     first = park(parked_calls, sealer, "a", gone)
@@ -255,7 +255,7 @@ def test_a_round_stays_used_however_many_follow(monkeypatch):
 
 
 def test_a_round_is_good_and_used_up_until_the_moment_in_which_it_lapses(monkeypatch):
-    monkeypatch.setattr("mcpbus.core.parked_calls._MOST_CONSUMED", 1)
+    monkeypatch.setattr("mcpbus.core.suspended_calls._MOST_CONSUMED", 1)
     now = 1000.0
     sealer = StateSealer(clock=lambda: now)
     parked_calls = SuspendedCalls(sealer, 1, 60)
@@ -459,7 +459,7 @@ async def test_a_state_may_expire_while_it_is_claimed(autojump_clock, monkeypatc
 @pytest.mark.parametrize(
     "place",
     [
-        "mcpbus.core.parked_calls.SuspendedCalls.claim",
+        "mcpbus.core.suspended_calls.SuspendedCalls.claim",
         "mcpbus.dispatch.dispatcher.RequestActor",
     ],
 )

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.core.admission import Admission, InFlight, QuotaExceeded, ServerOverloaded
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.core.shares import kept
 from mcpbus.protocol.errors import ProtocolError
 from tests.at_home import NO_CLIENT

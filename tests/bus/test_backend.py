@@ -22,9 +22,9 @@ from mcpbus import (
 )
 from mcpbus.bus import Bus
 from mcpbus.core.hub import open_hub
-from mcpbus.core.notification import relayed
+from mcpbus.core.outbound import relayed
 from mcpbus.core.receipt import Location
-from mcpbus.core.session import SessionStage
+from mcpbus.core.sessions.session import SessionStage
 from mcpbus.protocol.messages import Implementation, SubscriptionFilter
 from mcpbus.protocol.request_state import StateSealer
 from mcpbus.protocol.results import tail_for

@@ -11,15 +11,15 @@ import trio.lowlevel
 from staging import OneTurn, staged, tool
 
 from mcpbus import Context
-from mcpbus.core.mailboxes import may_drop
-from mcpbus.core.notification import OutboundNotification, Progress
+from mcpbus.core.hub import may_drop
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.outbound import OutboundNotification, Progress
 from mcpbus.core.outbox import BOUNDED, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, STORED, Fate, Location
-from mcpbus.core.request import RequestActor
-from mcpbus.core.session_actor import SessionActor
-from mcpbus.core.session_messages import CancelRequest, CloseSession, EndGet, OpenGet
+from mcpbus.core.request_actor import RequestActor
+from mcpbus.core.sessions.actor import SessionActor
+from mcpbus.core.sessions.messages import CancelRequest, CloseSession, EndGet, OpenGet
 from mcpbus.core.signals import Abort, Cancel, Ending, FailRequest, InputResponseReceived, Supersede
-from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.jsonrpc import JsonRpcResponse

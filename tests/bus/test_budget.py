@@ -8,8 +8,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.protocol.large import weigh
 

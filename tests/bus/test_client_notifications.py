@@ -5,7 +5,7 @@ import trio
 from staging import CLAIM, staged
 
 from mcpbus import ClientNotification, Server
-from mcpbus.core.session import SessionStage
+from mcpbus.core.sessions.session import SessionStage
 from mcpbus.features.errors import RegistrationError
 
 ROOTS = "notifications/roots/list_changed"

@@ -10,21 +10,21 @@ from staging import CLAIM, HELLO, methods, staged, tool
 
 from mcpbus import Context
 from mcpbus.asking import InputUnavailableError
-from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.call import CallActor
-from mcpbus.core.notification import OutboundNotification
+from mcpbus.core.input_requests import InputRound
+from mcpbus.core.memory_budget import SHORT_BYTES
+from mcpbus.core.message_builder import DRAWN_UP
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.outbound import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
-from mcpbus.core.pending_questions import InputRound
 from mcpbus.core.receipt import Fate, Location
-from mcpbus.core.request import RequestActor
-from mcpbus.core.session_actor import SessionActor
-from mcpbus.core.session_delivery import SessionDelivery
-from mcpbus.core.session_departure import SessionMigration
-from mcpbus.core.session_directory import SessionManager
-from mcpbus.core.session_messages import Unsubscribed
+from mcpbus.core.request_actor import RequestActor
+from mcpbus.core.sessions.actor import SessionActor
+from mcpbus.core.sessions.delivery import SessionDelivery
+from mcpbus.core.sessions.manager import SessionManager
+from mcpbus.core.sessions.messages import Unsubscribed
+from mcpbus.core.sessions.migration import SessionMigration
 from mcpbus.core.signals import DropRequest, InputResponseReceived
-from mcpbus.core.speaker import DRAWN_UP
-from mcpbus.core.stream import MessageStream
 from mcpbus.core.subscription import SubscriptionActor
 from mcpbus.protocol.routes import Reason
 from mcpbus.transports.duplex import DuplexChannel

@@ -11,13 +11,13 @@ from mcpbus_actors import TaskEnded
 from staging import staged
 
 from mcpbus import Context, Elicit, InputRequired, ProtocolError, ResourceNotFoundError, ToolError
-from mcpbus.core.budget import SHORT_BYTES
-from mcpbus.core.notification import OutboundNotification
+from mcpbus.core.memory_budget import SHORT_BYTES
+from mcpbus.core.message_builder import DRAWN_UP
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.outbound import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED
-from mcpbus.core.request import RequestActor
-from mcpbus.core.speaker import DRAWN_UP
-from mcpbus.core.stream import MessageStream
+from mcpbus.core.request_actor import RequestActor
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from tests.at_home import ONE_PIECE

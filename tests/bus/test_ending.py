@@ -9,8 +9,8 @@ from staging import HELLO, Stage, methods, staged, tool
 from mcpbus import ProtocolError
 from mcpbus.client.errors import DisconnectedError
 from mcpbus.core.receipt import DELIVERED, Fate, Location
-from mcpbus.core.session import SessionStage
-from mcpbus.core.session_messages import Initialized, Registered
+from mcpbus.core.sessions.messages import Initialized, Registered
+from mcpbus.core.sessions.session import SessionStage
 from mcpbus.protocol.principals import LOCAL
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus, open_probe

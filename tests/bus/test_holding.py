@@ -7,8 +7,8 @@ import trio
 from staging import CLAIM, HELLO, methods, short, staged, tool
 
 from mcpbus import ProtocolError, Server
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.core.receipt import DELIVERED, Fate, Location
 from mcpbus.features.errors import RegistrationError
 from mcpbus.protocol.routes import Reason

@@ -6,7 +6,7 @@ import trio.testing
 from staging import Stage
 
 from mcpbus import STORED, Fate, Limits, Reason, Server
-from mcpbus.core.session_messages import OpenGet
+from mcpbus.core.sessions.messages import OpenGet
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import open_bus, open_probe

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.open_count import ActiveCounter
+from mcpbus.core.concurrency import ActiveCounter
 
 
 async def test_whoever_waits_goes_on_once_the_last_stream_has_ended():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from staging import staged, tool
 
-from mcpbus.core import notification
+from mcpbus.core import outbound
 from mcpbus.core.receipt import Ledger
 from mcpbus.core.subscription import stamped
 from mcpbus.protocol.enums import LogLevel
@@ -33,22 +33,22 @@ def message(method, **params):
 
 @given(st.sampled_from(list(LogLevel)), VALUES, st.none() | TEXTS)
 def test_a_log_line_is_one_line_with_its_level_its_data_and_its_logger_if_it_has_one(level, data, logger):
-    line = notification.log(Ledger(), MessageKind.LOG, level.value, data, logger)
+    line = outbound.log(Ledger(), MessageKind.LOG, level.value, data, logger)
     named = {} if logger is None else {"logger": logger}
-    assert json.loads(line.data) == message(notification.MESSAGE, level=level.value, data=data, **named)
+    assert json.loads(line.data) == message(outbound.MESSAGE, level=level.value, data=data, **named)
     assert line.level is level
     assert b"\n" not in line.data
 
 
 def test_raw_json_is_brought_onto_one_line():
-    line = notification.log(Ledger(), MessageKind.LOG, "info", msgspec.Raw(b'{"a":\r\n[1,\n2]}'), None)
+    line = outbound.log(Ledger(), MessageKind.LOG, "info", msgspec.Raw(b'{"a":\r\n[1,\n2]}'), None)
     assert json.loads(line.data)["params"]["data"] == {"a": [1, 2]}
     assert not {b"\n", b"\r"} & {line.data[i : i + 1] for i in range(len(line.data))}
 
 
 @pytest.mark.parametrize("raw", [b"{}", b'{"a":\r\n[1,\n2]}', '{"é":"é"}'.encode()])
 def test_raw_params_are_sent_as_they_are_on_one_line(raw):
-    said = notification.custom(Ledger(), MessageKind.CUSTOM, "notifications/x", msgspec.Raw(raw))
+    said = outbound.custom(Ledger(), MessageKind.CUSTOM, "notifications/x", msgspec.Raw(raw))
     assert json.loads(said.data) == message("notifications/x", **json.loads(raw))
     assert b"\n" not in said.data
 
@@ -60,13 +60,13 @@ def test_raw_params_are_sent_as_they_are_on_one_line(raw):
 def test_raw_params_that_are_not_the_text_of_an_object_are_refused(raw):
     books = Ledger()
     with pytest.raises(TypeError, match="params is not the JSON text of an object"):
-        notification.custom(books, MessageKind.CUSTOM, "notifications/x", msgspec.Raw(raw))
+        outbound.custom(books, MessageKind.CUSTOM, "notifications/x", msgspec.Raw(raw))
     assert books.emitted == 0
 
 
 @given(NUMBERS, st.none() | NUMBERS, st.none() | TEXTS)
 def test_the_parts_of_progress(value, total, message):
-    said = notification.progress(Ledger(), value, total, message)
+    said = outbound.progress(Ledger(), value, total, message)
     wanted = {"progress": value, "total": total, "message": message}
     parts = {name: part for name, part in wanted.items() if part is not None}
     assert json.loads(b"{" + said.data) == parts
@@ -77,28 +77,28 @@ def test_the_parts_of_progress(value, total, message):
 @pytest.mark.parametrize(
     ("error", "say"),
     [
-        (ValueError, lambda books: notification.log(books, MessageKind.LOG, "loud", "x", None)),
-        (TypeError, lambda books: notification.log(books, MessageKind.LOG, "info", object(), None)),
-        (ValueError, lambda books: notification.progress(books, float("nan"), None, None)),
-        (ValueError, lambda books: notification.progress(books, 1, float("inf"), None)),
-        (ValueError, lambda books: notification.progress(books, 10**400, None, None)),
-        (TypeError, lambda books: notification.progress(books, 1, None, object())),
-        (ValueError, lambda books: notification.custom(books, MessageKind.CUSTOM, "tools/list", None)),
-        (ValueError, lambda books: notification.custom(books, MessageKind.CUSTOM, "notifications/", None)),
+        (ValueError, lambda books: outbound.log(books, MessageKind.LOG, "loud", "x", None)),
+        (TypeError, lambda books: outbound.log(books, MessageKind.LOG, "info", object(), None)),
+        (ValueError, lambda books: outbound.progress(books, float("nan"), None, None)),
+        (ValueError, lambda books: outbound.progress(books, 1, float("inf"), None)),
+        (ValueError, lambda books: outbound.progress(books, 10**400, None, None)),
+        (TypeError, lambda books: outbound.progress(books, 1, None, object())),
+        (ValueError, lambda books: outbound.custom(books, MessageKind.CUSTOM, "tools/list", None)),
+        (ValueError, lambda books: outbound.custom(books, MessageKind.CUSTOM, "notifications/", None)),
         (
             ValueError,
-            lambda books: notification.custom(books, MessageKind.CUSTOM, notification.PROGRESS, None),
+            lambda books: outbound.custom(books, MessageKind.CUSTOM, outbound.PROGRESS, None),
         ),
         (
             ValueError,
-            lambda books: notification.custom(books, MessageKind.CUSTOM, "notifications/cancelled", None),
+            lambda books: outbound.custom(books, MessageKind.CUSTOM, "notifications/cancelled", None),
         ),
         (
             TypeError,
-            lambda books: notification.custom(books, MessageKind.CUSTOM, "notifications/x", {"a": object()}),
+            lambda books: outbound.custom(books, MessageKind.CUSTOM, "notifications/x", {"a": object()}),
         ),
-        (TypeError, lambda books: notification.custom(books, MessageKind.CUSTOM, "notifications/x", [1])),
-        (TypeError, lambda books: notification.custom(books, MessageKind.CUSTOM, 3, None)),
+        (TypeError, lambda books: outbound.custom(books, MessageKind.CUSTOM, "notifications/x", [1])),
+        (TypeError, lambda books: outbound.custom(books, MessageKind.CUSTOM, 3, None)),
     ],
 )
 def test_what_cannot_be_said_raises_where_it_is_said_and_is_in_no_books(error, say):
@@ -131,4 +131,4 @@ async def test_progress_has_a_text_where_the_revision_knows_one(revision, autoju
 @pytest.mark.parametrize(("value", "total"), [("a", None), (1, "a")])
 def test_progress_that_is_no_number_is_named(value, total):
     with pytest.raises(TypeError, match=r"progress and total are numbers, not .*'a'"):
-        notification.progress(Ledger(), value, total, None)
+        outbound.progress(Ledger(), value, total, None)

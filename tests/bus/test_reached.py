@@ -5,7 +5,7 @@ import trio
 
 from mcpbus import Limits, Server
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.reached_limits import QUIET_SECONDS, LimitMonitor
+from mcpbus.core.limit_monitor import QUIET_SECONDS, LimitMonitor
 from mcpbus.protocol.principals import LOCAL
 from mcpbus.protocol.routes import TransportKind
 from mcpbus.testing import open_bus

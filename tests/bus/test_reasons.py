@@ -9,24 +9,24 @@ from staging import CLAIM, staged, tool
 
 from mcpbus import Context
 from mcpbus.asking import InputUnavailableError
-from mcpbus.core import mailboxes
-from mcpbus.core.notification import OutboundNotification
+from mcpbus.core import hub
+from mcpbus.core.message_builder import DRAWN_UP
+from mcpbus.core.message_stream import MessageStream
+from mcpbus.core.outbound import OutboundNotification
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.core.receipt import DELIVERED, Fate
-from mcpbus.core.session_messages import OpenGet
+from mcpbus.core.sessions.messages import OpenGet
 from mcpbus.core.signals import Finish
-from mcpbus.core.speaker import DRAWN_UP
-from mcpbus.core.stream import MessageStream
 from mcpbus.dispatch import dispatcher
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind, Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
-from mcpbus.transports.answers import GET_FORMAT
 from mcpbus.transports.duplex import DuplexChannel
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.response import ResponseWriter
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_writer import ResponseWriter
+from mcpbus.transports.responses import GET_FORMAT
 
 
 async def stalled_get(stage, session):
@@ -173,7 +173,7 @@ async def test_what_a_handler_says_after_the_end_is_discarded_for_the_reason_of_
 async def test_what_no_actor_handled_is_discarded_for_the_reason_of_that(discard, reason, autojump_clock):
     async with staged() as stage:
         said = OutboundNotification(MessageKind.LOG, stage.bus.ledger.emit("m"), b"{}")
-        mailboxes.settle(mailboxes.DeadLetter(None, said, discard))
+        hub.settle(hub.DeadLetter(None, said, discard))
         assert said.receipt.fate == Fate.discarded(reason)
 
 
@@ -505,7 +505,7 @@ async def test_a_message_has_the_reason_of_its_owner_even_as_an_outgoing_one(aut
     async with staged() as stage:
         receipt = stage.bus.ledger.emit("m")
         message = OutboundMessage(MessageKind.LOG, Era.LEGACY, b"{}", receipt)
-        mailboxes.settle(mailboxes.DeadLetter(None, message, DeadLetterReason.FAILED))
+        hub.settle(hub.DeadLetter(None, message, DeadLetterReason.FAILED))
         assert receipt.fate == Fate.discarded(Reason.INTERNAL_ERROR)
 
 

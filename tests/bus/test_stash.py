@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.core.budget import MemoryBudget
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
-from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.receipt import DELIVERED, Ledger, Location
-from mcpbus.core.stash import HeldQueue
+from mcpbus.core.sessions.held_queue import HeldQueue
 from mcpbus.protocol.revisions import Era
 from mcpbus.protocol.routes import MessageKind, Reason
 from tests.at_home import NO_CLIENT

@@ -9,8 +9,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import DELIVERED, STORED, Fate, Reason, Server
-from mcpbus.core.budget import SHORT_BYTES
 from mcpbus.core.event_log import EventLog
+from mcpbus.core.memory_budget import SHORT_BYTES
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.signals import Abort, CloseConnection, Ending, EvictStream, Finish, Purge, Supersede
 from mcpbus.protocol.revisions import Era

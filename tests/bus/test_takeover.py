@@ -5,9 +5,9 @@ import trio
 from staging import methods, staged, tool
 
 from mcpbus import Server
+from mcpbus.core.message_stream import UnsentReturned
 from mcpbus.core.receipt import DELIVERED, Fate, Location
-from mcpbus.core.session_messages import OpenGet
-from mcpbus.core.stream import UnsentReturned
+from mcpbus.core.sessions.messages import OpenGet
 from mcpbus.protocol.routes import Reason, StreamKind
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import StreamEndedError, open_bus, open_probe, over_http1, wait_until_idle

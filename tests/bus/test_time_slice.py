@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from mcpbus.core.time_slice import MOST_IN_A_ROW, SLICE_SECONDS, TimeSlice
+from mcpbus.core.fairness import MOST_IN_A_ROW, SLICE_SECONDS, TimeSlice
 
 
 class Rounds(trio.abc.Instrument):

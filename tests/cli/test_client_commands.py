@@ -16,7 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from mcpbus.cli import inspecting, main, questions
+from mcpbus.cli import input_requests, inspect, main
 from mcpbus.client import stdio
 
 TESTS = Path(__file__).parents[1]
@@ -146,7 +146,7 @@ ANSWERS = "accept\noslo\nm\ns\n9\n2\nperhaps\ny\nnobody\na@b.example\nskis, broo
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_a_form_is_asked_in_the_terminal_until_the_answers_fit(revision, monkeypatch):
-    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    monkeypatch.setattr(input_requests, "can_ask", lambda: True)
     out, err = run("call", ASKING, "plan", "--revision", revision, input=ANSWERS)
     data = {
         "city": "oslo",
@@ -182,12 +182,12 @@ def test_a_form_is_asked_in_the_terminal_until_the_answers_fit(revision, monkeyp
     ],
 )
 def test_a_question_may_be_declined_or_left(revision, typed, outcome, monkeypatch):
-    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    monkeypatch.setattr(input_requests, "can_ask", lambda: True)
     assert run("call", ASKING, "plan", "--revision", revision, input=typed)[0] == f"{outcome} None\n"
 
 
 def test_a_page_is_not_opened_but_named(monkeypatch):
-    monkeypatch.setattr(questions, "can_ask", lambda: True)
+    monkeypatch.setattr(input_requests, "can_ask", lambda: True)
     out, err = run("call", ASKING, "pay", input="accept\n")
     assert out == "AcceptedElicitation\n"
     assert "It wants you to open a page of pay.example.com:\nhttps://pay.example.com/42\n" in err
@@ -196,7 +196,7 @@ def test_a_page_is_not_opened_but_named(monkeypatch):
 @pytest.mark.parametrize("url", ["https://[", "no page", ""])
 def test_a_page_that_has_no_host_is_declined(url):
     result = CliRunner().invoke(
-        click.command()(lambda: click.echo(questions._ask_url({"url": url})["action"]))
+        click.command()(lambda: click.echo(input_requests._ask_url({"url": url})["action"]))
     )
     assert result.stdout == "decline\n"
     assert "which is no URL" in result.stderr
@@ -204,7 +204,7 @@ def test_a_page_that_has_no_host_is_declined(url):
 
 def test_a_page_is_named_by_its_host_and_by_nothing_that_looks_like_one():
     command = click.command()(
-        lambda: click.echo(questions._ask_url({"url": "https://bank.example@evil.example/"})["action"])
+        lambda: click.echo(input_requests._ask_url({"url": "https://bank.example@evil.example/"})["action"])
     )
     assert "a page of evil.example:" in CliRunner().invoke(command, input="accept\n").stderr
 
@@ -358,7 +358,7 @@ def test_a_status_is_told_with_what_to_do(status, told, path):
 def test_a_header_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("MCPBUS_LIST_HEADER", "Authorization: Bearer a b\nX-More: 1")
     read = []
-    monkeypatch.setattr(inspecting, "converse", lambda given, _: read.append(dict(given.headers)))
+    monkeypatch.setattr(inspect, "converse", lambda given, _: read.append(dict(given.headers)))
     run("list", "http://a.example/mcp")
     assert read == [{"Authorization": "Bearer a b", "X-More": "1"}]
 

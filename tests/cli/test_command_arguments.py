@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from mcpbus.cli.arguments import read_arguments
-from mcpbus.cli.schemas import faults, label, parse_typed
+from mcpbus.cli.schemas import faults, label, parse_typed, read_arguments
 
 SCHEMA = {
     "type": "object",

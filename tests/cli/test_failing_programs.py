@@ -75,7 +75,7 @@ def test_a_fault_of_ours_is_shown_whole(monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("mcpbus.cli.routes.render", fail)
+    monkeypatch.setattr("mcpbus.cli.serve.render", fail)
     fail.__code__ = fail.__code__.replace(co_filename=main.__class__.invoke.__code__.co_filename)
     assert isinstance(CliRunner().invoke(main, ["routes"]).exception, ZeroDivisionError)
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hostile_server import EVIL, FORM
 
-from mcpbus.cli import inspecting, questions
+from mcpbus.cli import input_requests, inspect
 from mcpbus.cli.connecting import Patience
 from mcpbus.protocol.printable import printable
 
@@ -79,7 +79,7 @@ def test_no_form_of_a_server_steers_the_terminal():
 
 def test_a_default_is_shown_safely_and_answered_as_it_is(monkeypatch):
     answers = []
-    command = click.command()(lambda: answers.append(questions._ask_form(FORM)))
+    command = click.command()(lambda: answers.append(input_requests._ask_form(FORM)))
     CliRunner().invoke(command, input="accept\n\n\n\n", catch_exceptions=False)
     assert answers[0]["content"][f"one{EVIL}"] == EVIL
 
@@ -91,9 +91,9 @@ def test_whatever_ends_a_command_does_not_steer_the_terminal(kind, tmp_path):
     # Its file is one of a library: what is raised in the files of an author is told in a sentence.
     source = f"def fail():\n    raise {kind.__name__}({EVIL!r})"
     (tmp_path / "run.py").write_text(
-        "import click\nfrom mcpbus.cli import main, routes\n"
+        "import click\nfrom mcpbus.cli import main, serve\n"
         f"exec(compile({source!r}, click.__file__, 'exec'), names := {{**vars(click), **vars(__builtins__)}})\n"
-        "routes.render = names['fail']\nmain(['routes'])\n"
+        "serve.render = names['fail']\nmain(['routes'])\n"
     )
     ended = subprocess.run([sys.executable, tmp_path / "run.py"], check=False, capture_output=True, text=True)
     assert ended.returncode
@@ -110,10 +110,10 @@ async def test_the_time_to_read_schemas_is_limited(mock_clock, monkeypatch):
         read.append(part)
         return "any"
 
-    monkeypatch.setattr(inspecting, "label", label)
+    monkeypatch.setattr(inspect, "label", label)
     tools = [{"name": "t", "inputSchema": {"properties": {f"a{n}": {} for n in range(1000)}}}] * 10
     patience = Patience(60, float("inf"))
     with patience.scope:
-        await inspecting._all_rows("tools", tools)
+        await inspect._all_rows("tools", tools)
     assert patience.scope.cancelled_caught
     assert len(read) == 60

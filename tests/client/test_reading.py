@@ -17,8 +17,8 @@ from mcpbus.client.reading import LONG_BYTES, Reading, Readings
 from mcpbus.client.stdio import connect_process
 from mcpbus.client.stream_position import StreamPosition
 from mcpbus.client.yielding import LONG_WORK_BYTES, long_work
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 
 PIECE = b"x" * 64 * 1024
 

@@ -8,7 +8,7 @@ from test_forwarding import make
 
 from mcpbus import Limits
 from mcpbus.core.receipt import Fate, Location
-from mcpbus.core.session_messages import SessionTakenOver, SessionYielded
+from mcpbus.core.sessions.messages import SessionTakenOver, SessionYielded
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import MemoryDirectory
 

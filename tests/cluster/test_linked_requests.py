@@ -10,8 +10,8 @@ from test_forwarding import text
 from mcpbus import Context, Limits, Server
 from mcpbus.cluster.link import KeepAliveQueue
 from mcpbus.cluster.messages import FrameKind
-from mcpbus.core import pace
-from mcpbus.core.request import RequestActor
+from mcpbus.core import fairness
+from mcpbus.core.request_actor import RequestActor
 from mcpbus.protocol.routes import Reason
 from mcpbus.stores import MemoryEventStore
 from mcpbus.testing import MemoryDirectory, open_probe
@@ -100,7 +100,7 @@ def store():
 @pytest.fixture(params=["http1", "http2"])
 async def world(request, store, monkeypatch, autojump_clock):
     """See `World`."""
-    monkeypatch.setattr(pace, "_LONG_SECONDS", math.inf)  # the machine may be busy
+    monkeypatch.setattr(fairness, "_LONG_SECONDS", math.inf)  # the machine may be busy
     directory, ended = MemoryDirectory(), []
     limits = Limits(keep_alive=KEEP_ALIVE)
     stores = () if store is None else [store()]
@@ -136,7 +136,7 @@ async def test_what_is_said_at_once_goes_over_as_one_message_with_the_reply(worl
 
 
 async def test_what_is_said_in_a_long_turn_does_not_wait_for_its_end(world, monkeypatch, autojump_clock):
-    monkeypatch.setattr(pace, "_LONG_SECONDS", -1)
+    monkeypatch.setattr(fairness, "_LONG_SECONDS", -1)
     await world.call("burst", count=0).reply()
     world.kinds.clear()
     _, said = await messages(world.call("burst", count=2))

@@ -14,7 +14,7 @@ from mcpbus import Limits, RemoteSession, UnauthorizedError
 from mcpbus.cluster.directory import SessionClaim, StoredSession, released_home
 from mcpbus.cluster.messages import FrameKind, SendFate, decode_tell, encode
 from mcpbus.cluster.session_sender import OrderedSessionSender, decode_fate, encode_fate, say
-from mcpbus.core.notification import custom
+from mcpbus.core.outbound import custom
 from mcpbus.core.outbox import OVERHEAD_BYTES, OutboundMessage
 from mcpbus.core.receipt import DELIVERED, LOST, MOVED, STORED, Fate, Location
 from mcpbus.protocol.revisions import Era

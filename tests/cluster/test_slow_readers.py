@@ -10,8 +10,8 @@ from mcpbus.core.limits import SLICE_BYTES
 from mcpbus.core.receipt import LOST
 from mcpbus.protocol.principals import Peer
 from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import WireReactor
 from tests.serving.peers import Http2
 from tests.serving.wires import Wire

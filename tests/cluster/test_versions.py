@@ -16,7 +16,7 @@ from mcpbus.cluster.link_handshake import LinkReader, greet
 from mcpbus.cluster.messages import FrameKind, OtherVersionError, encode
 from mcpbus.cluster.session_records import SessionRecord, decode_record
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.notification import ChangeEvent
+from mcpbus.core.outbound import ChangeEvent
 from mcpbus.core.receipt import DELIVERED
 from mcpbus.protocol.enums import LogLevel
 from mcpbus.protocol.routes import MessageKind as Said

@@ -9,8 +9,7 @@ import pytest
 from doc_blocks import ROOT
 
 from mcpbus import HttpOptions, Limits, LogLevel, Reason, ServeOptions, Server
-from mcpbus.metrics import OF_A_BUS, OF_CONNECTIONS
-from mcpbus.metrics_of_calls import OF_A_WATCH
+from mcpbus.metrics import OF_A_BUS, OF_A_WATCH, OF_CONNECTIONS
 from mcpbus.protocol.revisions import REVISIONS, Era
 from mcpbus.protocol.routes import MessageKind, StreamKind, TransportKind, route
 

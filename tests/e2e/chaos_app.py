@@ -10,7 +10,7 @@ from chaos_books import Recorder
 from mcpbus import Context, ServeOptions, Server
 from mcpbus.cluster import RedisReplicas
 from mcpbus.cluster.session_sender import OrderedSessionSender
-from mcpbus.core import services
+from mcpbus.core import bus_services
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.receipt import Ledger
 
@@ -33,7 +33,7 @@ class Books(Ledger):
         OrderedSessionSender._send = tell
 
 
-services.Ledger = Books
+bus_services.Ledger = Books
 server = Server("chaos", secret_keys=[bytes(32)])
 
 

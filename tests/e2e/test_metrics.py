@@ -11,8 +11,7 @@ from wire import DEADLINE, Served, call, modernized
 
 from mcpbus import Context, ServeOptions, Server
 from mcpbus.core.statistics import Statistics
-from mcpbus.metrics import MOST_READERS, OF_A_BUS, OF_CONNECTIONS, exposition
-from mcpbus.metrics_address import address_of, addresses_of
+from mcpbus.metrics import MOST_READERS, OF_A_BUS, OF_CONNECTIONS, address_of, addresses_of, exposition
 from mcpbus.serving import CannotListenError, ServerCounters
 from mcpbus.testing import open_bus
 

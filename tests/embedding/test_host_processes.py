@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from mcpbus.host_processes import Host, find_host
+from mcpbus.process.host_processes import Host, find_host
 
 PROGRAM = """
 import mcpbus.asyncio

@@ -8,8 +8,8 @@ import pytest
 
 from mcpbus.core.call import CallActor
 from mcpbus.core.from_thread import FromThread
+from mcpbus.core.limit_monitor import LimitMonitor
 from mcpbus.core.limits import Limits
-from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.request_context import RequestContext
 from mcpbus.dispatch.backend import FeaturesBackend
 from mcpbus.features.catalogue import FeatureSet

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Server
-from mcpbus.core.places import FairLimiter
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.fair_limiter import FairLimiter
+from mcpbus.core.limit_monitor import LimitMonitor
 from mcpbus.core.shares import kept
 
 

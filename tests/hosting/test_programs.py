@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from mcp.server.lowlevel import Server
 
 import mcpbus
-from mcpbus.cli import finding, main
+from mcpbus.cli import main, targets
 from mcpbus.cli.targets import load_server, with_arguments
 
 FILE = Path(__file__).parent / "servers" / "programs.py"
@@ -130,7 +130,7 @@ def script(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(FILE.parent), *sys.path])
     monkeypatch.delitem(sys.modules, "programs", raising=False)
     point = EntryPoint("notes-server", "programs:main", "console_scripts")
-    monkeypatch.setattr(finding, "entry_points", lambda group, name: [point] if name == point.name else [])
+    monkeypatch.setattr(targets, "entry_points", lambda group, name: [point] if name == point.name else [])
     return point.name
 
 

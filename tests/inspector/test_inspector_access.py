@@ -4,9 +4,8 @@ import stat
 
 import pytest
 
-from mcpbus.inspector.guards import refusal
-from mcpbus.inspector.serving import token_file, token_kept
-from mcpbus.metrics_address import check_inspect
+from mcpbus.inspector.serving import refusal, token_file, token_kept
+from mcpbus.metrics import check_inspect
 
 NAMES = {"127.0.0.1:9474", "localhost:9474"}
 GOOD = [(b"host", b"127.0.0.1:9474"), (b"authorization", b"Bearer t")]

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from mcpbus.inspector.page import read_page
-from mcpbus.inspector.serving import inspector_app
+from mcpbus.inspector.serving import inspector_app, read_page
 
 PAGE = read_page()
 

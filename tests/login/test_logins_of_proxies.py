@@ -13,7 +13,7 @@ from mcpbus.client.oauth.login import decode_login
 from mcpbus.client.oauth.login_commands import log_in, log_out
 from mcpbus.gateway import gateway
 from mcpbus.testing import open_client
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.target import UpstreamError
 
 
 async def names(client):

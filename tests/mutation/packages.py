@@ -63,6 +63,8 @@ PACKAGES = {
         (
             "actors/mcpbus_actors/*.py",
             "mcpbus/*.py",
+            "mcpbus/process/*.py",
+            "mcpbus/workers/*.py",
             "mcpbus/core/**/*.py",
             "mcpbus/dispatch/*.py",
             # What the core goes by, of the rules that are the protocol's.

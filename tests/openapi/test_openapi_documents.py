@@ -13,7 +13,7 @@ from mcpbus.openapi import loading
 from mcpbus.openapi.document import ApiReferences, OpenApiError, read_text
 from mcpbus.openapi.naming import argument_names, tool_names
 from mcpbus.openapi.operations import ApiOperation, ApiParameter, RefusedOperation, read_operations
-from mcpbus.server_arguments import ServerFields
+from mcpbus.server_options import ServerFields
 
 INFO = {"title": "Pets", "version": "2"}
 OK = {"responses": {"200": {"description": ""}}}

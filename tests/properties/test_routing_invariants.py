@@ -52,7 +52,7 @@ def test_a_program_does_the_same_each_time():
 def test_invariant_12_neither_era_notices_the_other(part, tally, monkeypatch):
     """Each client's transcript is the same whether the other one is there or not."""
     # Ids of questions begin at the same number in both runs.
-    monkeypatch.setattr("mcpbus.core.session.secrets.randbits", lambda _: 0)
+    monkeypatch.setattr("mcpbus.core.sessions.session.secrets.randbits", lambda _: 0)
     for number in range(part, DUETS, PARTS):
         piece = Piece.drawn(SEED + number)
         together = Duet(piece, ("legacy", "modern")).run()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.cli.logs import JsonFormatter, TextFormatter
+from mcpbus.cli.options import JsonFormatter, TextFormatter
 from mcpbus.protocol.log_records import LOGGERS, OwnLines
 from mcpbus.protocol.printable import as_entry, escaped, printable, quoted
 

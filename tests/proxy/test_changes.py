@@ -13,8 +13,8 @@ from upstreams import NEW, OLD, proxy_of, upstream, weather
 from mcpbus import Server
 from mcpbus.client.errors import DisconnectedError, MalformedAnswerError
 from mcpbus.testing import open_bus, open_client
-from mcpbus.upstream.hearing import _Changes
-from mcpbus.upstream.wishes import MOST_URIS
+from mcpbus.upstream.monitor import MOST_URIS
+from mcpbus.upstream.notification_relay import _Changes
 
 UPSTREAMS = pytest.mark.parametrize("there", [OLD, NEW])
 BOTH = pytest.mark.parametrize("here", [OLD, NEW])

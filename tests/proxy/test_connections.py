@@ -12,9 +12,9 @@ from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 from mcpbus import Context, InputRefusedError, ProtocolError, Server
 from mcpbus.client.errors import ClientError
 from mcpbus.testing import open_bus, open_probe
-from mcpbus.upstream.errors import UpstreamError
-from mcpbus.upstream.pipe import IDLE_SECONDS
-from mcpbus.upstream.pool import WAIT_SECONDS
+from mcpbus.upstream.connection import IDLE_SECONDS
+from mcpbus.upstream.connection_pool import WAIT_SECONDS
+from mcpbus.upstream.target import UpstreamError
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import trio
 from mcpbus.gateway import gateway
 from mcpbus.proxy import Proxy
 from mcpbus.testing import open_client
-from mcpbus.upstream import live
+from mcpbus.upstream import proxy_runtime
 
 HELLO = "from mcpbus import Server; import os; s = Server('hello'); s.add_tool(lambda: os.getenv('WHO', ''), name='who'); s.run('stdio')"
 CHILD = {"command": sys.executable, "args": ["-c", HELLO]}
@@ -29,7 +29,7 @@ async def test_the_programs_of_a_file_are_offered_under_their_names(tmp_path, mo
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers, "other": 1}), "utf-8-sig")
     made = gateway(tmp_path / "mcp.json", name="desk", instructions="All of it.")
     assert sorted(made.features.tools.registered()) == []
-    monkeypatch.setattr(live, "START_SECONDS", ContextVar("START_SECONDS", default=60))
+    monkeypatch.setattr(proxy_runtime, "START_SECONDS", ContextVar("START_SECONDS", default=60))
     with trio.fail_after(60):
         async with open_client(made) as client:
             described = await client.describe()

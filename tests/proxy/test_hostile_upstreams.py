@@ -10,7 +10,7 @@ from upstreams import NEW, OLD
 
 from mcpbus import ProtocolError
 from mcpbus.testing import open_client
-from mcpbus.upstream.errors import UpstreamError
+from mcpbus.upstream.target import UpstreamError
 
 ANY = [None, True, 5, "x", [], [1], {}, {"x": 1}]
 

@@ -15,8 +15,8 @@ from upstreams import ELICITATION, NEW, OLD, proxy_of, upstream, weather
 
 from examples.failures import register
 from mcpbus import Limits, ProtocolError, Server
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.features.elsewhere import KINDS
 from mcpbus.gateway import gateway
 from mcpbus.testing import open_bus, open_client

@@ -20,8 +20,8 @@ from mcpbus import (
 )
 from mcpbus.protocol.messages import ResourceLink
 from mcpbus.testing import open_bus, open_client
-from mcpbus.upstream.errors import UpstreamError
-from mcpbus.upstream.live import START_SECONDS
+from mcpbus.upstream.proxy_runtime import START_SECONDS
+from mcpbus.upstream.target import UpstreamError
 
 BOTH = pytest.mark.parametrize("here", [OLD, NEW])
 

@@ -18,7 +18,7 @@ from mcpbus.cli import main
 from mcpbus.client import connect_http, connect_process, stdio
 from mcpbus.proxy import Proxy
 from mcpbus.testing import open_client
-from mcpbus.upstream.pool import Isolation
+from mcpbus.upstream.connection_pool import Isolation
 
 CLIENT = Path(__file__).parents[1] / "client"
 WIRE = str(CLIENT / "wire_server.py")

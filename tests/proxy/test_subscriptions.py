@@ -14,10 +14,10 @@ from upstreams import NEW, OLD
 from mcpbus import Server
 from mcpbus.protocol.meta import SUBSCRIPTION_ID
 from mcpbus.testing import open_bus, open_client
-from mcpbus.upstream import wishes as wishes_module
-from mcpbus.upstream.live import ProxyRuntime
-from mcpbus.upstream.pipe import PLAIN, ConnectionKey
-from mcpbus.upstream.wishes import MOST_URIS, SubscriptionSelector
+from mcpbus.upstream import monitor as wishes_module
+from mcpbus.upstream.connection import PLAIN, ConnectionKey
+from mcpbus.upstream.monitor import MOST_URIS, SubscriptionSelector
+from mcpbus.upstream.proxy_runtime import ProxyRuntime
 
 UPDATED = "notifications/resources/updated"
 

@@ -11,7 +11,7 @@ from upstreams import ELICITATION, NEW, OLD
 
 from mcpbus import ProtocolError
 from mcpbus.testing import open_bus, open_probe
-from mcpbus.upstream.pipe import IDLE_SECONDS
+from mcpbus.upstream.connection import IDLE_SECONDS
 
 
 class Notes:

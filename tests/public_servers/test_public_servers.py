@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from mcpbus import ProtocolError
-from mcpbus.cli.finding import find_script
+from mcpbus.cli.targets import find_script
 from mcpbus.client import connect_http, connect_process
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from mcpbus.serving import ServeOptions
-from mcpbus.serving.tls import make_ssl_context
+from mcpbus.serving.listeners import make_ssl_context
 from mcpbus.serving.tls_session import TlsSession
 
 

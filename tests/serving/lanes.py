@@ -9,14 +9,14 @@ from wires import Wire
 
 from mcpbus import Limits
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.principals import Peer
 from mcpbus.serving import ServeOptions
 from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import WireReactor
 
 LIMIT = 1000

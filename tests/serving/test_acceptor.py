@@ -9,9 +9,9 @@ import pytest
 import trio
 from peers import Http2, get, hello, receive_all, receive_until, respond, serving, until
 
-from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.core.limit_monitor import RateLimitedLogger
 from mcpbus.serving import ServerCounters
-from mcpbus.serving.http2.requests import Http2RequestTable
+from mcpbus.serving.http2.request_table import Http2RequestTable
 
 BROKEN_PREFACE = b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n"
 

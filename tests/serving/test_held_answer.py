@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.principals import LOCAL
-from mcpbus.serving.held_answer import UnsentResponse
+from mcpbus.serving.unsent_response import UnsentResponse
 
 ANSWER = HttpResponse(200, [], b"long")
 

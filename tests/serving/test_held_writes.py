@@ -5,7 +5,7 @@ import pytest
 import trio
 from peers import Http2, get, receive_until, respond, serving
 
-from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.deadlines import DeadlineStream
 
 
 @pytest.fixture

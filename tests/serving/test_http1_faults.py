@@ -5,8 +5,8 @@ import trio
 from lanes import LIMIT, drip, get, open_lane, post
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 
 CHUNKED = b"transfer-encoding: chunked"
 CONTINUE = b"expect: 100-continue"

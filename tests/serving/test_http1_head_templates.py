@@ -5,19 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from outcomes import outcome
 
-from mcpbus.serving.http1 import head_templates
+from mcpbus.serving.http1 import head_cache
 from mcpbus.serving.http1.head import read_head
-from mcpbus.serving.http1.head_cut import HeadCut
-from mcpbus.serving.http1.head_template import HeadTemplate
-from mcpbus.serving.http1.head_templates import (
+from mcpbus.serving.http1.head_cache import (
     LONGEST_NAMES,
     MOST_AS_LONG,
     MOST_COUNTED,
     MOST_LINES,
     OFTEN,
+    HeadCut,
+    HeadTemplate,
     HeadTemplates,
+    Http1HeadCache,
 )
-from mcpbus.serving.http1.heads import Http1HeadCache
 
 LIMIT = 8192
 
@@ -90,7 +90,7 @@ def change(data, kind, at, by, piece):
 @given(st.sampled_from([*KINDS.values()]), CHANGES)
 def test_any_head_is_read_as_it_would_be_anew_whatever_there_are_templates_for(fields, changes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(head_templates, "OFTEN", 1)  # what it becomes is learnt as well
+        patch.setattr(head_cache, "OFTEN", 1)  # what it becomes is learnt as well
         heads, data = Http1HeadCache(LIMIT), head(*fields)
         heads.read(data)
         for each in changes:
@@ -176,9 +176,9 @@ def test_there_are_templates_for_heads_of_few_lines_and_short_names(fields, has_
 def compiled(monkeypatch):
     """The names of the fields for which there was a template."""
     names = []
-    monkeypatch.setattr(head_templates, "OFTEN", 8)
+    monkeypatch.setattr(head_cache, "OFTEN", 8)
     monkeypatch.setattr(
-        head_templates, "HeadTemplate", lambda given: names.append(tuple(given)) or HeadTemplate(given)
+        head_cache, "HeadTemplate", lambda given: names.append(tuple(given)) or HeadTemplate(given)
     )
     return names
 

@@ -15,7 +15,7 @@ from mcpbus.protocol.http.headers import Headers
 from mcpbus.protocol.recurring_cache import LONGEST_RECALLED
 from mcpbus.serving.head_limits import LONGEST_LINE, MOST_FIELDS
 from mcpbus.serving.http1.head import PREFACE, read_head
-from mcpbus.serving.http1.heads import Http1HeadCache
+from mcpbus.serving.http1.head_cache import Http1HeadCache
 from mcpbus.serving.request_error import RequestError
 
 LIMIT = 32 * 1024

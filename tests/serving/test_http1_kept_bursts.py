@@ -19,7 +19,7 @@ from mcpbus.protocol.errors import invalid_params
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving import reactor
 from mcpbus.stores import MemoryEventStore
-from mcpbus.transports import bursts
+from mcpbus.transports import inline_responses
 from tests.at_home import ONE_PIECE
 from tests.bus.promising import PromisingStore
 
@@ -267,7 +267,7 @@ async def test_where_there_is_no_memory_for_the_answer_it_is_stored(kind, autoju
     store = kind()
     async with staged(monkeypatch, store) as stage:
         with monkeypatch.context() as scarce:
-            scarce.setattr(bursts, "encode_numbered", encode)
+            scarce.setattr(inline_responses, "encode_numbered", encode)
             await stage.call("said")
             if kind is PromisingStore:
                 store.keep()
@@ -279,7 +279,7 @@ async def test_where_there_is_no_memory_for_the_answer_it_is_stored(kind, autoju
 @pytest.mark.parametrize(
     ("kind", "module", "encoder"),
     [
-        (None, bursts, "encode_events"),
+        (None, inline_responses, "encode_events"),
         (None, revisions, "encode_result"),
         (MemoryEventStore, revisions, "encode_result"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpbus.serving.head_limits import LONGEST_LINE
-from mcpbus.serving.http1.heads import Http1HeadCache
+from mcpbus.serving.http1.head_cache import Http1HeadCache
 from mcpbus.serving.http1.parser import Http1Parser
 from mcpbus.serving.request_error import RequestError
 

@@ -15,8 +15,8 @@ from mcpbus import Context, Limits, Server, UnauthorizedError
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http1.connection import Http1Connection
+from mcpbus.serving.http1.connection_io import ConnectionIO
 from mcpbus.serving.http1.response_writer import Http1ResponseWriter
-from mcpbus.serving.http1.wire import ConnectionIO
 from mcpbus.stores import MemoryEventStore
 from tests.at_home import CONTAINED, READ_WHOLE
 

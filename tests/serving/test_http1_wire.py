@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus.serving.http1.connection import Http1Connection
-from mcpbus.serving.http1.wire import ConnectionIO
+from mcpbus.serving.http1.connection_io import ConnectionIO
 
 
 class Stream:

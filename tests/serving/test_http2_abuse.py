@@ -22,7 +22,7 @@ from hyperframe.frame import (
 from peers import Http2, get, head_of, respond, serving
 
 from mcpbus.serving import ServerCounters
-from mcpbus.serving.http2.token_bucket import BURST, RATE
+from mcpbus.serving.http2.streams import BURST, RATE
 
 MANY = 2 * BURST + 500  # with the time that the test takes, more than even a patient server bears
 

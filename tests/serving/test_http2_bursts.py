@@ -16,18 +16,18 @@ from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context
 from mcpbus.core.receipt import DELIVERED, STORED, Location
-from mcpbus.serving.http2 import requests, send_stream
+from mcpbus.serving.http2 import request_table, send_stream
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
-from mcpbus.serving.http2.saying import Http2Sender
-from mcpbus.serving.http2.sending import Http2SendScheduler
+from mcpbus.serving.http2.send_scheduler import Http2SendScheduler
+from mcpbus.serving.http2.sender import Http2Sender
 from mcpbus.stores import MemoryEventStore
 from tests.bus.promising import PromisingStore
 
 
 @pytest.fixture(autouse=True)
 def _no_call_is_long(monkeypatch):
-    monkeypatch.setattr(requests, "thread_time", lambda: 0.0)
-    monkeypatch.setattr(requests, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(request_table, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(request_table, "perf_counter", lambda: 0.0)
 
 
 @asynccontextmanager

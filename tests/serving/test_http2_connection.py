@@ -17,12 +17,12 @@ from peers import head_of
 from mcpbus.serving import ServerCounters
 from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun, StreamGone
-from mcpbus.serving.http2.field_decoder import FieldDecoder
-from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.head import Malformed
-from mcpbus.serving.http2.heads import HeadReader, Http2HeadCache
+from mcpbus.serving.http2.head_cache import HeadReader, Http2HeadCache
+from mcpbus.serving.http2.hpack_decoder import FieldDecoder
+from mcpbus.serving.http2.hpack_encoder import encode_head
 from mcpbus.serving.http2.protocol import Protocol
-from mcpbus.serving.http2.token_bucket import BURST, RATE, TokenBucket
+from mcpbus.serving.http2.streams import BURST, RATE, TokenBucket
 
 LONGEST_HEAD = 32 * 1024
 

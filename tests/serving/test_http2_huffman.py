@@ -8,7 +8,7 @@ from hpack.huffman_table import decode_huffman
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpbus.serving.http2.huffman import expand
+from mcpbus.serving.http2.hpack_decoder import expand
 
 ENCODER = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH)
 

@@ -16,11 +16,11 @@ from peers import head_of
 from mcpbus.serving import ServerCounters
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import BodyReceived, RequestBegun, StreamGone, WindowOpened
-from mcpbus.serving.http2.field_decoder import FieldDecoder
-from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head
-from mcpbus.serving.http2.heads import Http2HeadCache
+from mcpbus.serving.http2.head_cache import Http2HeadCache
+from mcpbus.serving.http2.hpack_decoder import FieldDecoder
+from mcpbus.serving.http2.hpack_encoder import encode_early_head, encode_head
 from mcpbus.serving.http2.protocol import Protocol
-from mcpbus.serving.http2.token_bucket import TokenBucket
+from mcpbus.serving.http2.streams import TokenBucket
 
 LONGEST = 4096
 

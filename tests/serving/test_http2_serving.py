@@ -16,13 +16,13 @@ from wires import UnwatchedReactor
 
 from mcpbus import Context, Limits, ServeOptions, Server
 from mcpbus.protocol.principals import Peer
-from mcpbus.serving.http2 import requests
+from mcpbus.serving.http2 import request_table
 from mcpbus.serving.http2.body import Http2Body
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.request import Http2Request
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
 from tests.at_home import IN_TURN
 
 CLAIM = {
@@ -251,8 +251,8 @@ async def test_what_seems_slow_is_measured_by_the_time_of_its_thread(
     calls, known, monkeypatch, autojump_clock
 ):
     tools, writes, before, now = Tools(), [], [], [0.0, 0.0]
-    monkeypatch.setattr(requests, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(requests, "thread_time", lambda: now[1])
+    monkeypatch.setattr(request_table, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(request_table, "thread_time", lambda: now[1])
 
     @tools.server.tool
     async def compute(wall: float, cpu: float) -> str:

@@ -18,9 +18,9 @@ from mcpbus.protocol.routes import Reason
 from mcpbus.serving.http2.connection import Http2Connection
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.response_writer import Http2ResponseWriter
-from mcpbus.serving.http2.saying import Http2Sender
+from mcpbus.serving.http2.sender import Http2Sender
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import WireReactor
 
 LOST = Fate.discarded(Reason.LOST)

@@ -25,12 +25,11 @@ from hyperframe.frame import (
 
 from mcpbus.serving import ServerCounters
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
-from mcpbus.serving.http2.field_encoder import encode_head
 from mcpbus.serving.http2.frames import PREFACE
-from mcpbus.serving.http2.heads import Http2HeadCache
+from mcpbus.serving.http2.head_cache import Http2HeadCache
+from mcpbus.serving.http2.hpack_encoder import encode_head
 from mcpbus.serving.http2.protocol import Protocol
-from mcpbus.serving.http2.streams import Http2Streams
-from mcpbus.serving.http2.token_bucket import TokenBucket
+from mcpbus.serving.http2.streams import Http2Streams, TokenBucket
 
 HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/"), (":authority", "test")]
 BLOCK = hpack.Encoder().encode([(name, value, True) for name, value in HEAD])

@@ -18,8 +18,8 @@ from peers import get, receive_all, receive_until, respond, serving
 from trio.testing import wait_all_tasks_blocked
 
 from mcpbus import Context, InputRequired, ListRoots, ProtocolError, Server
-from mcpbus.core.budget import MemoryAccount, MemoryBudget
-from mcpbus.core.containment import ReportErrors, WrapBaseExceptions, run_forever
+from mcpbus.core.concurrency import ReportErrors, WrapBaseExceptions, run_forever
+from mcpbus.core.memory_budget import MemoryAccount, MemoryBudget
 from mcpbus.dispatch import dispatcher
 from mcpbus.features.catalogue import FeatureSet
 from mcpbus.protocol import revisions

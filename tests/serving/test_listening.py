@@ -12,10 +12,10 @@ import pytest
 import trio
 from peers import get, hello, serving
 
-import mcpbus.serving.listening
+import mcpbus.serving.listeners
 from mcpbus import Server
 from mcpbus.serving import CannotListenError, ServeOptions, serve
-from mcpbus.serving.listening import listening
+from mcpbus.serving.listeners import listening
 
 
 async def test_an_address_in_use_is_told():
@@ -96,8 +96,8 @@ def test_of_two_that_begin_at_once_one_listens_on_a_unix_socket_that_was_left_be
             heard.set()
         return lock(*args)
 
-    probe, lock = mcpbus.serving.listening._is_listened_on, fcntl.flock
-    monkeypatch.setattr("mcpbus.serving.listening._is_listened_on", is_listened_on)
+    probe, lock = mcpbus.serving.listeners._is_listened_on, fcntl.flock
+    monkeypatch.setattr("mcpbus.serving.listeners._is_listened_on", is_listened_on)
     monkeypatch.setattr("fcntl.flock", flock)
     try:
         with listening(ServeOptions(bind=f"unix:{path}")):
@@ -111,7 +111,7 @@ def test_of_two_that_begin_at_once_one_listens_on_a_unix_socket_that_was_left_be
 
 
 async def test_a_unix_socket_is_listened_on_in_a_folder_that_somebody_else_has_locked(tmp_path, monkeypatch):
-    monkeypatch.setattr("mcpbus.serving.listening._ALONE_SECONDS", 0.0)
+    monkeypatch.setattr("mcpbus.serving.listeners._ALONE_SECONDS", 0.0)
     lock = os.open(tmp_path, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

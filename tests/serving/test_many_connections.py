@@ -13,7 +13,7 @@ from test_tls import FILES
 
 from mcpbus.protocol.principals import LOCAL, Peer
 from mcpbus.serving import ServeOptions, ServerCounters, acceptor
-from mcpbus.serving.room import most_connections
+from mcpbus.serving.acceptor import most_connections
 
 HEALTH = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 OK = b'{"status":"ok"}'

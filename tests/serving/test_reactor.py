@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from mcpbus_actors import EagerTask
 
-from mcpbus.core.pace import Pace
+from mcpbus.core.fairness import Pace
 from mcpbus.serving import reactor
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.write_coalescer import WriteCoalescer

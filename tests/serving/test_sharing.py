@@ -5,7 +5,7 @@ import mmap
 import pytest
 import trio
 
-from mcpbus.serving.sharing import _MOST_WAITS, _WAIT_SECONDS, ABSENT, ConnectionCounts
+from mcpbus.serving.listeners import _MOST_WAITS, _WAIT_SECONDS, ABSENT, ConnectionCounts
 
 
 def boards(*counts):

@@ -20,7 +20,7 @@ from mcpbus import Server
 from mcpbus.core.shares import NoRoomError, Shares
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.serving import CannotListenError, ServeOptions, ServerCounters
-from mcpbus.serving.tls import make_ssl_context
+from mcpbus.serving.listeners import make_ssl_context
 from mcpbus.serving.tls_session import RECORD_BYTES
 from mcpbus.serving.tls_stream import TlsStream
 from mcpbus.serving.turn_lines import FIRST_TURNS, TurnLine

@@ -12,9 +12,9 @@ from peers import Http2, head_of, respond, serving, until
 
 from mcpbus.serving import ServeOptions, ServerCounters
 from mcpbus.serving.acceptor import _MOST_AT_ONCE, Acceptor
-from mcpbus.serving.http2.requests import Http2RequestTable
+from mcpbus.serving.http2.request_table import Http2RequestTable
+from mcpbus.serving.listeners import _AHEAD
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.sharing import _AHEAD
 from mcpbus.serving.turn_lines import FIRST_TURNS, MORE_TURNS, TurnLine
 
 

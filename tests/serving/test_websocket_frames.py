@@ -8,7 +8,7 @@ from rfc6455 import BINARY, CLOSE, CONTINUATION, MASK, PING, PONG, TEXT, close, 
 from wsproto.connection import Connection
 
 from mcpbus.protocol.websocket import CloseCode
-from mcpbus.serving.websocket.frames import WebSocketCodec
+from mcpbus.serving.websocket.codec import WebSocketCodec
 
 MAX = 100_000
 PROTOCOL_ERROR = (CLOSE, close(1002, b"protocol error"))

@@ -9,7 +9,7 @@ import trio
 from peers import Http2, get, receive_until, respond, serving
 
 from mcpbus.serving import ServerCounters
-from mcpbus.serving.deadline_stream import DeadlineStream
+from mcpbus.serving.deadlines import DeadlineStream
 
 PIECE = bytes(1024 * 1024)
 

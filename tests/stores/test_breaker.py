@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from mcpbus import Limits
-from mcpbus.core.containment import WrapBaseExceptions
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.concurrency import WrapBaseExceptions
+from mcpbus.core.limit_monitor import LimitMonitor
 from mcpbus.core.stores.circuit_breaker import CircuitBreaker, StoreDownError
 from mcpbus.core.stores.protocol import Promise
 

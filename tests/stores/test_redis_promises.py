@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from mcpbus.core.limit_monitor import LimitMonitor
 from mcpbus.core.limits import Limits
-from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.stores.circuit_breaker import CircuitBreaker
 from mcpbus.core.stores.redis import reconnect, scripts
 from mcpbus.core.stores.redis.commands import (

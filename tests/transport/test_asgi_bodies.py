@@ -12,7 +12,7 @@ from hypercorn.trio.task_group import TaskGroup
 from mcpbus import Limits, Server
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.testing import open_bus
-from mcpbus.transports.asgi_arrived import arrived_in
+from mcpbus.transports.asgi import arrived_in
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 FIELDS = {

@@ -10,7 +10,7 @@ from mcpbus_actors import EagerTask
 
 from mcpbus import Context, Server
 from mcpbus.core.admission import ServerOverloaded
-from mcpbus.core.session import SessionStage
+from mcpbus.core.sessions.session import SessionStage
 from mcpbus.protocol.routes import Reason
 from mcpbus.testing import open_bus
 from mcpbus.transports.duplex import DuplexChannel

@@ -4,10 +4,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.protocol.large import LARGE_BYTES
-from mcpbus.transports.intake import InboundQueue
+from mcpbus.transports.inbound_queue import InboundQueue
 
 LONG, ARRAY = b"x" * LARGE_BYTES, b"[{}]"
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mcpbus.transports.line_splitter import TOO_LONG, LineSplitter
+from mcpbus.transports.lines import TOO_LONG, LineSplitter
 
 MOST = 5
 

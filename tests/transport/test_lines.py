@@ -9,7 +9,7 @@ import trio
 from channels import INITIALIZED, call, house, initialize, notification, request
 
 from mcpbus import Context
-from mcpbus.core.session_messages import CancelRequest
+from mcpbus.core.sessions.messages import CancelRequest
 from mcpbus.transports.lines import run_channel
 
 VARIABLE = contextvars.ContextVar("variable", default="unset")

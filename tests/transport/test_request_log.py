@@ -13,7 +13,7 @@ from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.jsonrpc import decode
 from mcpbus.testing import open_bus, open_probe
 from mcpbus.transports import access_log
-from mcpbus.transports.refusals import RefusalLog, sanitize_for_log
+from mcpbus.transports.refusal_log import RefusalLog, sanitize_for_log
 from mcpbus.watch import Watch
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}

@@ -19,8 +19,8 @@ from mcpbus.protocol.http.sse import (
     encode_messages,
     encode_numbered,
 )
-from mcpbus.transports.answers import GET_FORMAT
-from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.responses import GET_FORMAT
 
 
 def parse(stream: bytes) -> list[dict[str, str]]:

@@ -8,12 +8,12 @@ import trio
 from asgi_calls import encoded
 from channels import house, initialize, sse
 
-from mcpbus.core.budget import MemoryBudget
-from mcpbus.core.min_data_rate import MinDataRate
-from mcpbus.core.reached_limits import LimitMonitor
+from mcpbus.core.limit_monitor import LimitMonitor
+from mcpbus.core.limits import MinDataRate
+from mcpbus.core.memory_budget import MemoryBudget
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.protocol.principals import LOCAL
-from mcpbus.transports.unfinished import read_unfinished
+from mcpbus.transports.request_body import read_unfinished
 
 FIELDS = {
     "host": "localhost",

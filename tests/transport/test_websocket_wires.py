@@ -11,7 +11,7 @@ from websocket_tunnels import tunnel_ws
 from websocket_wires import KEY, open_wire, upgrade, wire_ws
 
 from mcpbus import Context
-from mcpbus.serving.websocket.frames import WebSocketCodec
+from mcpbus.serving.websocket.codec import WebSocketCodec
 from mcpbus.testing import open_bus, wait_until_idle
 
 HOST = b"host: localhost"

@@ -17,8 +17,8 @@ from wires import Unwatched, Wire
 
 from mcpbus.serving import ServeOptions, ServerCounters
 from mcpbus.serving.http2.connection import Http2Connection
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.served_app import ServedApp
-from mcpbus.serving.service import HttpServer
 from mcpbus.testing.over_http1 import WireReactor
 
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from mcpbus import Server
-from mcpbus.cli.logs import JsonFormatter
+from mcpbus.cli.options import JsonFormatter
 from mcpbus.watch import Watch
 
 _log = logging.getLogger("shop")

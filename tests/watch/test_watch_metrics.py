@@ -5,8 +5,7 @@ import re
 import trio
 
 from mcpbus import Server, ToolError
-from mcpbus.metrics import exposition
-from mcpbus.metrics_of_calls import lines_of_calls
+from mcpbus.metrics import exposition, lines_of_calls
 from mcpbus.testing import open_bus
 from mcpbus.watch import Watch
 

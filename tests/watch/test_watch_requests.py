@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from mcpbus import DELIVERED, Context, ProtocolError, Server, ToolError, ToolResult
-from mcpbus.core.request import RequestActor
+from mcpbus.core.request_actor import RequestActor
 from mcpbus.testing import open_bus
 from mcpbus.watch import Watch
 

@@ -12,10 +12,11 @@ import pytest
 import trio
 from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
-from mcpbus import ServeOptions, worker_process, workers
+from mcpbus import ServeOptions
 from mcpbus.serving import CannotListenError
-from mcpbus.worker import WorkerConfig
-from mcpbus.worker_folder import WorkerFolder
+from mcpbus.workers.folder import WorkerFolder
+from mcpbus.workers.supervisor import supervisor, worker_process
+from mcpbus.workers.worker import WorkerConfig
 
 BEGIN = """
 import contextlib, json, os, signal, socket, sys, time
@@ -46,8 +47,8 @@ def keep(monkeypatch, tmp_path):
         started.touch()
         monkeypatch.setenv("STARTED", str(started))
         monkeypatch.setattr(sys, "orig_argv", [sys.executable, "-I", "-S", "-c", BEGIN + script])
-        monkeypatch.setattr(workers, "_FIRST_PAUSE", 0.01)
-        status = workers.run_workers(count, ServeOptions(bind="127.0.0.1:0", **options))
+        monkeypatch.setattr(supervisor, "_FIRST_PAUSE", 0.01)
+        status = supervisor.run_workers(count, ServeOptions(bind="127.0.0.1:0", **options))
         homes = started.read_text().split()
         assert len(set(homes)) == len(homes)
         return status, len(homes)
@@ -101,7 +102,7 @@ def test_one_that_is_killed_is_followed_by_another(keep, caplog):
 
 async def test_none_is_started_when_all_are_told_to_end_just_as_a_pause_is_over(tmp_path, autojump_clock):
     with (tmp_path / "board").open("w+b") as board:
-        keeper = workers._Supervisor(1, WorkerFolder(tmp_path, 0), board, [], 5.0)
+        keeper = supervisor._Supervisor(1, WorkerFolder(tmp_path, 0), board, [], 5.0)
         keeper._ready = 1
         told = trio.Event()
 
@@ -114,7 +115,7 @@ async def test_none_is_started_when_all_are_told_to_end_just_as_a_pause_is_over(
         keeper._stopping = SimpleNamespace(is_set=told.is_set, wait=hear_at_the_end_of_the_pause)
         worker = worker_process.WorkerProcess(WorkerConfig(0, "home", b"", "", "", 0, []), 0, lambda _: None)
         worker.ended.set()
-        place = workers._WorkerSlot(worker)
+        place = supervisor._WorkerSlot(worker)
         await keeper._keep(place, None)
         assert place.worker is worker
 
@@ -141,7 +142,7 @@ def test_one_that_cannot_be_started_ends_no_others(refused, ended, keep, caplog,
 
 
 def test_they_get_another_folder_where_somebody_has_removed_theirs(keep, caplog, monkeypatch):
-    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "_LOOK_SECONDS", 0.01)
     script = """
 import shutil
 ready()
@@ -159,7 +160,7 @@ def test_where_it_cannot_be_made_anew_that_is_told_once(keep, caplog, monkeypatc
     def fail(_):
         raise OSError(errno.ENOSPC, "no room")
 
-    monkeypatch.setattr(workers, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(WorkerFolder, "mend", fail)
     assert keep("ready()\nif begun == 2: stop()\ntime.sleep(0.1)") == (0, 2)
     assert caplog.text.count("was removed, and cannot be made anew: [Errno 28] no room") == 1
@@ -317,7 +318,7 @@ time.sleep(10)
 
 
 def test_one_that_does_not_begin_is_killed_when_they_are_to_be_replaced_again(keep, caplog, monkeypatch):
-    monkeypatch.setattr(workers, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "_SLOW_SECONDS", 0.0)
     script = """
 if number == 1 and begun == 2: time.sleep(10)
 ready()
@@ -334,7 +335,7 @@ stop()
 
 
 def test_one_that_does_not_end_after_its_drain_is_killed(keep, caplog, monkeypatch):
-    monkeypatch.setattr(workers, "_SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "_SLOW_SECONDS", 0.0)
     script = """
 ready()
 if begun == 1:
@@ -352,14 +353,14 @@ stop()
 
 def test_an_address_that_cannot_be_listened_on_is_said_before_anything_is_started():
     with pytest.raises(CannotListenError):
-        workers.run_workers(2, ServeOptions(bind="192.0.2.1:1"))
+        supervisor.run_workers(2, ServeOptions(bind="192.0.2.1:1"))
 
 
 def test_figures_that_cannot_be_listened_for_are_said_before_anything_is_started(tmp_path):
     (tmp_path / "figures.2").mkdir()  # where the one would have them that takes another one's place
     at = f"unix:{tmp_path}/figures"
     with pytest.raises(CannotListenError, match=f"metrics: cannot listen on {at}.2: "):
-        workers.run_workers(2, ServeOptions(bind="127.0.0.1:0"), at)
+        supervisor.run_workers(2, ServeOptions(bind="127.0.0.1:0"), at)
 
 
 def test_the_end_of_its_terminal_is_its_end(tmp_path):

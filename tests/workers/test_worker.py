@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from mcpbus.testing import MemoryDirectory
-from mcpbus.worker import VARIABLE, Worker, WorkerConfig, is_worker
+from mcpbus.workers.worker import VARIABLE, Worker, WorkerConfig, is_worker
 
 NOBODY = 0
 """No process's number."""

@@ -11,11 +11,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from mcpbus.worker_folder import worker_folder
+from mcpbus.workers.folder import worker_folder
 
 KILLED = """
 import os, signal, subprocess, sys
-from mcpbus.worker_folder import worker_folder
+from mcpbus.workers.folder import worker_folder
 with worker_folder() as folder:
     (folder.sessions / "one").touch()
     if sys.argv[1:]:

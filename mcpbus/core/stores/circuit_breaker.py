@@ -13,10 +13,9 @@ from typing import TypeVar
 import attrs
 import trio
 
-from mcpbus.core.containment import WrapBaseExceptions
+from mcpbus.core.concurrency import ActiveCounter, WrapBaseExceptions
+from mcpbus.core.limit_monitor import LimitMonitor
 from mcpbus.core.limits import Limits
-from mcpbus.core.open_count import ActiveCounter
-from mcpbus.core.reached_limits import LimitMonitor
 from mcpbus.core.stores.protocol import Promise
 
 _log = logging.getLogger("mcpbus")

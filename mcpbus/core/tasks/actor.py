@@ -17,8 +17,8 @@ import msgspec
 from mcpbus_actors import ActorContext, Address, Failed, Outcome, StopReason, Succeeded, TaskEnded, Timer
 
 from mcpbus.core.call import CallActor
-from mcpbus.core.notification import OutboundNotification, Progress
-from mcpbus.core.pending_questions import InputRound, InputWithdrawn
+from mcpbus.core.input_requests import InputRound, InputWithdrawn
+from mcpbus.core.outbound import OutboundNotification, Progress
 from mcpbus.core.signals import FailRequest, Finished
 from mcpbus.core.stores.circuit_breaker import StoreDownError
 from mcpbus.core.stores.protocol import TaskClaimedError

@@ -10,8 +10,8 @@ from typing import Any
 import trio
 
 from mcpbus.core.admission import ServerOverloaded, overloaded
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import CallActor
-from mcpbus.core.services import BusServices
 from mcpbus.core.shares import NoRoomError
 from mcpbus.core.signals import BecomeTask, Park
 from mcpbus.core.stores.circuit_breaker import StoreDownError

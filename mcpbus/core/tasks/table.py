@@ -16,9 +16,9 @@ import trio
 from mcpbus_actors import ActorContext, ActorSystem, Address, Failed, Succeeded, TaskEnded
 
 from mcpbus.core.admission import ServerOverloaded
+from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import CallActor
-from mcpbus.core.notification import TASK_STATUS, OutboundNotification
-from mcpbus.core.services import BusServices
+from mcpbus.core.outbound import TASK_STATUS, OutboundNotification
 from mcpbus.core.shares import Shares
 from mcpbus.core.stores.circuit_breaker import CircuitBreaker, StoreDownError
 from mcpbus.core.stores.protocol import LeasedTaskStore, TaskClaimedError, TaskStore

@@ -4,14 +4,13 @@ import msgspec
 import trio
 
 from mcpbus.protocol.http.messages import RequestHead
-from mcpbus.serving.asgi_call import RequestLine
+from mcpbus.serving.asgi import RequestLine
+from mcpbus.serving.http1.connection_io import ConnectionIO
 from mcpbus.serving.http1.encoder import CONTINUE
 from mcpbus.serving.http1.head import Http1RequestHead, fields_of, target_of
-from mcpbus.serving.http1.request import Http1RequestConnection
-from mcpbus.serving.http1.served import ResponseFraming
-from mcpbus.serving.http1.wire import ConnectionIO
+from mcpbus.serving.http1.request import Http1RequestConnection, ResponseFraming
 from mcpbus.serving.request_error import RequestError
-from mcpbus.transports.answers import HeaderList
+from mcpbus.transports.responses import HeaderList
 
 
 def line_of(head: Http1RequestHead) -> RequestLine:

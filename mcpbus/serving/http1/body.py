@@ -8,7 +8,7 @@ import re
 from enum import Enum, auto
 from typing import Final, Protocol
 
-from mcpbus.serving.field_characters import TEXT, TOKEN
+from mcpbus.serving.head_limits import TEXT, TOKEN
 from mcpbus.serving.request_error import RequestError
 
 _LONGEST_LINE: Final = 512

@@ -15,14 +15,9 @@ import trio
 from mcpbus_actors import EagerTask
 
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
-from mcpbus.serving.deadline_stream import READ_BYTES
-from mcpbus.serving.head_facts import HeadCacheEntry
-from mcpbus.serving.http1.head import Http1RequestHead
-from mcpbus.serving.http1.request import Http1Request
-from mcpbus.serving.http1.response_writer import Http1ResponseWriter
-from mcpbus.serving.http1.served import ResponseFraming
-from mcpbus.serving.http1.task import ConnectionTask
-from mcpbus.serving.http1.wire import (
+from mcpbus.serving.deadlines import READ_BYTES
+from mcpbus.serving.head_cache import HeadCacheEntry
+from mcpbus.serving.http1.connection_io import (
     IDLE,
     MOST_AHEAD,
     SERVING,
@@ -30,12 +25,16 @@ from mcpbus.serving.http1.wire import (
     ConnectionPhase,
     Http1ConnectionOwner,
 )
+from mcpbus.serving.http1.head import Http1RequestHead
+from mcpbus.serving.http1.request import Http1Request, ResponseFraming
+from mcpbus.serving.http1.response_writer import Http1ResponseWriter
+from mcpbus.serving.http1.task import ConnectionTask
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
 from mcpbus.serving.request_error import RequestError, failed, too_slow
-from mcpbus.serving.service import HttpServer
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.sinks import KeepAliveHandler
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import KeepAliveHandler
 
 _MOST_IN_TURN: Final = 16 * 1024
 """Bytes of a body that are waited for without a task, and are not counted; it may come in other packets than its head. Where nobody

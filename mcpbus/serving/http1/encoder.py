@@ -8,8 +8,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final
 
-from mcpbus.serving.answer_length import WITHOUT_BODY
-from mcpbus.serving.field_characters import TEXT, TOKEN
+from mcpbus.serving.head_limits import TEXT, TOKEN
+from mcpbus.serving.response_writer import WITHOUT_BODY
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 END: Final = b"0\r\n\r\n"

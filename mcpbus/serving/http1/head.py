@@ -13,9 +13,8 @@ import httptools
 
 from mcpbus.protocol.http.headers import Headers, group_fields
 from mcpbus.protocol.http.messages import RequestHead, plain_path
-from mcpbus.serving.field_characters import TOKEN
-from mcpbus.serving.head_facts import RememberedHead
-from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS, MOST_FIELDS
+from mcpbus.serving.head_cache import RememberedHead
+from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS, MOST_FIELDS, TOKEN
 from mcpbus.serving.request_error import RequestError
 
 SHORT_BYTES: Final = 4 * MOST_FIELDS

@@ -5,7 +5,7 @@ However the bytes were cut on their way, the same requests come out, or the same
 
 from mcpbus.serving.http1.body import Chunked, Http1Body, Sized
 from mcpbus.serving.http1.head import Http1RequestHead, find_fault
-from mcpbus.serving.http1.heads import Http1HeadCache
+from mcpbus.serving.http1.head_cache import Http1HeadCache
 from mcpbus.serving.request_error import RequestError
 
 _END = b"\r\n\r\n"

@@ -9,8 +9,8 @@ from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.serving.http1.request import Http1Request, Http1RequestConnection
 from mcpbus.serving.response_writer import GatheringWriter
-from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.responses import HeaderList
 
 
 class Http1ResponseWriter(GatheringWriter):

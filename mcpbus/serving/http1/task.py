@@ -10,20 +10,19 @@ from functools import partial
 
 import trio
 
-from mcpbus.core.containment import ReportErrors
+from mcpbus.core.concurrency import ReportErrors
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.protocol.websocket import select
-from mcpbus.serving.asgi_call import AsgiCall, ConnectionScope, scope_of
+from mcpbus.serving.asgi import AsgiCall, ConnectionScope, scope_of
 from mcpbus.serving.http1.asgi import Http1Exchange
+from mcpbus.serving.http1.connection_io import ConnectionPhase
 from mcpbus.serving.http1.encoder import CLOSE, encode_answer
 from mcpbus.serving.http1.head import Http1RequestHead
-from mcpbus.serving.http1.request import Http1RequestConnection
-from mcpbus.serving.http1.served import ResponseFraming
-from mcpbus.serving.http1.upgraded import Http1WebSocketTransport
-from mcpbus.serving.http1.wire import ConnectionPhase
+from mcpbus.serving.http1.request import Http1RequestConnection, ResponseFraming
+from mcpbus.serving.http1.websocket_transport import Http1WebSocketTransport
 from mcpbus.serving.request_error import RequestError, failed, no_websocket
+from mcpbus.serving.websocket.codec import WebSocketCodec
 from mcpbus.serving.websocket.connection import WebSocketConnection
-from mcpbus.serving.websocket.frames import WebSocketCodec
 from mcpbus.serving.websocket.handshake import read_upgrade
 from mcpbus.transports.websocket import WebSockets
 

@@ -7,7 +7,7 @@ from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectEndpoint
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.request_error import too_slow
-from mcpbus.transports.unfinished import last_look, read_unfinished
+from mcpbus.transports.request_body import last_look, read_unfinished
 
 
 class Http2Body(msgspec.Struct):

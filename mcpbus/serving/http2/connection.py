@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 import trio
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.core.pace import Pace
+from mcpbus.core.fairness import Pace
 from mcpbus.protocol.principals import Peer
-from mcpbus.serving.deadline_stream import GONE, READ_BYTES, DeadlineStream
+from mcpbus.serving.deadlines import GONE, READ_BYTES, DeadlineStream
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
 from mcpbus.serving.http2.events import (
@@ -26,12 +26,12 @@ from mcpbus.serving.http2.events import (
     WindowOpened,
 )
 from mcpbus.serving.http2.protocol import Protocol as Http2Protocol
-from mcpbus.serving.http2.requests import Http2RequestTable
-from mcpbus.serving.http2.sending import Http2SendScheduler
-from mcpbus.serving.http2.token_bucket import TokenBucket
+from mcpbus.serving.http2.request_table import Http2RequestTable
+from mcpbus.serving.http2.send_scheduler import Http2SendScheduler
+from mcpbus.serving.http2.streams import TokenBucket
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.reactor import Reactor
 from mcpbus.serving.readiness import Readiness
-from mcpbus.serving.service import HttpServer
 
 _MOST_IN_TURN: Final = 32
 """What a client may do before other connections have a turn, with the price of the fields that it sent."""

@@ -6,10 +6,10 @@ from typing import Final, Protocol
 
 import trio
 
-from mcpbus.serving.deadline_stream import GONE
-from mcpbus.serving.http2.sending import Http2SendScheduler, Sent
+from mcpbus.serving.deadlines import GONE
+from mcpbus.serving.http2.send_scheduler import Http2SendScheduler, Sent
 from mcpbus.serving.write_coalescer import COALESCE_SECONDS, WriteCoalescer
-from mcpbus.serving.writer import give_up
+from mcpbus.serving.writer_failures import give_up
 
 _MOST_AT_ONCE: Final = 256 * 1024
 """Bytes that are written before other connections have a turn."""

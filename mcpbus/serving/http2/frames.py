@@ -1,9 +1,10 @@
-"""The frames of HTTP/2: cut out of what a client sends, and made (RFC 9113, sections 4 and 6)."""
+"""The frames of HTTP/2, read from a client and written to it, and the settings of both sides (RFC 9113, sections 4 and 6)."""
 
 import struct
 from typing import Final, TypeAlias
 
 from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
+from mcpbus.serving.http2.hpack_encoder import EMPTY_TABLE
 
 (
     DATA,
@@ -144,3 +145,102 @@ def encode_frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") ->
 def encode_number(kind: int, stream_id: int, number: int) -> bytes:
     """A frame that carries one number: a reset's code, or how far a window is opened."""
     return HEADER.pack(4 << 8 | kind, 0, stream_id) + number.to_bytes(4, "big")
+
+
+class Http2FrameWriter:
+    """What is to be sent next.
+
+    Args:
+        settings: What is said first of all, as the payload of a frame.
+
+    Attributes:
+        waiting: The frames, in pieces.
+    """
+
+    __slots__ = ("_resized", "waiting")
+
+    def __init__(self, settings: bytes) -> None:
+        self._resized = False  # whether the client was told that its table stays empty
+        self.waiting: list[bytes | memoryview] = [encode_frame(SETTINGS, 0, 0, settings)]
+
+    def take(self) -> bytes:
+        """Take it all."""
+        waiting, self.waiting = self.waiting, []
+        return b"".join(waiting)
+
+    def say_head(self, stream_id: int, block: bytes, *, last: bool) -> None:
+        """Say the head of an answer."""
+        if not self._resized:
+            self._resized, block = True, EMPTY_TABLE + block
+        kind, flags = HEADERS, END_STREAM if last else 0
+        while len(block) > LONGEST_PAYLOAD:
+            self.waiting.append(encode_frame(kind, flags, stream_id, block[:LONGEST_PAYLOAD]))
+            block, kind, flags = block[LONGEST_PAYLOAD:], CONTINUATION, 0
+        self.waiting += (HEADER.pack(len(block) << 8 | kind, flags | END_HEADERS, stream_id), block)
+
+    def say_data(self, stream_id: int, data: bytes | memoryview, *, last: bool) -> None:
+        """Say a part of its body."""
+        self.waiting += (HEADER.pack(len(data) << 8 | DATA, END_STREAM if last else 0, stream_id), data)
+
+    def reset(self, stream_id: int, code: ErrorCode) -> None:
+        """Say why a stream is reset."""
+        self.waiting.append(encode_number(RST_STREAM, stream_id, code))
+
+    def open_window(self, stream_id: int, size: int) -> None:
+        """Let the client send as much more: in a stream, or in all of them together if it is 0."""
+        self.waiting.append(encode_number(WINDOW_UPDATE, stream_id, size))
+
+    def acknowledge_settings(self) -> None:
+        """Say that the client's settings count from now on."""
+        self.waiting.append(encode_frame(SETTINGS, ACK, 0))
+
+    def acknowledge_ping(self, payload: bytes) -> None:
+        """Say what the client has said."""
+        self.waiting.append(encode_frame(PING, ACK, 0, payload))
+
+    def say_goodbye(self, highest: int, code: ErrorCode) -> None:
+        """Say that no stream above this one is served any more."""
+        self.waiting.append(encode_frame(GOAWAY, 0, 0, highest.to_bytes(4, "big") + code.to_bytes(4, "big")))
+
+
+ENABLE_PUSH: Final = 0x2
+MAX_CONCURRENT_STREAMS: Final = 0x3
+INITIAL_WINDOW_SIZE: Final = 0x4
+MAX_FRAME_SIZE: Final = 0x5
+MAX_HEADER_LIST_SIZE: Final = 0x6
+ENABLE_CONNECT_PROTOCOL: Final = 0x8
+
+FIRST_WINDOW: Final = 65_535
+"""Bytes of a body that may be sent before anything else is said of it."""
+LARGEST_WINDOW: Final = 2**31 - 1
+_LARGEST_FRAME: Final = 2**24 - 1
+
+_SETTING: Final = struct.Struct(">HI")
+
+
+def encode_settings(settings: dict[int, int]) -> bytes:
+    """The payload of a frame that says them."""
+    return b"".join([_SETTING.pack(name, value) for name, value in settings.items()])
+
+
+def read_first_window(payload: bytes) -> int | None:
+    """Judge a client's settings, and return the only one that matters here: the first window of each stream, if it says one.
+
+    Nothing is pushed to it; no frame is longer than any client takes, and no head refers to a table.
+
+    Raises:
+        ConnectionFault: They are no settings.
+    """
+    if len(payload) % _SETTING.size:
+        raise ConnectionFault("settings are not whole", ErrorCode.FRAME_SIZE_ERROR)
+    window: int | None = None
+    for name, value in _SETTING.iter_unpack(payload):
+        if name == INITIAL_WINDOW_SIZE:
+            if value > LARGEST_WINDOW:
+                raise ConnectionFault("a first window that is too large", ErrorCode.FLOW_CONTROL_ERROR)
+            window = value
+        elif (name == ENABLE_PUSH and value > 1) or (
+            name == MAX_FRAME_SIZE and not LONGEST_PAYLOAD <= value <= _LARGEST_FRAME
+        ):
+            raise ConnectionFault("a setting that cannot be")
+    return window

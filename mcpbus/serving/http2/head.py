@@ -1,4 +1,4 @@
-"""The head of one HTTP/2 request, judged by its fields (RFC 9113, sections 8.2 and 8.3)."""
+"""The head of one HTTP/2 request, judged by the syntax of its fields and by their meaning (RFC 9113, sections 8.2 and 8.3)."""
 
 import re
 from collections.abc import Iterable
@@ -7,12 +7,14 @@ from urllib.parse import unquote
 
 from mcpbus.protocol.http.headers import Headers, group_fields
 from mcpbus.protocol.http.messages import RequestHead, plain_path
-from mcpbus.serving.field_characters import TOKEN
-from mcpbus.serving.head_facts import RememberedHead
-from mcpbus.serving.head_limits import LONGEST_LINE, MOST_DIGITS
-from mcpbus.serving.http2.field_decoder import Fields
-from mcpbus.serving.http2.field_syntax import NAME, VALUE
+from mcpbus.serving.head_cache import RememberedHead
+from mcpbus.serving.head_limits import LONGEST_LINE, LOWER_TOKEN, MOST_DIGITS, TEXT, TOKEN
+from mcpbus.serving.http2.hpack_decoder import Fields
 from mcpbus.serving.request_error import RequestError
+
+NAME: Final = re.compile(rb"[%b]+" % LOWER_TOKEN)
+VALUE: Final = re.compile(rb"(?:[!-~\x80-\xff](?:[%b]*[!-~\x80-\xff])?)?" % TEXT)
+
 
 _COOKIE: Final = b"cookie"
 _METHOD: Final = re.compile(rb"[%b]+" % TOKEN)

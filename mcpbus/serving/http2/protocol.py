@@ -31,6 +31,7 @@ from mcpbus.serving.http2.frames import (
     END_STREAM,
     GOAWAY,
     HEADERS,
+    LARGEST_WINDOW,
     PADDED,
     PING,
     PRIORITY,
@@ -40,17 +41,13 @@ from mcpbus.serving.http2.frames import (
     WINDOW_UPDATE,
     WITH_PRIORITY,
     Http2FrameReader,
+    read_first_window,
     without_padding,
 )
 from mcpbus.serving.http2.head import Malformed, check_trailers
-from mcpbus.serving.http2.heads import HeadReader, Http2HeadCache
-from mcpbus.serving.http2.saying import MOST_STREAMS, Http2Sender
-from mcpbus.serving.http2.settings import (
-    LARGEST_WINDOW,
-    read_first_window,
-)
-from mcpbus.serving.http2.streams import code_of_window
-from mcpbus.serving.http2.token_bucket import TokenBucket
+from mcpbus.serving.http2.head_cache import HeadReader, Http2HeadCache
+from mcpbus.serving.http2.sender import MOST_STREAMS, Http2Sender
+from mcpbus.serving.http2.streams import TokenBucket, code_of_window
 
 RESET_COST: Final = 3
 """From the client's bucket, for each stream that is reset, whoever does it."""

@@ -11,21 +11,21 @@ from mcpbus.core.receipt import DELIVERED, LOST
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.principals import Peer
 from mcpbus.serving.asgi import DirectEndpoint
-from mcpbus.serving.head_facts import HeadCacheEntry
-from mcpbus.serving.held_answer import UnsentResponse
+from mcpbus.serving.head_cache import HeadCacheEntry
 from mcpbus.serving.http2.body import Http2Body
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
 from mcpbus.serving.http2.errors import ErrorCode
-from mcpbus.serving.http2.field_encoder import encode_whole_head
 from mcpbus.serving.http2.head import Http2RequestHead
+from mcpbus.serving.http2.hpack_encoder import encode_whole_head
+from mcpbus.serving.http2.send_scheduler import Http2SendScheduler, Sent
 from mcpbus.serving.http2.send_stream import SendStream
-from mcpbus.serving.http2.sending import Http2SendScheduler, Sent
+from mcpbus.serving.http_server import HttpServer
 from mcpbus.serving.reactor import Turn
 from mcpbus.serving.request_error import RequestError, failed
-from mcpbus.serving.service import HttpServer
-from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import StreamedResponse
-from mcpbus.transports.sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.serving.unsent_response import UnsentResponse
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.response_sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import write_whole
 
 

@@ -10,11 +10,11 @@ from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
 from mcpbus.serving.http2.request import Http2Request
-from mcpbus.serving.http2.sending import Sent
+from mcpbus.serving.http2.send_scheduler import Sent
 from mcpbus.serving.response_writer import GatheringWriter
 from mcpbus.serving.write_coalescer import WriteCoalescer
-from mcpbus.transports.answers import HeaderList
-from mcpbus.transports.rendering import StreamedResponse
+from mcpbus.transports.response_encoder import StreamedResponse
+from mcpbus.transports.responses import HeaderList
 
 
 class Http2ResponseWriter(GatheringWriter):

@@ -7,9 +7,9 @@ from typing import Protocol
 import trio
 
 from mcpbus.serving.http2.connection_writer import ConnectionWriter
-from mcpbus.serving.http2.field_encoder import encode_early_head, encode_head
-from mcpbus.serving.http2.sending import Http2SendScheduler, Outgoing, Sent
-from mcpbus.transports.answers import HeaderList
+from mcpbus.serving.http2.hpack_encoder import encode_early_head, encode_head
+from mcpbus.serving.http2.send_scheduler import Http2SendScheduler, Outgoing, Sent
+from mcpbus.transports.responses import HeaderList
 
 
 class Http2SendOwner(Protocol):

@@ -1,12 +1,12 @@
-"""The streams of one HTTP/2 connection: which there are, what may still be said in them, and how much (RFC 9113, sections 5.1, 6.9)."""
+"""The streams of one HTTP/2 connection, their windows (RFC 9113, sections 5.1 and 6.9), and how many cheap frames a client may send."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from mcpbus.serving.http2.errors import ConnectionFault, ErrorCode
-from mcpbus.serving.http2.frames import LONGEST_PAYLOAD
-from mcpbus.serving.http2.settings import FIRST_WINDOW, LARGEST_WINDOW
+from mcpbus.serving.http2.errors import AbuseFault, ConnectionFault, ErrorCode
+from mcpbus.serving.http2.frames import FIRST_WINDOW, LARGEST_WINDOW, LONGEST_PAYLOAD
 
 _MOST_RESETS_KNOWN: Final = 256
 """More than twice as many as may be live, which is what can be reset before the client hears of it."""
@@ -134,3 +134,47 @@ class Http2Streams:
 def code_of_window(size: int) -> ErrorCode:
     """What is wrong with a window that is opened by as much, which is nothing or too much."""
     return ErrorCode.FLOW_CONTROL_ERROR if size else ErrorCode.PROTOCOL_ERROR
+
+
+BURST: Final = 1000
+"""What a client has at first, and at most."""
+
+RATE: Final = 100
+"""What it is given each second."""
+
+
+class TokenBucket:
+    """A budget for what is cheap to send and not to take: resets, pings, settings, windows, malformed requests.
+
+    Each such frame spends some of it (RFC 9113, section 10.5). Time gives it back, and so do answers that the
+    client's windows have room for, so that one who reads a lot may say so as often as it likes, and one who only says so may not.
+
+    Args:
+        clock: Tells the time in seconds. It is only asked when the budget is used up; so after a pause a client may
+            spend the budget twice.
+    """
+
+    __slots__ = ("_clock", "_left", "_since")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._left = float(BURST)
+
+    def spend(self, amount: float) -> None:
+        """Take something that asked for nothing.
+
+        Raises:
+            AbuseFault: There was too much of it.
+        """
+        self._left -= amount
+        if self._left < 0:
+            now = self._clock()
+            self._left = min(BURST, self._left + (now - self._since) * RATE)
+            self._since = now
+            if self._left < 0:
+                raise AbuseFault("it sent too many frames that ask for nothing")
+
+    def earn(self, amount: int) -> None:
+        """Note that the client had room for something that it has asked for."""
+        self._left = min(BURST, self._left + amount)

@@ -9,13 +9,13 @@ from typing import Final
 
 from mcpbus_actors import EagerTask, Leader
 
-from mcpbus.core.budget import SHORT_BYTES, MemoryAccount
+from mcpbus.core.memory_budget import SHORT_BYTES, MemoryAccount
 from mcpbus.protocol.websocket import FAREWELL_SECONDS, CloseCode
-from mcpbus.serving.websocket.carrier import WebSocketTransport
-from mcpbus.serving.websocket.frames import WebSocketCodec
-from mcpbus.serving.websocket.writing import WebSocketFrameWriter
+from mcpbus.serving.websocket.codec import WebSocketCodec
+from mcpbus.serving.websocket.frame_writer import WebSocketFrameWriter
+from mcpbus.serving.websocket.transport import WebSocketTransport
 from mcpbus.transports.duplex import DuplexChannel
-from mcpbus.transports.intake import InboundQueue
+from mcpbus.transports.inbound_queue import InboundQueue
 from mcpbus.transports.websocket import WebSockets
 
 _MOST_UNHEARD: Final = 1024 * 1024

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import trio
 
-from mcpbus.core.complaints import RateLimitedLogger
+from mcpbus.core.limit_monitor import RateLimitedLogger
 from mcpbus.core.stores.redis.commands import (
     AuthenticationFailureError,
     AuthenticationRequiredError,

@@ -49,6 +49,7 @@ SERVING: Final[Elsewhere] = {
             "metrics": 'metrics="127.0.0.1:9464"',
             "inspect": 'inspect="127.0.0.1:9474"',
             "audit": 'audit="audit.jsonl"',
+            "telemetry": "telemetry=True",
             **dict.fromkeys(
                 ("bind", "limits", "event_store", "task_store", "cluster", "watch", "response", "options")
             ),

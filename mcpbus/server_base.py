@@ -23,7 +23,14 @@ from mcpbus.process.shutdown_report import tell_of_threads
 from mcpbus.protocol.errors import sole_cause
 from mcpbus.protocol.keywords import explained, explained_as
 from mcpbus.protocol.request_state import StateSealer
-from mcpbus.server_options import OpenOptions, audit_of, check_running, check_serving, read_watch
+from mcpbus.server_options import (
+    OpenOptions,
+    audit_of,
+    check_running,
+    check_serving,
+    read_watch,
+    telemetry_of,
+)
 from mcpbus.serving.errors import ServingError
 from mcpbus.workers.membership import begin_worker, open_node, open_peers
 
@@ -32,6 +39,7 @@ if TYPE_CHECKING:  # what speaks HTTP is imported where it is used, see `mcpbus.
     from mcpbus.cluster.redis import RedisReplicas
     from mcpbus.protocol.http.options import HttpFields
     from mcpbus.serving.options import ServeOptions
+    from mcpbus.telemetry import Telemetry
     from mcpbus.transports.asgi import AsgiApp, Receive, Scope, Send
     from mcpbus.transports.asgi_lifespan import LifespanApp
     from mcpbus.transports.request_handler import ResponseMode
@@ -114,6 +122,7 @@ class ServerBase(Generic[StateT]):
         drain_timeout: float = DRAIN_SECONDS,
         cluster: "Cluster | RedisReplicas | None" = None,
         watch: "Watch | None" = None,
+        telemetry: "Telemetry | bool | None" = None,
     ) -> AbstractAsyncContextManager[Bus[StateT]]:
         """Open the server: ``async with server.open() as bus``.
 
@@ -129,9 +138,12 @@ class ServerBase(Generic[StateT]):
             cluster: The other processes that serve the same server, if there are any: ``RedisReplicas("redis://redis")`` of
                 `mcpbus.cluster`.
             watch: Records what the bus does; see `mcpbus.watch.Watch` and `Bus.watch`.
+            telemetry: True for spans and metrics of OpenTelemetry by its global providers, or a `mcpbus.telemetry.Telemetry`; it implies a
+                `watch`.
 
         Raises:
             RuntimeError: The server is open already, or no trio runs here.
+            ImportError: There is no OpenTelemetry, which `telemetry` needs.
             ServingError: It cannot be one of those processes.
         """
         opening = OpenOptions(
@@ -140,7 +152,8 @@ class ServerBase(Generic[StateT]):
             task_store=task_store,
             drain_timeout=drain_timeout,
             cluster=cluster,
-            watch=watch,
+            watch=read_watch(watch, telemetry),
+            telemetry=telemetry,
         )
         return self._open(opening)
 
@@ -157,6 +170,7 @@ class ServerBase(Generic[StateT]):
         self._buses.opened = True
         try:
             async with (
+                telemetry_of(opening.telemetry, opening.watch) as observe,
                 self._entered() as (state, states),
                 open_peers(opening.cluster, self.sealer.given, worker) as joined,
                 open_node(joined) as node,
@@ -175,6 +189,8 @@ class ServerBase(Generic[StateT]):
             ):
                 bus.mounted_states.update(states)
                 bus.node = node
+                if observe is not None:
+                    observe(bus)
                 if node is not None:
                     await node.join(bus)
                 self._buses.own = bus
@@ -245,6 +261,7 @@ class ServerBase(Generic[StateT]):
         task_store: TaskStore | None = None,
         cluster: "RedisReplicas | None" = None,
         watch: "Watch | None" = None,
+        telemetry: "Telemetry | bool | None" = None,
         response: "ResponseMode" = "auto",
         options: "ServeOptions | None" = None,
         metrics: str | None = None,
@@ -260,9 +277,13 @@ class ServerBase(Generic[StateT]):
         called in a thread. With several workers each has a file of its own, ``PATH.0`` and so on.
         """
         check_serving("server.serve()", http, self.serve, metrics=metrics, inspect=inspect, audit=audit)
-        watch = read_watch(watch, inspect, audit)
         opening = OpenOptions(
-            limits=limits, event_store=event_store, task_store=task_store, cluster=cluster, watch=watch
+            limits=limits,
+            event_store=event_store,
+            task_store=task_store,
+            cluster=cluster,
+            watch=read_watch(watch, inspect, audit, telemetry),
+            telemetry=telemetry,
         )
         await self._serve(
             opening,
@@ -318,7 +339,8 @@ class ServerBase(Generic[StateT]):
             program = partial(until_input_ends, partial(self._serve_stdio, **options), drain)
         else:
             worker = begin_worker(workers, options)
-            options["watch"] = read_watch(options.get("watch"), options.get("inspect"), options.get("audit"))
+            implying = (options.get(name) for name in ("inspect", "audit", "telemetry"))
+            options["watch"] = read_watch(options.get("watch"), *implying)
             own = {name: options.pop(name) for name in attrs.fields_dict(OpenOptions) if name in options}
             serve = partial(self._serve, OpenOptions(**own), worker, **options)
             drain = getattr(options.get("options"), "drain_timeout", DRAIN_SECONDS)

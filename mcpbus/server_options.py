@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import attrs
@@ -19,6 +19,7 @@ from mcpbus.protocol.validators import check_not_negative, check_numbers
 if TYPE_CHECKING:
     from mcpbus.cluster.directory import Cluster
     from mcpbus.cluster.redis import RedisReplicas
+    from mcpbus.telemetry import Telemetry
     from mcpbus.watch import Watch
     from mcpbus.watch.audit import Audit
 
@@ -79,6 +80,7 @@ class OpenOptions:
     task_store: TaskStore | None = None
     cluster: "Cluster | RedisReplicas | None" = None
     watch: "Watch | None" = None
+    telemetry: "Telemetry | bool | None" = None
     drain_timeout: float = DRAIN_SECONDS
 
     def __attrs_post_init__(self) -> None:
@@ -92,12 +94,16 @@ class OpenOptions:
                 raise TypeError(f"{name} is {example} or the like, not {given!r}")
         check_cluster(self.cluster)
         check_watch(self.watch)
+        if self.telemetry is not None and self.telemetry is not False:
+            from mcpbus.telemetry.telemetry import check_telemetry  # noqa: PLC0415 - it is for those who have it
+
+            check_telemetry(self.telemetry)
         check_not_negative("Server", drain_timeout=self.drain_timeout)
 
 
 def read_watch(watch: "Watch | None", *needing: object) -> "Watch | None":
     """Return the watch that a server is opened with: what needs one implies it."""
-    if watch is not None or all(each is None for each in needing):
+    if watch is not None or all(each is None or each is False for each in needing):
         return watch
     from mcpbus.watch import Watch  # noqa: PLC0415 - it is for those who have it
 
@@ -113,6 +119,17 @@ def audit_of(
     from mcpbus.watch.audit import audit_written  # noqa: PLC0415 - it is for those who have it
 
     return audit_written(audit, watch, number)
+
+
+def telemetry_of(
+    telemetry: "Telemetry | bool | None", watch: "Watch | None"
+) -> AbstractAsyncContextManager[Callable[[Any], Any] | None]:
+    """Return what makes spans and metrics while a server is open, if that is wanted; see `telemetry_opened`."""
+    if telemetry is None or telemetry is False or watch is None:
+        return nullcontext()
+    from mcpbus.telemetry.telemetry import telemetry_opened  # noqa: PLC0415 - it is for those who have it
+
+    return telemetry_opened(telemetry, watch)
 
 
 def check_watch(watch: object) -> None:

@@ -44,6 +44,7 @@ NEEDLESS = {
         "http",
         "json",
         "multiprocessing",
+        "opentelemetry",
         "sqlite3",
     ),
     *(
@@ -56,6 +57,7 @@ NEEDLESS = {
             "examples",
             "http_keywords",
             "openapi",
+            "telemetry",
             "testing",
             "worker",
         )
@@ -208,3 +210,16 @@ def test_pydantic_comes_with_the_first_tool_and_not_with_mcpbus():
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize("telemetry", [None, False, True])
+def test_opentelemetry_comes_with_telemetry_alone(telemetry):
+    program = (
+        "import sys, trio; from mcpbus import Server; from mcpbus.testing import open_bus; from mcpbus.watch import Watch\n"
+        "async def main():\n"
+        f"    async with open_bus(Server('s'), watch=Watch(), telemetry={telemetry}) as bus, bus.connect() as client:\n"
+        "        await client.list_tools()\n"
+        "trio.run(main); print('opentelemetry' in sys.modules, 'opentelemetry.sdk' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == [str(bool(telemetry)), "False"]

@@ -73,7 +73,7 @@ def test_what_the_commands_need_is_no_extra(wheel):
     with zipfile.ZipFile(wheel) as archive:
         [name] = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
         metadata = email.message_from_bytes(archive.read(name))
-    assert {*metadata.get_all("Provides-Extra")} >= {"auth", "cluster", "reload"}
+    assert {*metadata.get_all("Provides-Extra")} >= {"auth", "cluster", "otel", "reload"}
     assert {*metadata.get_all("Provides-Extra")}.isdisjoint(
         {"asking", "client", "http2", "hypercorn", "schemas"}
     )
@@ -89,6 +89,7 @@ def test_each_library_that_is_imported_without_an_extra_is_required():
         "anyio": "coredis",
         "coredis": "coredis",
         "joserfc": "joserfc",
+        "opentelemetry": "opentelemetry-api",
         "watchfiles": "watchfiles",
         "yaml": "pyyaml",
     }

@@ -134,6 +134,13 @@ _OPTIONS: Final = (
         help="Where a line of JSON is written for each call, - for standard error; with several workers each has FILE.N. "
         "[default: nowhere]",
     ),
+    click.option(
+        "--otel",
+        "telemetry",
+        is_flag=True,
+        default=None,
+        help="Send spans and metrics by OpenTelemetry, as OTEL_EXPORTER_OTLP_ENDPOINT and the like say.",
+    ),
     click.option("--certfile", type=click.Path(dir_okay=False), help="PEM certificate chain, for TLS."),
     click.option("--keyfile", type=click.Path(dir_okay=False), help="PEM private key of the certificate."),
     click.option(

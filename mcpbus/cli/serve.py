@@ -78,6 +78,14 @@ def _cluster(given: dict[str, Any], workers: int) -> dict[str, Any]:
     return {"cluster": redis}
 
 
+def _configure_telemetry(service: str) -> None:
+    """Have the SDK of OpenTelemetry send what the server makes."""
+    try:
+        import_module("mcpbus.telemetry.sdk").configure(service)
+    except (ImportError, ValueError) as error:
+        raise click.UsageError(f"--otel: {error}") from None
+
+
 def _serve_http(target: str, given: dict[str, Any]) -> None:
     given = {name: value for name, value in given.items() if value not in (None, ())}
     workers, headers, revision = given.pop("workers"), given.pop("headers", None), given.pop("revision", None)
@@ -86,7 +94,9 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     http: dict[str, Any] = {name: given[name] for name in attrs.fields_dict(HttpOptions) if name in given}
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
     asked: dict[str, Any] = {
-        name: given[name] for name in ("response", "metrics", "inspect", "audit") if name in given
+        name: given[name]
+        for name in ("response", "metrics", "inspect", "audit", "telemetry")
+        if name in given
     }
     try:
         HttpOptions(**http)  # the server makes its own; here it is to be told before anything runs
@@ -104,6 +114,8 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
             sys.exit(run_workers(workers, options, given.get("metrics"), given.get("inspect")))
         server = find_server(target, headers, revision, account, isolation=isolation, follow=follow, api=api)
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
+        if "telemetry" in given:
+            _configure_telemetry(server.name)
         server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)
     except ServingError as error:
         raise click.ClickException(str(error)) from None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mcpbus.core.limits import Limits
     from mcpbus.core.stores.protocol import EventStore, TaskStore
     from mcpbus.server import Server
+    from mcpbus.telemetry import Telemetry
     from mcpbus.watch import Watch
 
 Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
@@ -38,6 +39,7 @@ async def open_bus(
     drain_timeout: float = DRAIN_SECONDS,
     cluster: "Cluster | None" = None,
     watch: "Watch | None" = None,
+    telemetry: "Telemetry | bool | None" = None,
     overrides: Overrides | None = None,
 ) -> AsyncIterator["Bus"]:
     """Open a server as `Server.open` does, with its plain functions run on the trio thread, all by trio's clock.
@@ -50,6 +52,7 @@ async def open_bus(
         drain_timeout: How long requests may go on when the block ends, in seconds of trio's clock.
         cluster: The others that serve the same, such as those of a `MemoryDirectory`.
         watch: Records what the bus does.
+        telemetry: Makes spans and metrics of it.
         overrides: What is called instead of functions that `Depends` names, until the block ends; it may itself depend on others.
 
     Raises:
@@ -72,6 +75,7 @@ async def open_bus(
             drain_timeout=drain_timeout,
             cluster=cluster,
             watch=watch,
+            telemetry=telemetry,
         )
         async with opening as bus:
             bus.clock = trio.current_time

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from mcpbus.core.request_context import Life
+from mcpbus.watch.records import ANSWERED
 from mcpbus.watch.watch import Watch, fate_name
 
 _log = logging.getLogger("mcpbus")
@@ -27,7 +28,6 @@ _REPLY_SECONDS: Final = 5.0
 """How long a line waits for the fate of its reply."""
 _CLOSE_SECONDS: Final = 2.0
 _QUIET_SECONDS: Final = 60.0
-_ANSWERED: Final = frozenset({"ok", "tool_error", "timeout", "error", "suspended", "task"})
 
 AuditFunction: TypeAlias = Callable[[dict[str, Any]], object]
 Audit: TypeAlias = str | os.PathLike[str] | AuditFunction
@@ -187,7 +187,7 @@ class AuditLog:
                 _log.error("the audit log could not be written: %s", error)
 
     def _is_due(self, life: Life) -> bool:
-        if life.reply is not None or life.outcome not in _ANSWERED:
+        if life.reply is not None or life.outcome not in ANSWERED:
             return True
         return perf_counter() - life.began - (life.seconds or 0.0) > _REPLY_SECONDS
 

@@ -30,11 +30,13 @@ from mcpbus.watch.views import LimitView
 
 _log = logging.getLogger("mcpbus")
 
-EVENTS: Final = ("began", "ended", "said", "settled", "replied")
+EVENTS: Final = ("began", "listening", "ended", "said", "settled", "replied")
 """The methods that an observer may have."""
 
 _FINISHED: Final = Reason.FINISHED
 _NO_FAILURES: Final = frozenset({"ok", "suspended", "task"})
+ANSWERED: Final = frozenset({"ok", "tool_error", "timeout", "error", "suspended", "task"})
+"""The outcomes after which there is a reply."""
 _MESSAGE_BYTES: Final = 250
 _CALL_BYTES: Final = 1_000
 _COUNT_EVERY: Final = 64
@@ -127,11 +129,12 @@ class BusRecords:
             if keep:
                 self.tallies.keep(tally, life, outcome)
                 self._count()
-            life.context = None
             if life.first is not None and life.first.current is life:
                 life.first.current = None
             if self._on_ended:
+                life.context = context
                 self._tell("ended", life)
+            life.context = None
         except Exception as error:  # noqa: BLE001 - a fault of the watch harms no request
             life.context = None
             self.failed(error)
@@ -202,6 +205,10 @@ class BusRecords:
                 self.sessions[address] = session_name(described)
             elif (life := described.life) is not None:
                 self.sessions[address] = f"listen {life.number}"
+                if self._observers["listening"]:
+                    life.context = described
+                    self._tell("listening", life)
+                    life.context = None
         except Exception as error:  # noqa: BLE001 - a fault of the watch harms no session
             self.failed(error)
 

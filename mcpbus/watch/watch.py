@@ -42,7 +42,8 @@ class Watch:
             and it is left out from then on.
 
             - ``began(life)``: a handler is about to start; called in its context, with its context variables.
-            - ``ended(life)``: a request has ended; its reply is not written yet.
+            - ``listening(life)``: a listen is about to be acknowledged; `ended` is not called for it.
+            - ``ended(life)``: a request has ended; its reply is not written yet. After this, `Life.context` is None.
             - ``said(receipt)``: a message is in the ledger.
             - ``settled(receipt, fate)``: it has its fate.
             - ``replied(life, fate)``: so has the reply of a request.

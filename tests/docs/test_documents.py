@@ -77,7 +77,7 @@ def test_every_command_is_there(command):
         case ["pip", "install", "."]:
             assert (ROOT / "pyproject.toml").exists()
         # Quoted, since to some shells it is a pattern of file names.
-        case ["pip", "install", ("'.[auth]'" | "'.[openapi]'") as extra]:
+        case ["pip", "install", ("'.[auth]'" | "'.[openapi]'" | "'.[otel]'") as extra]:
             project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
             assert extra.strip("'.[]") in project["optional-dependencies"]
         case ["mcpbus", name, _, *_]:

@@ -3,7 +3,8 @@
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
 import attrs
 
@@ -79,8 +80,42 @@ class HostedProxy(Proxy):
 Loop = Literal["asyncio", "trio"]
 Stray = Literal["adopt", "session"]
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
 _ALL_LEVELS: Final = Limits(log_level=LogLevel.DEBUG)
 """Servers of other SDKs filter their log lines themselves."""
+
+
+def _with_settings(method: _Method, *, binds: bool = True) -> _Method:
+    """Have a method of `ServerBase` take the HTTP options that it is not given from the settings of the hosted server.
+
+    Args:
+        method: The method.
+        binds: Whether it decides where the server listens.
+    """
+
+    @wraps(method)
+    def with_settings(self: "Hosted", *args: Any, **given: Any) -> Any:
+        own = getattr(
+            super(Hosted, self), method.__name__
+        )  # looked up late: a program is loaded with another `run`
+        if "stdio" in (*args, given.get("transport")):
+            return own(*args, **given)
+        settings = {
+            name: value for name, value in self.found.http_settings.items() if given.get(name) is None
+        }
+        if not binds or _has_bind(given.get("options")):
+            settings.pop("bind", None)
+        return own(*args, **given | settings)
+
+    return with_settings  # type: ignore[return-value]  # it takes and returns the same
+
+
+def _has_bind(options: object) -> bool:
+    """Whether options of serving decide where to listen."""
+    from mcpbus.serving.options import ServeOptions  # noqa: PLC0415 - what speaks HTTP is imported where it is used
+
+    return isinstance(options, ServeOptions) and options.bind != ServeOptions().bind
 
 
 class Hosted(ServerBase[Any]):
@@ -137,6 +172,10 @@ class Hosted(ServerBase[Any]):
             opening = attrs.evolve(opening, limits=_ALL_LEVELS)
         async with super()._open(opening, worker) as bus:
             yield bus
+
+    asgi = _with_settings(ServerBase.asgi, binds=False)
+    serve = _with_settings(ServerBase.serve)
+    run = _with_settings(ServerBase.run)
 
     @asynccontextmanager
     async def _entered(self) -> AsyncIterator[tuple[Any, Mapping[object, Any]]]:

@@ -142,7 +142,7 @@ def asgi(
     limits: Limits | None = None,
     event_store: EventStore | None = None,
     task_store: TaskStore | None = None,
-    response: ResponseMode = "auto",
+    response: ResponseMode | None = None,
     **http: Unpack[HttpFields],
 ) -> AsyncioApp:
     """Return a server as an ASGI application for ``uvicorn module:app`` and other hosts on asyncio.
@@ -157,9 +157,10 @@ def asgi(
         limits: As for `Server.asgi`, like the others.
         event_store: Keeps what legacy clients can come back for.
         task_store: Keeps tasks.
-        response: The form of answers.
+        response: The form of answers; as for `Server.asgi` if left out.
         **http: The fields of `HttpOptions`.
     """
+    form: Any = {} if response is None else {"response": response}
     return AsyncioApp(
-        server.asgi(limits=limits, event_store=event_store, task_store=task_store, response=response, **http)
+        server.asgi(limits=limits, event_store=event_store, task_store=task_store, **form, **http)
     )

@@ -95,7 +95,7 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
     serving = {name: given[name] for name in attrs.fields_dict(ServeOptions) if name in given}
     asked: dict[str, Any] = {
         name: given[name]
-        for name in ("response", "metrics", "inspect", "audit", "telemetry")
+        for name in ("bind", "response", "metrics", "inspect", "audit", "telemetry")
         if name in given
     }
     try:
@@ -116,7 +116,9 @@ def _serve_http(target: str, given: dict[str, Any]) -> None:
         _authorize(server, given.get("resource"), given.get("issuers", ()), given.get("scopes", ()))
         if "telemetry" in given:
             _configure_telemetry(server.name)
-        server.run(bind=options.bind, options=options, workers=workers, **cluster, **asked, **http)
+        if workers > 1:  # the process that keeps them has opened these addresses, without the server
+            asked["bind"] = options.bind
+        server.run(options=options, workers=workers, **cluster, **asked, **http)
     except ServingError as error:
         raise click.ClickException(str(error)) from None
 

@@ -149,9 +149,10 @@ def _run_program(name: str, load: Callable[[], Callable[[], Any]], arguments: Se
 
     hosted = host_program(program, found.server, found.options)
     _log.info(
-        "%s runs a %s: mcpbus hosts it in this process, on the asyncio loop of the program",
+        "%s runs a %s: mcpbus hosts it in this process, on the asyncio loop of the program%s",
         name,
         hosted.found.family,
+        _settings_of(hosted),
     )
     return hosted
 
@@ -190,8 +191,15 @@ def _serve(server: Any, name: str) -> Target:
         from mcpbus.hosted import host  # noqa: PLC0415 - most servers need no host
 
         server = host(server)
-        _log.info("%s is a %s: mcpbus hosts it in this process, on asyncio", name, server.found.family)
+        family, settings = server.found.family, _settings_of(server)
+        _log.info("%s is a %s: mcpbus hosts it in this process, on asyncio%s", name, family, settings)
     return server  # type: ignore[no-any-return]  # there are no other kinds
+
+
+def _settings_of(server: "Hosted") -> str:
+    """Return the settings for HTTP of a hosted server, for the end of a log line."""
+    settings = ", ".join(f"{name} {value}" for name, value in server.found.http_settings.items())
+    return f"; its settings for HTTP: {settings}" if settings else ""
 
 
 def _load(place: str) -> ModuleType:

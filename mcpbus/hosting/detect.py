@@ -39,6 +39,16 @@ _VERIFIERS: Final[Mapping[str, str]] = {
 }
 """The attribute in which a server has the object that verifies tokens."""
 
+_SETTINGS: Final[Mapping[str, str]] = {
+    "FastMCP of the official SDK": "settings",
+    "FastMCP": "_deprecated_settings",  # of version 2: later ones take these as arguments of `run`
+}
+"""The attribute in which a server has the settings for its own transports, if it has any."""
+
+_ADDRESS: Final = "127.0.0.1:8000"
+_PATHS: Final = (("path", "streamable_http_path", "/mcp"), ("sse_path", "sse_path", "/sse"))
+"""An option of `Server.run`, the setting for it, and the default of both."""
+
 
 @attrs.frozen
 class FoundServer:
@@ -70,6 +80,25 @@ class FoundServer:
             return self.lowlevel.lifespan(self.lowlevel)  # type: ignore[no-any-return]
         manager = getattr(self.author, "_lifespan_manager", None)  # of FastMCP 3, which its connections share
         return nullcontext() if manager is None else manager()
+
+    @property
+    def http_settings(self) -> dict[str, str]:
+        """The options of `Server.run` that its author chose in its settings, other than the defaults."""
+        settings: Any = getattr(self.author, _SETTINGS.get(self.family, ""), None)
+        if settings is None:
+            return {}
+        chosen = {}
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        if (address := f"{host}:{settings.port}") != _ADDRESS:
+            chosen["bind"] = address
+        for option, setting, default in _PATHS:
+            if (path := getattr(settings, setting).rstrip("/") or "/") != default:
+                chosen[option] = path
+        if settings.json_response:
+            chosen["response"] = "json"
+        if settings.stateless_http:
+            chosen["sessions"] = "stateless"
+        return chosen
 
     @property
     def checks_tokens(self) -> bool:

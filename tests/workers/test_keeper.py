@@ -14,8 +14,8 @@ from trio.testing import memory_stream_pair, wait_all_tasks_blocked
 
 from mcpbus import ServeOptions
 from mcpbus.serving import CannotListenError
+from mcpbus.workers import supervisor, worker_process
 from mcpbus.workers.folder import WorkerFolder
-from mcpbus.workers.supervisor import supervisor, worker_process
 from mcpbus.workers.worker import WorkerConfig
 
 BEGIN = """
@@ -366,10 +366,11 @@ def test_figures_that_cannot_be_listened_for_are_said_before_anything_is_started
 def test_the_end_of_its_terminal_is_its_end(tmp_path):
     keeper = f"""
 import fcntl, sys, termios
-from mcpbus import ServeOptions, workers
+from mcpbus import ServeOptions
+from mcpbus.workers import supervisor
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 sys.orig_argv = [sys.executable, "-c", {BEGIN + "ready()" + chr(10) + "time.sleep(60)"!r}]
-workers.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
+supervisor.run_workers(1, ServeOptions(bind="127.0.0.1:0"))
 """
     terminal, its_end = os.openpty()
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), its_end)
@@ -395,10 +396,11 @@ def test_a_second_signal_does_not_wait(tmp_path):
     )
     keeper = f"""
 import signal, sys
-from mcpbus import ServeOptions, worker_process, workers
+from mcpbus import ServeOptions
+from mcpbus.workers import supervisor
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored where tests run in the background
 sys.orig_argv = [sys.executable, "-c", {BEGIN + holds_on!r}]
-workers.run_workers(1, ServeOptions(bind="127.0.0.1:0", drain_timeout=3600))
+supervisor.run_workers(1, ServeOptions(bind="127.0.0.1:0", drain_timeout=3600))
 """
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -15,6 +15,7 @@ from mcpbus.client.errors import ClientError, DisconnectedError, MalformedAnswer
 from mcpbus.client.notifications import tells
 from mcpbus.client.pending import ChangeSubscription, OnInputRequest, OnNotification, PendingRequest
 from mcpbus.client.session import ClientSession
+from mcpbus.client.tracing import TRACER, RequestTracer
 from mcpbus.client.wire import check_message, encode_params
 from mcpbus.client.yielding import Yielder
 from mcpbus.protocol.errors import HEADER_MISMATCH, ProtocolError
@@ -212,8 +213,10 @@ class Client(ClientSession):
             shallow: Whether the members of the result stay encoded, as `msgspec.Raw`: what is passed on, or is long, need not be decoded.
         """
         options = {"progress": progress, "shallow": shallow}
+        tracer = TRACER.get()
+        ask = self._ask if tracer is None else partial(self._ask_traced, tracer)
         for turn in range(_MOST_ROUNDS):
-            result = await self._ask(method, params, on_notification, log_level, on_input_request, **options)
+            result = await ask(method, params, on_notification, log_level, on_input_request, **options)
             if answer_all is None or _told(result.get("resultType")) != "input_required":
                 return result
             params = {key: value for key, value in params.items() if key not in _RETRY}
@@ -225,6 +228,17 @@ class Client(ClientSession):
             else:
                 await trio.sleep(min(_SHORTEST_ROUND * 2**turn, _LONGEST_ROUND))
         raise ClientError(f"the server asked {_MOST_ROUNDS} times and did not come to an end")
+
+    async def _ask_traced(
+        self, tracer: RequestTracer, method: str, params: dict[str, Any], *arguments: Any, **options: Any
+    ) -> dict[str, Any]:
+        """Send one request that has a span."""
+        if not isinstance(params.get("_meta") or {}, dict):  # it is refused
+            return await self._ask(method, params, *arguments, **options)
+        with tracer.trace(method, params, self.revision.name) as traced:
+            result = await self._ask(method, traced.params, *arguments, **options)
+            traced.answered(result)
+        return result
 
     async def _ask(
         self,

@@ -23,20 +23,32 @@ def method_of(life: Life) -> str:
     return _UNKNOWN if life.error == _METHOD_NOT_FOUND else printable(life.method, lines=False)
 
 
-def span_name(life: Life) -> str:
-    """Return the name of the span of a request."""
-    name = life.name if life.method in _NAMED else None
-    return method_of(life) if name is None else f"{method_of(life)} {printable(name, lines=False)}"
+def span_name(common: Attributes) -> str:
+    """Return the name of the span of a request with these attributes."""
+    name = common.get(names.TOOL) or common.get(names.PROMPT)
+    return str(common[names.METHOD]) if name is None else f"{common[names.METHOD]} {name}"
+
+
+def request_attributes(method: str, name: str | None, revision: str) -> Attributes:
+    """Return the attributes of a request of a method; with the name, if it is that of a tool or a prompt."""
+    found: Attributes = {names.METHOD: method, names.REVISION: revision}
+    if name is not None and (kind := _NAMED.get(method)) is not None:
+        found[kind] = printable(name, lines=False)
+        if kind is names.TOOL:
+            found[names.OPERATION] = names.EXECUTE_TOOL
+    return found
+
+
+def uri_attribute(method: str, uri: object) -> Attributes:
+    """Return the attribute for the URI of a resource that is read; none for other methods."""
+    if method != "resources/read" or not isinstance(uri, str):
+        return {}
+    return {names.RESOURCE: printable(uri, lines=False, longest=_LONGEST_URI)}
 
 
 def common_attributes(life: Life, context: RequestContext) -> Attributes:
     """Return the attributes that spans and metrics have, as far as they are known when a request begins."""
-    found: Attributes = {names.METHOD: method_of(life), names.REVISION: context.revision.name}
-    name = life.name
-    if name is not None and (kind := _NAMED.get(life.method)) is not None:
-        found[kind] = printable(name, lines=False)
-        if kind is names.TOOL:
-            found[names.OPERATION] = names.EXECUTE_TOOL
+    found = request_attributes(method_of(life), life.name, context.revision.name)
     if context.peer is STDIO:
         found[names.TRANSPORT] = names.PIPE
     elif context.peer.address is not None:
@@ -49,8 +61,7 @@ def common_attributes(life: Life, context: RequestContext) -> Attributes:
 def span_attributes(common: Attributes, life: Life, context: RequestContext) -> Attributes:
     """Return the attributes of the span of a request that begins: those of `common_attributes`, and more."""
     found = {**common, names.REQUEST_ID: quoted(context.request.id, _LONGEST_ID)}
-    if life.method == "resources/read" and context.routing.uri is not None:
-        found[names.RESOURCE] = printable(context.routing.uri, lines=False, longest=_LONGEST_URI)
+    found.update(uri_attribute(life.method, context.routing.uri))
     session = context.legacy_session
     if session is not None:
         # Its beginning alone: a client authenticates with the whole.

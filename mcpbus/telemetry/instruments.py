@@ -31,6 +31,12 @@ class Instruments:
             "Duration of a request, from its arrival to its result.",
             explicit_bucket_boundaries_advisory=BOUNDS,
         )
+        self._request = meter.create_histogram(
+            names.REQUEST_DURATION,
+            "s",
+            "Duration of a request to another server, until its result is there.",
+            explicit_bucket_boundaries_advisory=BOUNDS,
+        )
         self._delivery = meter.create_histogram(
             names.DELIVERY_DURATION,
             "s",
@@ -45,6 +51,10 @@ class Instruments:
     def ended(self, seconds: float, attributes: Mapping[str, str | int], context: Context) -> None:
         """Record the duration of a request."""
         self._operation.record(seconds, attributes, context)
+
+    def answered(self, seconds: float, attributes: Mapping[str, str | int], context: Context) -> None:
+        """Record how long a request to another server took."""
+        self._request.record(seconds, attributes, context)
 
     def delivered(self, method: str, seconds: float) -> None:
         """Record how long a message took to be written."""

@@ -46,6 +46,7 @@ REPLY_EVENT: Final = "mcpbus.reply"
 # -- instruments ---------------------------------------------------------------------------------
 
 OPERATION_DURATION: Final = "mcp.server.operation.duration"
+REQUEST_DURATION: Final = "mcp.client.operation.duration"
 DELIVERY_DURATION: Final = "mcpbus.delivery.duration"
 MESSAGE_COUNT: Final = "mcpbus.messages"
 PENDING: Final = "mcpbus.messages.pending"

@@ -21,6 +21,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from mcpbus.client.tracing import TRACER
 from mcpbus.core.limit_monitor import RateLimitedLogger
 from mcpbus.core.receipt import Fate, FateKind
 from mcpbus.core.request_context import Life, RequestContext
@@ -32,6 +33,7 @@ from mcpbus.telemetry.attributes import (
     span_attributes,
     span_name,
 )
+from mcpbus.telemetry.client_spans import ClientSpans
 from mcpbus.telemetry.instruments import Instruments
 from mcpbus.watch.records import ANSWERED
 
@@ -74,10 +76,12 @@ class Spans:
     Args:
         tracer: Makes the spans.
         instruments: Take the durations.
+        clients: Makes the spans of requests that handlers send.
     """
 
-    def __init__(self, tracer: Tracer, instruments: Instruments) -> None:
+    def __init__(self, tracer: Tracer, instruments: Instruments, clients: ClientSpans) -> None:
         self._tracer = tracer
+        self._clients = clients
         self._instruments = instruments
         self._fields = propagate.get_global_textmap().fields
         self._operations: dict[Life, _Operation] = {}
@@ -93,6 +97,7 @@ class Spans:
         operation = self._start(life, get_current())
         if operation is not None:
             attach(operation.context)
+            TRACER.set(self._clients)
 
     def settled(self, receipt: WatchedReceipt, fate: Fate) -> None:
         """See `Watch`."""
@@ -191,7 +196,7 @@ class Spans:
             links.append(Link(first, {names.LINK: "resumes"}))
         common = common_attributes(life, request)
         span = self._tracer.start_span(
-            span_name(life),
+            span_name(common),
             parent,
             SpanKind.SERVER,
             span_attributes(common, life, request),
@@ -211,7 +216,9 @@ class Spans:
             return ambient, []
         parent = propagate.extract(carrier, ambient)
         here = get_current_span(ambient).get_span_context()
-        if here.is_valid and get_current_span(parent).get_span_context() != here:
+        named = get_current_span(parent).get_span_context()
+        # They are the same one for a client in the same process that has telemetry.
+        if here.is_valid and (named.trace_id, named.span_id) != (here.trace_id, here.span_id):
             return parent, [Link(here)]
         return parent, []
 

@@ -1,18 +1,20 @@
 """`Telemetry`: with which providers a server makes spans and metrics."""
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import Final
 
 import trio
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import Tracer, TracerProvider
 
+from mcpbus.client.tracing import TRACER
 from mcpbus.core.concurrency import background
 from mcpbus.core.hub import Hub
+from mcpbus.telemetry.client_spans import ClientSpans
 from mcpbus.telemetry.instruments import Instruments
 from mcpbus.telemetry.spans import Spans
 from mcpbus.watch.watch import Watch
@@ -59,7 +61,26 @@ class Telemetry:
 
     def make_spans(self) -> Spans:
         """Return an observer for a watch."""
-        return Spans(trace.get_tracer(SCOPE, tracer_provider=self._tracer_provider), self._instruments)
+        return Spans(self._tracer(), self._instruments, self._client_spans)
+
+    @contextmanager
+    def tracing_clients(self) -> Iterator[None]:
+        """Have a CLIENT span of each request that a `mcpbus.Client` sends within the block, and in tasks that are started there.
+
+        Handlers of a server with telemetry have this already, and so have proxies and gateways.
+        """
+        token = TRACER.set(self._client_spans)
+        try:
+            yield
+        finally:
+            TRACER.reset(token)
+
+    @cached_property
+    def _client_spans(self) -> ClientSpans:
+        return ClientSpans(self._tracer(), self._instruments)
+
+    def _tracer(self) -> Tracer:
+        return trace.get_tracer(SCOPE, tracer_provider=self._tracer_provider)
 
     async def flush(self) -> None:
         """Have the exporters send what they hold, for two seconds at most."""

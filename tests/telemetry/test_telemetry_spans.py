@@ -326,7 +326,10 @@ async def test_a_server_in_a_server_is_one_trace(traced, autojump_clock):
 
         async with open_bus(outer, telemetry=traced.telemetry) as bus, bus.connect() as client:
             await client.call_tool("relay")
-    assert parent_of(traced.one("tools/call look")) == context_of(traced.one("tools/call relay"))
+    served, sent = traced.named("tools/call look")
+    assert (served.kind, sent.kind) == (SpanKind.SERVER, SpanKind.CLIENT)
+    assert parent_of(served) == context_of(sent)
+    assert parent_of(sent) == context_of(traced.one("tools/call relay"))
 
 
 async def test_nothing_is_current_outside_a_handler(traced, autojump_clock):

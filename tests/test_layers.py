@@ -28,7 +28,7 @@ BELOW = {
     "upstream": ["client", "core", "features", "protocol", "serving"],
     "openapi": ["client", "core", "features", "protocol"],
     "watch": ["actors", "core", "features", "protocol"],
-    "telemetry": ["client", "core", "protocol", "watch"],
+    "telemetry": ["client", "core", "features", "protocol", "watch"],
     "roof": [
         "actors",
         "auth",

@@ -5,6 +5,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -65,6 +66,9 @@ class BusWatch(Protocol):
 
     def refused(self, context: Any, error: ProtocolError, /) -> None:
         """Record that a request was refused before its handler ran; see `RequestContext`."""
+
+    def asking(self, life: Any, asked: Any, /) -> AbstractContextManager[None]:
+        """Record that a call waits within the block for the answers to an `InputRound`; entered in the context of its handler."""
 
     def closed(self, address: Address[object], /) -> None:
         """Record that a session or a listen has ended."""

@@ -1,6 +1,7 @@
 """What a handler is given: who asks, and how to speak to them while it runs."""
 
 from collections.abc import Awaitable, Hashable, Mapping
+from contextlib import nullcontext
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -305,7 +306,9 @@ class Context(InputRequests, HandlerContext, Generic[StateT, PrincipalT]):
         bound = answered_within(self._bus, context.owner, timeout, context.revision.era)
         ask = self.prepare({answers.unique(key or q.label): q for key, q in questions.items()}, on_progress)
         answers.fill(ask)
-        with answers.open.waiting(ask, call.deliver), bound:
+        recorder = self._bus.recorder
+        recorded = nullcontext() if recorder is None else recorder.asking(context.life, ask)
+        with recorded, answers.open.waiting(ask, call.deliver), bound:
             if context.legacy_session is not None:
                 await context.legacy_session.until_initialized()
             if ask.unanswered and not call.deliver(ask):

@@ -1,7 +1,7 @@
 """The spans of requests that clients, proxies and gateways send."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final
@@ -12,6 +12,7 @@ from opentelemetry.context import Context, get_current
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, set_span_in_context
 
 from mcpbus.core.limit_monitor import RateLimitedLogger
+from mcpbus.features.input_requests.requests import InputRequest
 from mcpbus.protocol.errors import ProtocolError
 from mcpbus.telemetry import names
 from mcpbus.telemetry.attributes import Attributes, request_attributes, span_name, uri_attribute
@@ -98,6 +99,33 @@ class ClientSpans:
             kept = {key: value for key, value in given.items() if key not in self._fields}
             request.params = {**params, "_meta": {**kept, **carrier}}
         return span, context, common
+
+    def ask(
+        self, questions: Mapping[str, InputRequest], revision: str
+    ) -> list[Callable[[BaseException | None], None]]:
+        """Begin a span of each question that a handler asks its client.
+
+        Returns:
+            Functions that end them, each with the exception with which the waiting ended, if any.
+        """
+        return [self._begin_question(each.method, revision) for each in questions.values()]
+
+    def _begin_question(self, method: str, revision: str) -> Callable[[BaseException | None], None]:
+        here, began = get_current(), perf_counter()
+        attributes = request_attributes(method, None, revision)
+        span = self._tracer.start_span(method, here, SpanKind.CLIENT, attributes)
+
+        def end(error: BaseException | None) -> None:
+            failure = {names.ERROR: type(error).__name__} if isinstance(error, Exception) else {}
+            self._instruments.answered(
+                perf_counter() - began, {**attributes, **failure}, set_span_in_context(span, here)
+            )
+            if failure:
+                span.set_attributes(failure)
+                span.set_status(StatusCode.ERROR)
+            span.end()
+
+        return end
 
     def _bounded(self, name: str) -> str:
         """Return a name of a tool or a prompt, of which there are not too many: a proxy passes on those that its clients send."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, time_ns
 from typing import Final
 
@@ -26,6 +26,7 @@ from mcpbus.core.limit_monitor import RateLimitedLogger
 from mcpbus.core.receipt import Fate, FateKind
 from mcpbus.core.request_context import Life, RequestContext
 from mcpbus.core.watching import WatchedReceipt
+from mcpbus.features.input_requests.requests import InputRequest
 from mcpbus.telemetry import names
 from mcpbus.telemetry.attributes import (
     common_attributes,
@@ -87,6 +88,7 @@ class Spans:
         self._operations: dict[Life, _Operation] = {}
         self._waiting: dict[Life, float] = {}
         self._suspended: OrderedDict[Life, SpanContext] = OrderedDict()
+        self._questions: dict[int, Sequence[Callable[[BaseException | None], None]]] = {}
         self._wake = trio.Event()
         self._complaints = RateLimitedLogger(_log)
 
@@ -155,6 +157,19 @@ class Spans:
         operation = self._operations.get(life)
         if operation is not None and operation.ended is not None:
             self._finish(life, operation)
+
+    def asked(self, life: Life, questions: Mapping[str, InputRequest]) -> None:
+        """See `Watch`."""
+        # The request of a task has ended, and left texts alone.
+        revision = life.facts.revision if life.context is None else life.context.revision.name
+        self._questions[id(questions)] = self._clients.ask(questions, revision)
+
+    def answered(
+        self, _life: Life, questions: Mapping[str, InputRequest], error: BaseException | None
+    ) -> None:
+        """See `Watch`."""
+        for end in self._questions.pop(id(questions), ()):
+            end(error)
 
     # -- how -------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import msgspec
 from mcpbus.core.admission import ServerOverloaded
 from mcpbus.core.bus_services import BusServices
 from mcpbus.core.call import CallActor
+from mcpbus.core.input_requests import InputRound
 from mcpbus.core.limit_monitor import RateLimitedLogger
 from mcpbus.core.message_sinks import NullSink, TaskSink
 from mcpbus.core.receipt import Fate
@@ -30,7 +32,7 @@ from mcpbus.watch.views import LimitView
 
 _log = logging.getLogger("mcpbus")
 
-EVENTS: Final = ("began", "listening", "ended", "said", "settled", "replied")
+EVENTS: Final = ("began", "listening", "ended", "said", "settled", "replied", "asked", "answered")
 """The methods that an observer may have."""
 
 _FINISHED: Final = Reason.FINISHED
@@ -168,6 +170,23 @@ class BusRecords:
         life.reply = fate
         if self._on_replied:
             self._tell("replied", life, fate)
+
+    @contextmanager
+    def asking(self, life: Life | None, asked: InputRound) -> Iterator[None]:
+        """See `BusWatch`."""
+        if life is None or not asked.unanswered:  # what is run again is answered already
+            yield
+            return
+        self._tell("asked", life, asked.questions)
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._tell("answered", life, asked.questions, error)
+            del error
 
     # -- messages --------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The watch as authors hold it: its options, and the questions that it answers."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from time import perf_counter
 from typing import Any, cast
@@ -47,6 +47,8 @@ class Watch:
             - ``said(receipt)``: a message is in the ledger.
             - ``settled(receipt, fate)``: it has its fate.
             - ``replied(life, fate)``: so has the reply of a request.
+            - ``asked(life, questions)``: a handler is about to ask its client; called in its context. The questions are by key.
+            - ``answered(life, questions, error)``: it has the answers to these, or the exception with which its waiting ended.
 
     Raises:
         ValueError: A number is not positive.
@@ -105,6 +107,10 @@ class Watch:
     def refused(self, context: RequestContext, error: ProtocolError) -> None:
         """See `BusWatch`."""
         self.records.refused(context, error)
+
+    def asking(self, life: Life | None, asked: InputRound) -> AbstractContextManager[None]:
+        """See `BusWatch`."""
+        return self.records.asking(life, asked)
 
     def closed(self, address: object) -> None:
         """See `BusWatch`."""

@@ -185,3 +185,67 @@ async def test_a_fault_of_tracing_harms_no_request(traced, autojump_clock, monke
                 await client.call_tool("none")
     assert metas == [{}]
     assert {record.getMessage() for record in caplog.records} == {"a request could not be traced"}
+
+
+def asking(**options):
+    server = Server("asking")
+
+    @server.tool
+    async def choose(ctx: Context) -> str:
+        return str(await ctx.elicit("The secret question?", str, **options))
+
+    return server
+
+
+async def accept(*_):
+    await trio.sleep(7)
+    return {"action": "accept", "content": {"value": "the secret answer"}}
+
+
+@REVISIONS
+async def test_a_question_has_a_span_until_its_answer_is_there(revision, traced, autojump_clock):
+    async with (
+        open_bus(asking(), telemetry=traced.telemetry) as bus,
+        bus.connect(revision=revision, capabilities={"elicitation": {}}, on_input_request=accept) as client,
+    ):
+        await client.call_tool("choose")
+        [observer] = bus.watch._observers
+        assert not observer._questions
+    question = traced.one("elicitation/create", SpanKind.CLIENT)
+    first = traced.spans("tools/call choose", SpanKind.SERVER)[0]
+    assert ids(question.parent) == ids(first.context)
+    assert dict(question.attributes) == {
+        "mcp.method.name": "elicitation/create",
+        "mcp.protocol.version": revision,
+    }
+    everything = "".join(each.to_json() for each in traced._exporter.get_finished_spans())
+    assert "secret" not in everything
+
+
+async def test_a_question_that_nobody_answers_has_an_error(traced, autojump_clock):
+    async def never(*_):
+        await trio.sleep_forever()
+
+    async with (
+        open_bus(asking(timeout=5), telemetry=traced.telemetry) as bus,
+        bus.connect(revision=LEGACY, capabilities={"elicitation": {}}, on_input_request=never) as client,
+    ):
+        with pytest.raises(ProtocolError):
+            await client.call_tool("choose")
+    question = traced.one("elicitation/create", SpanKind.CLIENT)
+    assert question.attributes["error.type"] == "InputTimeoutError"
+    assert question.status.status_code is StatusCode.ERROR
+
+
+async def test_a_question_of_a_cancelled_call_ends_without_an_error(traced, autojump_clock):
+    async def never(*_):
+        await trio.sleep_forever()
+
+    async with (
+        open_bus(asking(), telemetry=traced.telemetry) as bus,
+        bus.connect(revision=LEGACY, capabilities={"elicitation": {}}, on_input_request=never) as client,
+    ):
+        with trio.move_on_after(5):
+            await client.call_tool("choose")
+    question = traced.one("elicitation/create", SpanKind.CLIENT)
+    assert question.status.status_code is StatusCode.UNSET

@@ -67,6 +67,34 @@ class Raising:
         return fail
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_observers_are_told_of_questions(revision, autojump_clock):
+    class Asking(Noting):
+        def asked(self, life, questions):
+            self.events.append(("asked", life.name, [each.method for each in questions.values()]))
+
+        def answered(self, life, questions, error):
+            self.events.append(("answered", life.name, [each.method for each in questions.values()], error))
+
+    async def answer(*_):
+        return {"action": "accept", "content": {"value": "x"}}
+
+    server, noting = Server("asking"), Asking()
+
+    @server.tool
+    async def choose(ctx: Context) -> None:
+        await ctx.elicit("Which?", str)
+
+    watch = Watch(observers=[noting])
+    connecting = {"capabilities": {"elicitation": {}}, "on_input_request": answer, "revision": revision}
+    async with open_bus(server, watch=watch) as bus, bus.connect(**connecting) as client:
+        await client.call_tool("choose")
+    assert [event for event in noting.events if event[0] in {"asked", "answered"}] == [
+        ("asked", "choose", ["elicitation/create"]),
+        ("answered", "choose", ["elicitation/create"], None),
+    ]
+
+
 async def test_observers_are_told_what_happens(autojump_clock):
     noting = Noting()
     async with open_bus(talking(), watch=Watch(observers=[noting])) as bus:

@@ -14,6 +14,7 @@ import pytest
 import mcpbus
 from mcpbus.asyncio import to_asyncio
 from mcpbus.testing import open_probe
+from tests.hosting.fixtures import LEGACY, MODERN
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -22,22 +23,10 @@ from fastmcp import Client, Context, FastMCP
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 from mcp.server.auth.settings import ClientRegistrationOptions
 
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def loop(request):
-    return request.param
-
-
-@pytest.fixture(params=[LEGACY, MODERN])
-def revision(request):
-    return request.param
 
 
 async def answer(method, _params):

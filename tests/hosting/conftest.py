@@ -1,14 +1,5 @@
-"""The loops and the eras that tests of hosted servers run with."""
+"""The fixtures of tests of hosted servers."""
 
-import pytest
-from hosted_clients import LEGACY, MODERN
+from tests.hosting.fixtures import loop, revision, short_grace
 
-
-@pytest.fixture(params=["asyncio", "trio"])
-def loop(request):
-    return request.param
-
-
-@pytest.fixture(params=[LEGACY, MODERN])
-def revision(request):
-    return request.param
+__all__ = ["loop", "revision", "short_grace"]

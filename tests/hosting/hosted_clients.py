@@ -6,10 +6,9 @@ from importlib import import_module
 from pathlib import Path
 
 import mcpbus
+from tests.hosting.fixtures import LEGACY
 
 sys.path.insert(0, str(Path(__file__).parent / "servers"))
-
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
 
 
 def server_of(name):

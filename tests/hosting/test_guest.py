@@ -6,13 +6,14 @@ import json
 import httpx
 import pytest
 import trio
-from hosted_clients import MODERN, server_of
+from hosted_clients import server_of
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import mcpbus
 import mcpbus.asyncio
+from tests.hosting.fixtures import MODERN
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 

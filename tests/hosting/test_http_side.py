@@ -7,7 +7,7 @@ from typing import Annotated
 import httpx
 import pytest
 import trio
-from hosted_clients import LEGACY, MODERN, server_of
+from hosted_clients import server_of
 from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import MCPServer
@@ -17,6 +17,7 @@ from pydantic import Field
 import mcpbus
 from mcpbus.asyncio import to_asyncio
 from mcpbus.testing import open_probe
+from tests.hosting.fixtures import LEGACY, MODERN
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 

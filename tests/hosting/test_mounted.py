@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from hosted_clients import LEGACY, MODERN, Person, said_in, server_of
+from hosted_clients import Person, said_in, server_of
 
 import mcpbus
 from mcpbus import RegistrationError
 from mcpbus.gateway import gateway
 from mcpbus.testing import open_bus
+from tests.hosting.fixtures import LEGACY, MODERN
 
 SERVERS = Path(__file__).parent / "servers"
 

@@ -7,10 +7,11 @@ import re
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from hosted_clients import LEGACY, server_of
+from hosted_clients import server_of
 
 import mcpbus
 from mcpbus.testing import open_probe
+from tests.hosting.fixtures import LEGACY
 
 REDIRECT = "http://127.0.0.1:9/callback"
 VERIFIER = "v" * 64

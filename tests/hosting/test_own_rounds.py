@@ -1,12 +1,13 @@
 """A hosted server that returns an `InputRequiredResult` of its own, and calls `ctx.elicit`: in one tool each, and in one tool together."""
 
 import pytest
-from hosted_clients import LEGACY, MODERN, hosted, said_in
+from hosted_clients import hosted, said_in
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
 from pydantic import BaseModel
 
 from mcpbus import ProtocolError
+from tests.hosting.fixtures import LEGACY, MODERN
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 

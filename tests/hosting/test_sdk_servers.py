@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 import trio
-from hosted_clients import LEGACY, MODERN, hosted, said_in, server_of
+from hosted_clients import hosted, said_in, server_of
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
@@ -26,6 +26,7 @@ from mcpbus import ProtocolError, Reason
 from mcpbus.asyncio import to_asyncio
 from mcpbus.hosting.detect import find, is_foreign
 from mcpbus.testing import open_probe, wait_until_idle
+from tests.hosting.fixtures import LEGACY, MODERN
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 

@@ -5,7 +5,6 @@ import threading
 import pytest
 import trio
 import trio.lowlevel
-from hosted_clients import LEGACY
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
@@ -22,6 +21,7 @@ from mcp_types import (
 import mcpbus
 from mcpbus import Limits
 from mcpbus.testing import open_probe
+from tests.hosting.fixtures import LEGACY
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 

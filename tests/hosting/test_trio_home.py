@@ -4,10 +4,11 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from hosted_clients import MODERN, hosted
+from hosted_clients import hosted
 from mcp.server.mcpserver import MCPServer
 
 import mcpbus
+from tests.hosting.fixtures import MODERN
 
 HINT = 's runs on trio, and its code uses asyncio: host it with loop="asyncio"'
 

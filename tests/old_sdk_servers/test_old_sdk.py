@@ -14,24 +14,13 @@ import mcpbus
 from mcpbus import ProtocolError
 from mcpbus.hosting.detect import find
 from mcpbus.testing import open_probe
+from tests.hosting.fixtures import LEGACY, MODERN
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import old
 
-LEGACY, MODERN = "2025-11-25", "2026-07-28"
-
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def loop(request):
-    return request.param
-
-
-@pytest.fixture(params=[LEGACY, MODERN])
-def revision(request):
-    return request.param
 
 
 async def answer(method, _params):

@@ -72,8 +72,8 @@ endif
 interop: $(DEV) $(NODE) ## Run the tests with what others wrote for Node: the official TypeScript client, issuers, and servers behind gateways, OpenAPI documents (ARGS="-k name" to choose)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=loadgroup $(if $(ARGS),,--at-least=480) tests/typescript tests/issuers tests/gateways tests/api_documents $(ARGS)
 
-hosting: $(DEV) $(HOSTING) ## Run the tests of hosted FastMCP servers, then the official SDK's own suite with its servers hosted (ARGS=--newest for its newest release)
-	$(BIN)/python -m pytest tests/fastmcp_servers
+hosting: $(DEV) $(HOSTING) ## Run the tests of hosted FastMCP servers, then the official SDK's own suite with its servers hosted (ARGS=--newest for its newest release, too)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)=worksteal tests/fastmcp_servers
 	@$(BIN)/python -m tests.hosting.environments
 	@$(BIN)/python -m tests.hosting.holdout $(ARGS)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import venv
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -61,32 +62,50 @@ ENVIRONMENTS = {
 }
 
 
+AT_ONCE = 2
+"""The environments that are made and tested at once: pip waits for the network, and many tests wait for programs."""
+
+
 def run(*command):
-    """Run a program to its end, and exit with its status if that is not 0."""
-    done = subprocess.run([str(word) for word in command], cwd=ROOT, check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
+    """Run a program to its end.
+
+    Raises:
+        subprocess.CalledProcessError: It failed; the exception has its output.
+    """
+    words = [str(word) for word in command]
+    done = subprocess.run(
+        words, cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    return done.stdout
+
+
+def run_environment(name):
+    """Make an environment, and run the tests in it. Returns whether they passed, and a report."""
+    packages, tests = ENVIRONMENTS[name]
+    python = ROOT / ".venv" / name / "bin" / "python"
+    started = time.monotonic()
+    try:
+        if not python.exists():
+            venv.create(python.parents[1], with_pip=True)
+        pip = "-m", "pip", "--disable-pip-version-check", "install", "--quiet"
+        run(python, *pip, "--editable", ROOT, *packages, *NEEDS)
+        installed = time.monotonic()
+        # These libraries warn of much that is their own affair.
+        quiet = "-q", "-p", "no:cacheprovider", "-W", "ignore", "--numprocesses=2", "--dist=worksteal"
+        report = run(python, "-m", "pytest", *quiet, *tests)
+    except subprocess.CalledProcessError as failed:
+        return False, f"{failed.stdout}{name}: failed with status {failed.returncode}\n"
+    now = time.monotonic()
+    return True, f"{report}{name}: {installed - started:.0f} s to install, {now - installed:.0f} s to test\n"
 
 
 def main():
     """Make the environments, and run the tests in them."""
-    for name in sys.argv[1:] or ENVIRONMENTS:
-        packages, tests = ENVIRONMENTS[name]
-        python = ROOT / ".venv" / name / "bin" / "python"
-        if not python.exists():
-            venv.create(python.parents[1], with_pip=True)
-        started = time.monotonic()
-        run(
-            python,
-            *("-m", "pip", "--disable-pip-version-check", "install", "--quiet"),
-            *("--editable", ROOT, *packages, *NEEDS),
-        )
-        installed = time.monotonic()
-        # These libraries warn of much that is their own affair.
-        quiet = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--numprocesses=auto", "--maxprocesses=4"]
-        run(python, "-m", "pytest", *quiet, *tests)
-        now = time.monotonic()
-        sys.stderr.write(f"{name}: {installed - started:.0f} s to install, {now - installed:.0f} s to test\n")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        reports = [pool.submit(run_environment, name) for name in sys.argv[1:] or ENVIRONMENTS]
+        for each in as_completed(reports):
+            sys.stderr.write(each.result()[1])
+    sys.exit(not all(each.result()[0] for each in reports))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from typing import Final
+from uuid import uuid4
 
 from opentelemetry import metrics, trace
 
@@ -41,17 +42,25 @@ def configure(service: str, environment: Mapping[str, str] = os.environ) -> None
             name=error.name,
         ) from None
     wanted = {signal: _exporter(signal, environment) for signal in _SIGNALS}
-    named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(
-        "OTEL_RESOURCE_ATTRIBUTES", ""
-    )
-    resource = Resource.create({} if named else {"service.name": service})
+    resource = Resource.create(_resource(service, environment))
+    # At the end, the server waits for the exporters. The SDK would wait again at the exit of the program, for ten seconds and more if there
+    # is no collector.
     if wanted["TRACES"] == "otlp":
-        provider = TracerProvider(resource=resource)
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         trace.set_tracer_provider(provider)
     if wanted["METRICS"] == "otlp":
         reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-        metrics.set_meter_provider(MeterProvider([reader], resource=resource))
+        metrics.set_meter_provider(MeterProvider([reader], resource=resource, shutdown_on_exit=False))
+
+
+def _resource(service: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the attributes of the resource that the environment leaves out. Workers are told apart by the instance."""
+    given = environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    resource = {"service.name": service, "service.instance.id": str(uuid4())}
+    if environment.get("OTEL_SERVICE_NAME"):
+        del resource["service.name"]
+    return {name: value for name, value in resource.items() if f"{name}=" not in given}
 
 
 def _exporter(signal: str, environment: Mapping[str, str]) -> str:

@@ -89,14 +89,18 @@ class Telemetry:
             self._meter_provider or metrics.get_meter_provider(),
         )
         with trio.move_on_after(_FLUSH_SECONDS, shield=True):
-            for provider in providers:
-                flush = getattr(provider, "force_flush", None)  # those of the SDK have it
-                if flush is None:
-                    continue
-                try:
-                    await trio.to_thread.run_sync(flush, int(_FLUSH_SECONDS * 1000), abandon_on_cancel=True)
-                except Exception:  # noqa: BLE001 - of the exporter: the server ends as ever
-                    _log.exception("the telemetry could not be sent")
+            async with trio.open_nursery() as nursery:
+                for provider in providers:
+                    flush = getattr(provider, "force_flush", None)  # those of the SDK have it
+                    if flush is not None:
+                        nursery.start_soon(_flush, flush)
+
+
+async def _flush(flush: Callable[[int], object]) -> None:
+    try:
+        await trio.to_thread.run_sync(flush, int(_FLUSH_SECONDS * 1000), abandon_on_cancel=True)
+    except Exception:  # noqa: BLE001 - of the exporter: the server ends as ever
+        _log.exception("the telemetry could not be sent")
 
 
 _GLOBAL: Final = Telemetry()

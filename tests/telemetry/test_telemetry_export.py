@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -85,6 +86,7 @@ def test_a_collector_gets_spans_and_metrics(tmp_path, collector):
         for span in scope.spans
     }
     resource, span = spans["tools/call reserve"]
+    assert "service.instance.id" in {each.key for each in resource.resource.attributes}
     assert ("service.name", "shop") in {
         (each.key, each.value.string_value) for each in resource.resource.attributes
     }
@@ -114,6 +116,35 @@ def test_what_the_program_has_configured_is_left_alone(monkeypatch):
 def test_nothing_is_sent_if_the_environment_says_so(monkeypatch):
     monkeypatch.setattr(trace, "set_tracer_provider", pytest.fail)
     sdk.configure("shop", {"OTEL_TRACES_EXPORTER": "none", "OTEL_METRICS_EXPORTER": "none"})
+
+
+@pytest.mark.once("it is about a program")
+def test_a_server_without_its_collector_ends_in_seconds(tmp_path):
+    file = tmp_path / "shop.py"
+    file.write_text(PROGRAM)
+    command = [sys.executable, "-m", "mcpbus", "serve", str(file), "--otel", "--bind", "127.0.0.1:0"]
+    # Nothing listens there.
+    env = environment(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as server:
+        while " is served at " not in server.stderr.readline():
+            pass
+        server.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        server.stderr.read()
+        assert server.wait(timeout=30) in {0, -signal.SIGTERM}
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, {"service.name", "service.instance.id"}),
+        ({"OTEL_SERVICE_NAME": "x"}, {"service.instance.id"}),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=x,service.instance.id=1"}, set()),
+    ],
+)
+def test_the_resource_of_the_environment_is_left_as_it_is(given, found):
+    assert set(sdk._resource("shop", given)) == found
 
 
 @pytest.mark.parametrize(

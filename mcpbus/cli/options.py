@@ -73,7 +73,10 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, with a watch the number of the `request`, and `exception` where one is told."""
+    """One JSON object a line: `time` (UTC), `level`, `logger`, `message`, and `exception` where one is told.
+
+    With a watch it has the number of the `request`, and with telemetry the `trace_id` and `span_id` of the current span.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; see `logging.Formatter`."""
@@ -85,6 +88,9 @@ class JsonFormatter(logging.Formatter):
         }
         if (number := _request_number()) is not None:
             line["request"] = number
+        # The module is there where a server has telemetry.
+        if (telemetry := sys.modules.get("mcpbus.telemetry.spans")) is not None:
+            line |= telemetry.current_ids()
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return printable(msgspec.json.encode(line).decode())

@@ -17,6 +17,8 @@ from opentelemetry.trace import (
     SpanKind,
     StatusCode,
     Tracer,
+    format_span_id,
+    format_trace_id,
     get_current_span,
     set_span_in_context,
 )
@@ -265,3 +267,11 @@ def _fate_attributes(fate: Fate) -> Mapping[str, str]:
     if fate.reason is None:
         return {names.FATE: fate.kind.value}
     return {names.FATE: fate.kind.value, names.REASON: fate.reason.name}
+
+
+def current_ids() -> dict[str, str]:
+    """Return the ids of the current span as a log has them: ``trace_id`` and ``span_id``; nothing if there is none."""
+    context = get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}

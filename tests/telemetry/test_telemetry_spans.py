@@ -1,5 +1,7 @@
 """Spans of requests: whose children they are, what they say, and what they never say."""
 
+import json
+import logging
 import threading
 
 import pytest
@@ -13,6 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from mcpbus import Context, ProtocolError, Server, SyncContext, ToolError
+from mcpbus.cli.options import JsonFormatter
 from mcpbus.telemetry import Telemetry
 from mcpbus.telemetry import spans as spans_module
 from mcpbus.testing import open_bus
@@ -336,3 +339,29 @@ async def test_nothing_is_current_outside_a_handler(traced, autojump_clock):
     async with open_bus(shop(traced), telemetry=traced.telemetry) as bus, bus.connect() as client:
         await client.call_tool("look", {"secret": "x"})
         assert not trace.get_current_span().get_span_context().is_valid
+
+
+async def test_an_entry_of_the_log_in_json_has_the_ids_of_the_span(traced, autojump_clock, caplog):
+    entries = []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            entries.append(json.loads(JsonFormatter().format(record)))
+
+    log, handler = logging.getLogger("shop"), Handler()
+    server = Server("shop")
+
+    @server.tool
+    async def one() -> None:
+        log.warning("in the tool")
+
+    log.addHandler(handler)
+    try:
+        async with open_bus(server, telemetry=traced.telemetry) as bus, bus.connect() as client:
+            await client.call_tool("one")
+        log.warning("outside")
+    finally:
+        log.removeHandler(handler)
+    inside, outside = entries
+    assert (inside["trace_id"], inside["span_id"]) == context_of(traced.one("tools/call one"))
+    assert not {"trace_id", "span_id"} & set(outside)

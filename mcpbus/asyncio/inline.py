@@ -25,13 +25,13 @@ from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.protocol.large import LARGE_BYTES
 from mcpbus.transports.asgi import AsgiApp, Message, RecalledHead, Receive, Scope, Send
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.transports.response_sinks import CoalescedWriter, KeepAliveHandler, TaskResponse
 
 _BODY_SECONDS: Final = 1.0
 """How long the task of the host waits for a body. For a slower one a task of trio waits, which measures how fast it comes."""
 _ENDED: Final = "the server has ended before it answered"
 
-AnswerInTask: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
+AnswerInTask: TypeAlias = Callable[[TaskResponse], Awaitable[None]]
 """What answers a request in a task of trio."""
 _Outcome: TypeAlias = HttpResponse | AnswerInTask | None
 

@@ -36,7 +36,7 @@ from mcpbus.transports import responses
 from mcpbus.transports.deferred import Served, serve_when_read
 from mcpbus.transports.endpoint import Endpoint, Serving
 from mcpbus.transports.request_handler import ResponseMode
-from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
+from mcpbus.transports.response_sinks import ResponseSink, TaskResponse
 from mcpbus.transports.response_writer import watch
 from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import HttpTaskSink, ResponseWriting, write_whole
@@ -51,7 +51,7 @@ class BufferedRequest(HttpTaskSink):
         body: Its body; None if that is too long.
     """
 
-    def __init__(self, endpoint: ResponseWriting, http: HttpRequest, body: bytes | None) -> None:
+    def __init__(self, endpoint: ResponseWriting, http: TaskResponse, body: bytes | None) -> None:
         super().__init__(endpoint, http.head, http.peer, bounds_writes=http.bounds_writes)
         self._http = http
         self._body = body
@@ -62,23 +62,23 @@ class BufferedRequest(HttpTaskSink):
         return None if self._body is None or len(self._body) > limit else self._body
 
     async def answer(self, reply: HttpResponse) -> None:
-        """Send a whole response; see `HttpRequest`."""
+        """Send a whole response; see `TaskResponse`."""
         await self._http.answer(reply)
 
     async def start_stream(self, headers: HeaderList) -> None:
-        """Begin a response in pieces; see `HttpRequest`."""
+        """Begin a response in pieces; see `TaskResponse`."""
         await self._http.start_stream(headers)
 
     async def write(self, data: bytes, *, more: bool) -> None:
-        """Write a piece of the response; see `HttpRequest`."""
+        """Write a piece of the response; see `TaskResponse`."""
         await self._http.write(data, more=more)
 
     def give_up(self) -> None:
-        """End a write that is shielded from cancellation; see `HttpRequest`."""
+        """End a write that is shielded from cancellation; see `TaskResponse`."""
         self._http.give_up()
 
     async def disconnected(self) -> None:
-        """Return when the client has gone; see `HttpRequest`."""
+        """Return when the client has gone; see `TaskResponse`."""
         await self._http.disconnected()
 
 
@@ -90,10 +90,10 @@ class ContinuedRequest(BufferedRequest):
         http: The request, which has no body.
     """
 
-    def __init__(self, endpoint: ResponseWriting, http: HttpRequest) -> None:
+    def __init__(self, endpoint: ResponseWriting, http: TaskResponse) -> None:
         super().__init__(endpoint, http, b"")
 
-    async def answer(self, reply: HttpResponse) -> None:  # noqa: ARG002 - as `HttpRequest` has it
+    async def answer(self, reply: HttpResponse) -> None:  # noqa: ARG002 - as `TaskResponse` has it
         """Fail: the response has begun."""
         raise trio.BrokenResourceError("no process can go on with this stream")
 
@@ -164,7 +164,7 @@ class ClusterEndpoint(Endpoint):
         sink.respond_in_task(self._refuse_too_long)
         return None
 
-    async def _refuse_too_long(self, http: HttpRequest) -> None:
+    async def _refuse_too_long(self, http: TaskResponse) -> None:
         await self._serve_local(BufferedRequest(self, http, None))
 
     def _serve_after_wait(
@@ -232,7 +232,7 @@ class ClusterEndpoint(Endpoint):
         return encode(Open(heads.write(self._number, head), heads.address(peer), body))
 
     async def _forward(
-        self, http: HttpRequest, *, body: bytes, home: str, forwarded: ForwardedRequest | None = None
+        self, http: TaskResponse, *, body: bytes, home: str, forwarded: ForwardedRequest | None = None
     ) -> None:
         """Have another process serve a request; if it has ended, this one, where the state of that process is unknown.
 
@@ -315,7 +315,7 @@ class ClusterEndpoint(Endpoint):
     # -- what is asked of others -----------------------------------------------------------------
 
     async def _relay(
-        self, http: HttpRequest, body: bytes, link: Link | ForwardedRequest
+        self, http: TaskResponse, body: bytes, link: Link | ForwardedRequest
     ) -> tuple[RelayProgress, str | None]:
         """Have a request served over a link, unless it is on its way there already.
 

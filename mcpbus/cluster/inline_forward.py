@@ -13,13 +13,13 @@ from mcpbus.cluster.messages import FrameKind, decode_answered
 from mcpbus.core.memory_budget import SHORT_BYTES
 from mcpbus.core.receipt import DELIVERED, LOST, Fate, Receipt
 from mcpbus.transports.ledger_responses import LedgerResponse
-from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
+from mcpbus.transports.response_sinks import ResponseSink, TaskResponse
 
 
 class GoOn(Protocol):
     """Answers a request that is on its way already in a task."""
 
-    def __call__(self, http: HttpRequest, *, forwarded: ForwardedRequest | None = None) -> Awaitable[None]:
+    def __call__(self, http: TaskResponse, *, forwarded: ForwardedRequest | None = None) -> Awaitable[None]:
         """Answer it."""
 
 

@@ -8,7 +8,7 @@ from mcpbus.core.hub import Hub
 from mcpbus.protocol.http.head_validation import HeadValidator
 from mcpbus.protocol.http.messages import HttpResponse, RequestHead
 from mcpbus.transports.access_control import authorize
-from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.response_sinks import TaskResponse
 
 
 class Locator:
@@ -27,7 +27,7 @@ class Locator:
         self._affinity = affinity
         self._heads = heads
 
-    async def find(self, http: HttpRequest, body: bytes, ended: str) -> str | HttpResponse | None:
+    async def find(self, http: TaskResponse, body: bytes, ended: str) -> str | HttpResponse | None:
         """Find who has a session or a task that is not where it was looked for; take it over if nobody has it any more.
 
         Args:
@@ -91,7 +91,9 @@ class Locator:
         is_nobody = owner in {ended, self._node.home} or is_released(owner)
         return is_nobody and not self._node.hand_over.begun
 
-    async def _adopt(self, http: HttpRequest, session: str, kept: StoredSession) -> str | HttpResponse | None:
+    async def _adopt(
+        self, http: TaskResponse, session: str, kept: StoredSession
+    ) -> str | HttpResponse | None:
         principal, refused = await authorize(self._bus.backend, self._heads, http.head, http.peer)
         if refused is not None:
             return refused

@@ -23,9 +23,9 @@ from mcpbus.transports.ledger_responses import RecordedResponse
 from mcpbus.transports.response_encoder import StreamedResponse
 from mcpbus.transports.response_sinks import (
     CoalescedWriter,
-    HttpRequest,
     KeepAliveHandler,
     SettleableResponse,
+    TaskResponse,
 )
 from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import write_whole
@@ -67,7 +67,7 @@ class ClusterServedEndpoint(Protocol):
     def record_response(self, answer: HttpResponse, /) -> SettleableResponse | None:
         """See `Endpoint.enter`."""
 
-    async def stream(self, opened: StreamedResponse, http: HttpRequest, /) -> None:
+    async def stream(self, opened: StreamedResponse, http: TaskResponse, /) -> None:
         """See `Endpoint.stream`."""
 
     def passes_on(self, head: RequestHead, /) -> bool:
@@ -91,7 +91,7 @@ class RequestHost(Protocol):
 
 
 class RemoteRequest(msgspec.Struct, eq=False):
-    """A request, where it is served: an `HttpRequest` whose client is connected to another process.
+    """A request, where it is served: an `TaskResponse` whose client is connected to another process.
 
     It is also the `ResponseSink` of one that is served in its link's turn.
 
@@ -206,12 +206,12 @@ class RemoteRequest(msgspec.Struct, eq=False):
         self._report(failure)
         self.end()
 
-    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    def respond_in_task(self, answer: Callable[[TaskResponse], Awaitable[None]]) -> None:
         """See `ResponseSink`."""
         self._wait_no_longer()
         self._place.start(self._answer_apart, answer)
 
-    async def _answer_apart(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    async def _answer_apart(self, answer: Callable[[TaskResponse], Awaitable[None]]) -> None:
         with ReportErrors(self._report):
             try:
                 await answer(self)
@@ -243,25 +243,25 @@ class RemoteRequest(msgspec.Struct, eq=False):
         return self._body if len(self._body) <= limit else None
 
     async def answer(self, reply: HttpResponse) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         await self._say(FrameKind.ANSWER, _answered(reply))
 
     async def start_stream(self, headers: HeaderList) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         self._started = self._is_stream = True
         self._link.send(FrameKind.START, self._number, encode(ResponseStarted(list(headers))))
 
     async def write(self, data: bytes, *, more: bool) -> None:
-        """See `HttpRequest`. Returns when the client has it. A stream that another process goes on with has no end here."""
+        """See `TaskResponse`. Returns when the client has it. A stream that another process goes on with has no end here."""
         if not more and self._endpoint.passes_on(self.head):
             return
         await self._say(FrameKind.DATA, ResponsePiece(data, more))
 
     def give_up(self) -> None:
-        """See `HttpRequest`. A write can be cancelled."""
+        """See `TaskResponse`. A write can be cancelled."""
 
     async def disconnected(self) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         if self._left is None:
             self._left = trio.Event()
         if self._gone:

@@ -33,7 +33,7 @@ from mcpbus.protocol.jsonrpc import (
 from mcpbus.protocol.revisions import LATEST, LATEST_LEGACY
 from mcpbus.transports import responses
 from mcpbus.transports.ledger_responses import RecordedResponse
-from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.response_sinks import TaskResponse
 from mcpbus.transports.response_writer import bounded
 
 _MOST_BYTES: Final = 256 * 1024 * 1024
@@ -143,7 +143,7 @@ class RelayProgress(enum.Enum):
 
 
 async def relay(
-    http: HttpRequest,
+    http: TaskResponse,
     body: bytes,
     forwarded: ForwardedRequest,
     budget: MemoryBudget,
@@ -183,7 +183,7 @@ async def relay(
 
 
 async def _relay(  # noqa: PLR0917 - called in one place
-    http: HttpRequest,
+    http: TaskResponse,
     body: bytes,
     forwarded: ForwardedRequest,
     budget: MemoryBudget,
@@ -218,7 +218,7 @@ async def _relay(  # noqa: PLR0917 - called in one place
 
 
 async def _write_pieces(
-    http: HttpRequest,
+    http: TaskResponse,
     forwarded: ForwardedRequest,
     note: Callable[[bytes], None],
     reached: LimitMonitor,
@@ -242,7 +242,7 @@ async def _write_pieces(
 
 
 async def _write_slice(
-    http: HttpRequest, data: bytes, more: bool, reached: LimitMonitor, write_deadline: float
+    http: TaskResponse, data: bytes, more: bool, reached: LimitMonitor, write_deadline: float
 ) -> None:
     with bounded(http, reached, write_deadline, http.peer) as deadline:
         await http.write(data, more=more)

@@ -18,7 +18,7 @@ from mcpbus.serving.response_writer import ContentLengthCheck
 from mcpbus.transports.deferred import Served
 from mcpbus.transports.ledger_responses import RecordedResponse
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import HttpRequest, ResponseSink, SettleableResponse
+from mcpbus.transports.response_sinks import ResponseSink, SettleableResponse, TaskResponse
 from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.websocket import WebSockets
 
@@ -99,7 +99,7 @@ class DirectEndpoint(Protocol):
     def record(self, answer: HttpResponse, fate: Fate, /) -> None:
         """Enter an answer of `respond` together with what has become of it, where nobody had to wait for that."""
 
-    async def stream(self, opened: StreamedResponse, http: HttpRequest, /) -> None:
+    async def stream(self, opened: StreamedResponse, http: TaskResponse, /) -> None:
         """Write the messages of a stream until it or the connection ends."""
 
 

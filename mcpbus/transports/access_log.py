@@ -19,7 +19,7 @@ from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.refusal_log import sanitize_for_log
 from mcpbus.transports.response_encoder import ResponseEncoder, StreamedResponse
-from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
+from mcpbus.transports.response_sinks import ResponseSink, TaskResponse
 from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.websocket import WebSockets
 
@@ -189,8 +189,10 @@ class _LoggedSink:
             self._line.know(context)
         self._sink.open(_LoggedOpened(opened.stream, opened.writer, opened.form, opened.revision, self._line))
 
-    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
-        self._sink.respond_in_task(lambda http: answer(cast("HttpRequest", _LoggedRequest(http, self._line))))
+    def respond_in_task(self, answer: Callable[[TaskResponse], Awaitable[None]]) -> None:
+        self._sink.respond_in_task(
+            lambda http: answer(cast("TaskResponse", _LoggedRequest(http, self._line)))
+        )
 
     def finish(self, answer: HttpResponse) -> None:
         self._sink.finish(self._line.answered(answer))
@@ -234,7 +236,7 @@ class _LoggedRequest:
 
     __slots__ = ("_http", "_line", "head", "peer")
 
-    def __init__(self, http: HttpRequest, line: _AccessLine) -> None:
+    def __init__(self, http: TaskResponse, line: _AccessLine) -> None:
         self._http = http
         self._line = line
         self.head = http.head

@@ -24,7 +24,7 @@ from mcpbus.protocol.recurring_cache import LONGEST_RECALLED, MOST_RECALLED, Rec
 from mcpbus.transports.asgi_websocket import GONE, AsgiWebSocketServer, say
 from mcpbus.transports.endpoint import Endpoint
 from mcpbus.transports.request_body import last_look, read_unfinished
-from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.response_sinks import TaskResponse
 from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import HttpTaskSink
 
@@ -158,7 +158,7 @@ class AsgiApp:
         scope: Scope,
         receive: Receive,
         send: Send,
-        answer: Callable[[HttpRequest], Awaitable[None]],
+        answer: Callable[[TaskResponse], Awaitable[None]],
     ) -> None:
         """Have a request answered that `Endpoint.respond` has begun to serve."""
         request = _AsgiRequest(recalled, scope, receive, send, self)
@@ -365,7 +365,7 @@ class _AsgiRequest(HttpTaskSink):
         raise trio.BrokenResourceError("the body of the request did not come in time")
 
     async def answer(self, reply: HttpResponse) -> None:
-        """See `HttpRequest`.
+        """See `TaskResponse`.
 
         Hypercorn writes to an HTTP/1.1 connection in a scope that it shields: none around it ends that, and one whose time is over
         ends what was written by then. So a short answer is spared it; to a long one it costs little.
@@ -412,10 +412,10 @@ class _AsgiRequest(HttpTaskSink):
             await self.write(b"", more=False)
 
     def give_up(self) -> None:
-        """See `HttpRequest`. A write can be cancelled."""
+        """See `TaskResponse`. A write can be cancelled."""
 
     async def disconnected(self) -> None:
-        """See `HttpRequest`. Plain hypercorn says so too of an answer that has ended, while it still makes the connection ready or closes it."""
+        """See `TaskResponse`. Plain hypercorn says so too of an answer that has ended, while it still makes the connection ready or closes it."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.unfinished = False

@@ -38,7 +38,7 @@ from mcpbus.transports.http_sse import HttpSse
 from mcpbus.transports.ledger_responses import LedgerResponse, RecordedResponse
 from mcpbus.transports.request_handler import Decision, RequestHandler, ResponseMode
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import HttpRequest, ResponseSink, SettleableResponse
+from mcpbus.transports.response_sinks import ResponseSink, SettleableResponse, TaskResponse
 from mcpbus.transports.response_writer import ResponseWriter
 from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.resumption import resume
@@ -214,7 +214,7 @@ class Endpoint:
             wanted = self.heads.too_large
         return self._access.refuse_body(wanted, head, principal, sink.peer)
 
-    async def stream(self, opened: StreamedResponse, http: HttpRequest) -> None:
+    async def stream(self, opened: StreamedResponse, http: TaskResponse) -> None:
         """Write the messages of a stream until it or the connection ends."""
         with opened.writer:
             response = ResponseWriter(http, opened)

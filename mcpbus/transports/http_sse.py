@@ -30,7 +30,7 @@ from mcpbus.transports.deferred import Served, serve_when_read
 from mcpbus.transports.duplex import DuplexChannel
 from mcpbus.transports.ledger_responses import RecordedResponse
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import HttpRequest, ResponseSink
+from mcpbus.transports.response_sinks import ResponseSink, TaskResponse
 from mcpbus.transports.response_writer import watch
 from mcpbus.transports.responses import GET_FORMAT
 
@@ -154,7 +154,7 @@ class HttpSse:
         return self._access.refuse(refused or _unknown(), head, peer)
 
     async def _take_apart(
-        self, channel: DuplexChannel, body: bytes, principal: Any, http: HttpRequest
+        self, channel: DuplexChannel, body: bytes, principal: Any, http: TaskResponse
     ) -> None:
         """Answer a POST that has to wait for room, or whose parts may have to; its handlers have tasks of their own."""
         reply = await self._take_in(channel, body, principal, http)
@@ -162,7 +162,7 @@ class HttpSse:
             await http.answer(reply)
 
     async def _take_in(
-        self, channel: DuplexChannel, body: bytes, principal: Any, http: HttpRequest
+        self, channel: DuplexChannel, body: bytes, principal: Any, http: TaskResponse
     ) -> HttpResponse:
         faults: list[bytes] = []
         turn = channel.turn(len(body), partial(watch, http)) if channel.has_waiters else nullcontext()

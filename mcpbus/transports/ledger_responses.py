@@ -21,7 +21,7 @@ class RecordedResponse:
         entry: What is settled when it is written; None if it has no place in the books.
         budget: Where it is counted meanwhile. If there is too much, writing it is given up.
         size: How many bytes it has.
-        give_up: Ends a write that is shielded from cancellation; see `HttpRequest.give_up`.
+        give_up: Ends a write that is shielded from cancellation; see `TaskResponse.give_up`.
     """
 
     __slots__ = ("_budget", "_counted", "_entry", "_give_up", "_size")

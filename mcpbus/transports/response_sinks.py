@@ -87,7 +87,7 @@ class ResponseSink(Protocol):
     def flush_last(self, writer: "CoalescedWriter") -> None:
         """Write something else once no turn is due any more, or in the scheduler's next one. No schedule point."""
 
-    def respond_in_task(self, answer: "Callable[[HttpRequest], Awaitable[None]]") -> None:
+    def respond_in_task(self, answer: "Callable[[TaskResponse], Awaitable[None]]") -> None:
         """Answer the request in a task. No schedule point."""
 
     def fail(self, failure: BaseException) -> None:
@@ -97,8 +97,8 @@ class ResponseSink(Protocol):
         """End the request: its body cannot be read. No schedule point."""
 
 
-class HttpRequest(Protocol):
-    """One HTTP request as the task that writes its response sees it.
+class TaskResponse(Protocol):
+    """The response of one HTTP request, as the task sees it that writes it.
 
     Attributes:
         head: The request before its body.

@@ -9,7 +9,7 @@ from mcpbus.core.limits import Limits
 from mcpbus.core.outbox import OutboundMessage
 from mcpbus.protocol.http.messages import HttpResponse
 from mcpbus.transports.response_encoder import StreamedResponse, are_replies
-from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.response_sinks import TaskResponse
 
 
 class ResponseWriter:
@@ -21,7 +21,7 @@ class ResponseWriter:
         started: Whether the response has begun as an SSE stream.
     """
 
-    def __init__(self, http: HttpRequest, opened: StreamedResponse, *, started: bool = False) -> None:
+    def __init__(self, http: TaskResponse, opened: StreamedResponse, *, started: bool = False) -> None:
         self._http = http
         self._stream = opened.stream
         self._writer = opened.writer
@@ -112,7 +112,7 @@ class _ResponseConnection:
 
     __slots__ = ("_http", "_scope")
 
-    def __init__(self, http: HttpRequest, scope: trio.CancelScope) -> None:
+    def __init__(self, http: TaskResponse, scope: trio.CancelScope) -> None:
         self._http = http
         self._scope = scope
 
@@ -123,13 +123,13 @@ class _ResponseConnection:
 
 
 def bounded(
-    http: HttpRequest, reached: LimitMonitor, seconds: float, whom: object
+    http: TaskResponse, reached: LimitMonitor, seconds: float, whom: object
 ) -> AbstractContextManager[trio.CancelScope]:
     """Bound writes to a client by `Limits.write_deadline`, if they are not bounded where it is seen how much the client takes."""
     return trio.CancelScope() if http.bounds_writes else reached.writing(seconds, whom)
 
 
-async def watch(http: HttpRequest, connection: trio.CancelScope) -> None:
+async def watch(http: TaskResponse, connection: trio.CancelScope) -> None:
     """Cancel the connection's scope when its client disconnects."""
     await http.disconnected()
     connection.cancel()

@@ -29,7 +29,7 @@ from mcpbus.protocol.http.sse import COMMENT, HEADERS, encode_event, encode_numb
 from mcpbus.protocol.jsonrpc import encode_error
 from mcpbus.protocol.routes import StreamKind
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import HttpRequest
+from mcpbus.transports.response_sinks import TaskResponse
 from mcpbus.transports.response_writer import ResponseWriter, bounded, watch
 from mcpbus.transports.responses import GET_FORMAT
 
@@ -39,7 +39,7 @@ _ENDED = Replay((), finished=True)
 
 
 async def resume(
-    bus: Hub, session: Session, last_event_id: str, principal: object, http: HttpRequest
+    bus: Hub, session: Session, last_event_id: str, principal: object, http: TaskResponse
 ) -> None:
     """Answer a GET that names the last event its client has seen."""
     named = parse_event_id(last_event_id)
@@ -80,7 +80,7 @@ def _is_whole(stream: MessageStream) -> bool:
 
 async def _follow_up(
     bus: Hub,
-    http: HttpRequest,
+    http: TaskResponse,
     session: Session,
     connection: trio.CancelScope,
     named: tuple[str, int],
@@ -113,7 +113,7 @@ async def _follow_up(
 
 
 async def _go_on(
-    bus: Hub, http: HttpRequest, stream: MessageStream, writer: Writer, connection: trio.CancelScope
+    bus: Hub, http: TaskResponse, stream: MessageStream, writer: Writer, connection: trio.CancelScope
 ) -> None:
     """Write what is said from now on."""
     response = ResponseWriter(http, StreamedResponse(stream, writer, GET_FORMAT, None), started=True)
@@ -123,7 +123,7 @@ async def _go_on(
 
 async def _replay(
     bus: Hub,
-    http: HttpRequest,
+    http: TaskResponse,
     session: Session,
     named: tuple[str, int],
     missed: Replay | None,
@@ -141,7 +141,7 @@ async def _replay(
 
 async def _write_missed(
     bus: Hub,
-    http: HttpRequest,
+    http: TaskResponse,
     session: Session,
     named: tuple[str, int],
     missed: Replay,

@@ -12,7 +12,7 @@ from mcpbus.protocol.principals import Peer
 from mcpbus.transports.deferred import Served
 from mcpbus.transports.ledger_responses import RecordedResponse
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import CoalescedWriter, HttpRequest, KeepAliveHandler, ResponseSink
+from mcpbus.transports.response_sinks import CoalescedWriter, KeepAliveHandler, ResponseSink, TaskResponse
 from mcpbus.transports.responses import HeaderList
 
 
@@ -33,19 +33,19 @@ class ResponseWriting(Protocol):
     ) -> RecordedResponse:
         """Count a whole response while it is written, and enter it in the ledger."""
 
-    async def stream(self, opened: StreamedResponse, http: HttpRequest, /) -> None:
+    async def stream(self, opened: StreamedResponse, http: TaskResponse, /) -> None:
         """Write the messages of a stream until it or the connection ends."""
 
 
 class HttpTaskSink(ABC):
-    """An `HttpRequest` with a task of its own, and its `ResponseSink`: its task writes the response, and its handler has another one.
+    """A `TaskResponse` with a task of its own, and its `ResponseSink`: its task writes the response, and its handler has another one.
 
     Args:
         endpoint: Writes responses.
         head: The request before its body.
         peer: The other end of the connection.
         cleared: Whether the head is known to be in order; see `Endpoint.respond`.
-        bounds_writes: See `HttpRequest`.
+        bounds_writes: See `TaskResponse`.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class HttpTaskSink(ABC):
         self._cleared = cleared
         self.bounds_writes = bounds_writes
         self._whole: HttpResponse | None = None
-        self._write: Callable[[HttpRequest], Awaitable[None]] | None = None
+        self._write: Callable[[TaskResponse], Awaitable[None]] | None = None
         self._failure: BaseException | None = None
 
     async def serve(self, respond: Respond, body: bytes | None) -> None:
@@ -115,23 +115,23 @@ class HttpTaskSink(ABC):
 
     @abstractmethod
     async def answer(self, reply: HttpResponse) -> None:
-        """Send a whole response; see `HttpRequest`."""
+        """Send a whole response; see `TaskResponse`."""
 
     @abstractmethod
     async def start_stream(self, headers: HeaderList) -> None:
-        """Begin a response in pieces; see `HttpRequest`."""
+        """Begin a response in pieces; see `TaskResponse`."""
 
     @abstractmethod
     async def write(self, data: bytes, *, more: bool) -> None:
-        """Write a piece of the response; see `HttpRequest`."""
+        """Write a piece of the response; see `TaskResponse`."""
 
     @abstractmethod
     def give_up(self) -> None:
-        """End a write that is shielded from cancellation; see `HttpRequest`."""
+        """End a write that is shielded from cancellation; see `TaskResponse`."""
 
     @abstractmethod
     async def disconnected(self) -> None:
-        """Return when the client has gone; see `HttpRequest`."""
+        """Return when the client has gone; see `TaskResponse`."""
 
     def finish(self, answer: HttpResponse) -> None:
         """Write a whole response once the request is served."""
@@ -149,7 +149,7 @@ class HttpTaskSink(ABC):
         """Write something else now: no turn is under way."""
         writer.write_now()
 
-    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    def respond_in_task(self, answer: Callable[[TaskResponse], Awaitable[None]]) -> None:
         """Answer the request once it is served."""
         self._write = answer
 
@@ -162,7 +162,7 @@ class HttpTaskSink(ABC):
         self._failure = trio.BrokenResourceError("the body of the request cannot be read")
 
 
-async def write_whole(endpoint: ResponseWriting, answer: HttpResponse, http: HttpRequest) -> None:
+async def write_whole(endpoint: ResponseWriting, answer: HttpResponse, http: TaskResponse) -> None:
     """Write a whole response, which is counted and entered in the ledger until it is written."""
     with endpoint.entered(answer, http.give_up):
         await http.answer(answer)

@@ -31,7 +31,7 @@ from mcpbus.serving.request_error import RequestError
 from mcpbus.serving.unsent_response import UnsentResponse
 from mcpbus.transports.request_body import read_unfinished
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.transports.response_sinks import CoalescedWriter, KeepAliveHandler, TaskResponse
 from mcpbus.transports.responses import HeaderList
 
 
@@ -168,7 +168,7 @@ class Http1RequestConnection(Protocol):
 
 
 class Http1Request(ResponseFraming, eq=False):
-    """An `HttpRequest` of HTTP/1.1, and the `ResponseSink` of one that is served in its connection's turn.
+    """A `TaskResponse` of HTTP/1.1, and the `ResponseSink` of one that is served in its connection's turn.
 
     Args:
         connection: The connection.
@@ -209,7 +209,7 @@ class Http1Request(ResponseFraming, eq=False):
         """See `ResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
-    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    def respond_in_task(self, answer: Callable[[TaskResponse], Awaitable[None]]) -> None:
         """See `ResponseSink`."""
         self._connection.wait(None, math.inf)
         self._connection.leave(self, partial(answer, self))
@@ -335,15 +335,15 @@ class Http1Request(ResponseFraming, eq=False):
         self.begin_pieces(200, [*headers, *self.facts.cors], measured=False)
 
     async def answer(self, reply: HttpResponse) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         await self._send(self.encode_answer(reply))
 
     async def start_stream(self, headers: HeaderList) -> None:
-        """See `HttpRequest`. The head goes out with the first piece of the body."""
+        """See `TaskResponse`. The head goes out with the first piece of the body."""
         self.begin_stream(headers)
 
     async def write(self, data: bytes, *, more: bool) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         await self._send(self.encode_piece(data, more=more))
         self.ended = not more
 
@@ -353,9 +353,9 @@ class Http1Request(ResponseFraming, eq=False):
             raise trio.BrokenResourceError("the client has gone, or accepted nothing for too long")
 
     def give_up(self) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         self._wire.give_up()
 
     async def disconnected(self) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         await self._wire.client_left(self._connection.readiness)

@@ -24,7 +24,7 @@ from mcpbus.serving.reactor import Turn
 from mcpbus.serving.request_error import RequestError, failed
 from mcpbus.serving.unsent_response import UnsentResponse
 from mcpbus.transports.response_encoder import StreamedResponse
-from mcpbus.transports.response_sinks import CoalescedWriter, HttpRequest, KeepAliveHandler
+from mcpbus.transports.response_sinks import CoalescedWriter, KeepAliveHandler, TaskResponse
 from mcpbus.transports.responses import HeaderList
 from mcpbus.transports.task_sink import write_whole
 
@@ -63,7 +63,7 @@ class Http2RequestConnection(Protocol):
 
 
 class Http2Request:
-    """An `HttpRequest` of HTTP/2, and the `ResponseSink` of one that is served in its connection's turn.
+    """A `TaskResponse` of HTTP/2, and the `ResponseSink` of one that is served in its connection's turn.
 
     Args:
         connection: Its connection.
@@ -221,7 +221,7 @@ class Http2Request:
         """See `ResponseSink`."""
         self._connection.service.coalescer.add_last(writer)
 
-    def respond_in_task(self, answer: Callable[[HttpRequest], Awaitable[None]]) -> None:
+    def respond_in_task(self, answer: Callable[[TaskResponse], Awaitable[None]]) -> None:
         """See `ResponseSink`."""
         self.speaker = None
         self._connection.start(self, answer, self)
@@ -281,7 +281,7 @@ class Http2Request:
     # -- for one that has a task -------------------------------------------------------------------
 
     async def answer(self, reply: HttpResponse) -> None:
-        """See `HttpRequest`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
+        """See `TaskResponse`. An answer that comes before the body has ended, ends after it: many clients send it all first."""
         early = self.is_early
         block = self._encode_head(reply)
         say = partial(self.answering.say_whole, block, reply.body, last=not early)
@@ -290,11 +290,11 @@ class Http2Request:
             await self.say_end()
 
     async def start_stream(self, headers: HeaderList) -> None:
-        """See `HttpRequest`. The head goes out with the first piece of the body."""
+        """See `TaskResponse`. The head goes out with the first piece of the body."""
         self.begin(headers)
 
     async def write(self, data: bytes, *, more: bool) -> None:
-        """See `HttpRequest`."""
+        """See `TaskResponse`."""
         await self.answering.wait_sent(partial(self.answering.say, data, last=not more))
 
     async def say_end(self) -> None:
@@ -305,10 +305,10 @@ class Http2Request:
         await self.answering.wait_sent(partial(self.answering.say, b"", last=True))
 
     def give_up(self) -> None:
-        """See `HttpRequest`. A write can be cancelled."""
+        """See `TaskResponse`. A write can be cancelled."""
 
     async def disconnected(self) -> None:
-        """See `HttpRequest`. A client that got the whole response has not disconnected, although the stream is over then."""
+        """See `TaskResponse`. A client that got the whole response has not disconnected, although the stream is over then."""
         if self.gone and not self.answering.ended:
             return
         if self._left is None:

@@ -1,7 +1,8 @@
 """Runs the interaction suite of the official Python SDK with its servers hosted, on both loops: ``python -m tests.hosting.holdout``.
 
 The suite is in the source distribution of `mcp`. It runs in an environment of its own in `.venv/holdout`, since one of its libraries
-changes what every program imports. With `--newest` the suite of the newest release of version 2 follows, if that is not the pinned one.
+changes what every program imports. With `--newest` the suite of the newest release of version 2 and the tests here
+follow, if that is not the pinned one.
 """
 
 import argparse
@@ -101,8 +102,14 @@ def run_suite(version):
         sys.exit(1)
 
 
+def run_own_tests():
+    """Run the tests of hosted servers in the environment that is prepared: the others have the pinned release."""
+    quiet = "-q", "-p", "no:cacheprovider", "-W", "ignore", "--numprocesses=auto", "--maxprocesses=4"
+    run(FOLDER / "bin" / "python", "-m", "pytest", *quiet, "tests/hosting", cwd=ROOT)
+
+
 def main():
-    """Run the suite of the pinned release, and that of the newest one if it is wanted and another."""
+    """Run the suite of the pinned release; and that of the newest one with the tests of this folder, if it is wanted and another."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--newest", action="store_true", help="then take the newest release, unless it is the pinned one"
@@ -114,6 +121,7 @@ def main():
         sys.stderr.write(f"The newest release of mcp 2 is {newest}, the pinned one {PINNED}.\n")
         if newest != PINNED:
             run_suite(newest)
+            run_own_tests()
 
 
 if __name__ == "__main__":

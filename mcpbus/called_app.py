@@ -4,6 +4,7 @@ The application runs in its home: an asyncio loop in a thread, or trio. Its life
 cancelled in trio is cancelled there, and its end is awaited.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, TypeAlias
@@ -12,6 +13,8 @@ import anyio
 
 from mcpbus.client.http_library import httpx2
 from mcpbus.hosting.home import Home, TrioHome
+
+_log = logging.getLogger("mcpbus")
 
 AppMessage: TypeAlias = MutableMapping[str, Any]
 CalledApp: TypeAlias = Callable[
@@ -124,10 +127,14 @@ async def _lifespan(app: CalledApp) -> AsyncIterator[Mapping[str, Any]]:
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": state}
         try:
             await app(scope, receive, send)
-        except Exception:
+        except Exception as error:
             # One that raises before it says anything has no lifespan, and is served without.
             if told and told[0]["type"] == "lifespan.startup.complete":
                 raise
+            if not told:
+                _log.info(
+                    "the application is served without a lifespan: it raised an exception", exc_info=error
+                )
         finally:
             started.set()
             ended.set()

@@ -125,11 +125,13 @@ DOCUMENT = {"openapi": "3.0.0", "paths": {"/a": {"get": {}}}}
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-async def test_any_application_will_do_with_a_document(loop):
+async def test_any_application_will_do_with_a_document(loop, caplog):
+    caplog.set_level("INFO", "mcpbus")
     server = Server.from_asgi(bare, document=DOCUMENT, loop=loop, name="bare")
     async with open_client(server) as client:
         result = await client.call_tool("get_a")
     assert result["content"] == [{"type": "text", "text": "/a"}]
+    assert "served without a lifespan" in caplog.text
 
 
 @pytest.mark.parametrize(
